@@ -1,0 +1,411 @@
+// Algorithm 1: iterative submodular minimisation over the outputs of one batch.
+// Letters as in the paper: i input, j output; t is a location in visiting order.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "grid.hpp"
+#include "minimise.hpp"
+
+namespace comixup {
+
+enum class Clip { kNone, kSoft, kHard };
+enum class Smoothness { kSquared, kInner, kReleased };
+
+/// The weights of Eq. (1) per location: beta / n, gamma / n, eta / n.
+struct Weights {
+  double beta = 0, gamma = 0, eta = 0;
+  Clip clip = Clip::kSoft;
+  double clip_level = 0;  ///< tau', where Eq. (2) clips the pressure
+  Smoothness smoothness = Smoothness::kSquared;
+
+  /// phi(v), Eq. (2)'s penalty of an input under pressure v, less the constant tau'.
+  double phi(double v) const {
+    if (clip == Clip::kNone) return v;
+    if (clip == Clip::kSoft) return std::max(v - clip_level, 0.0);
+    return v > clip_level ? v : 0.0;
+  }
+};
+
+struct ProblemView {
+  int inputs = 0, outputs = 0;
+  const double* cost = nullptr;           ///< (m, n) row-major; one-hot labels' prior folded in
+  const double* compatibility = nullptr;  ///< A, (m, m)
+  Weights weights;
+};
+
+struct Settings {
+  int sweeps = 4;
+  int levels = 2;
+  bool resolve = false;
+};
+
+/// V(z, z') of two labels, each a sorted list of `levels` inputs. Within [0, 1].
+inline double charge(const int* a, const int* b, int levels, Smoothness form) {
+  const auto matches = [levels](const int* p, const int* q) {
+    int count = 0;
+    for (int x = 0; x < levels; ++x)
+      for (int y = 0; y < levels; ++y) count += p[x] == q[y];
+    return count / static_cast<double>(levels * levels);
+  };
+  const double inner = matches(a, b);
+  if (form == Smoothness::kInner) return 1 - inner;
+  const double squared = (matches(a, a) + matches(b, b)) / 2 - inner;
+  if (form == Smoothness::kSquared || std::equal(a, a + levels, b)) return squared;
+  const bool pure = a[0] == a[levels - 1] || b[0] == b[levels - 1];
+  return pure && inner > 0 ? squared : 1.0;
+}
+
+class Algorithm1 {
+ public:
+  /// Mixed labels are built from this many of the inputs that an output uses most.
+  static constexpr int kTopSources = 3;
+
+  Algorithm1(const Grid& grid, const ProblemView& problem, const Settings& settings)
+      : grid_(grid),
+        problem_(problem),
+        w_(problem.weights),
+        settings_(settings),
+        minimiser_(grid),
+        n_(grid.size),
+        m_(problem.inputs),
+        levels_(settings.levels) {
+    cost_.resize(static_cast<std::size_t>(m_) * n_);
+    cost32_.resize(cost_.size());
+    double low = std::numeric_limits<double>::infinity(), high = -low;
+    for (int i = 0; i < m_; ++i)
+      for (int t = 0; t < n_; ++t) {
+        const double c = problem.cost[static_cast<std::size_t>(i) * n_ + grid.location[t]];
+        cost_[static_cast<std::size_t>(i) * n_ + t] = c;
+        cost32_[static_cast<std::size_t>(i) * n_ + t] = static_cast<float>(c);
+        low = std::min(low, c);
+        high = std::max(high, c);
+      }
+    int degree = 0;
+    for (const auto& list : grid.neighbours) degree = std::max(degree, list.size());
+    useful_ = (high - low + degree * w_.beta) * (1 + 1e-6);
+    z_.resize(static_cast<std::size_t>(problem.outputs) * n_ * levels_);
+    support_.resize(problem.outputs);
+    pressure_.resize(m_);
+    penalty_.resize(m_);
+    base_.resize(m_);
+    candidate_of_.assign(m_, -1);
+    labels_.resize(n_);
+    cheapest_.resize(n_);
+    log_factorial_.assign(levels_ + 1, 0);
+    for (int l = 2; l <= levels_; ++l) log_factorial_[l] = log_factorial_[l - 1] + std::log(l);
+  }
+
+  /// Runs the sweeps from i.i.d. one-hot labels `start`, (m', n) row-major.
+  void run(const std::int32_t* start) {
+    initialise(start);
+    best_rank_ = {std::numeric_limits<double>::infinity(), 0};
+    merits_.assign(settings_.sweeps, 0);
+    bool settled = false;
+    for (int s = 0; s < settings_.sweeps; ++s) {
+      const bool resolving = settings_.resolve && s > 0 && s == settings_.sweeps - 1;
+      if (settled && !resolving) {
+        merits_[s] = merits_[s - 1];
+        continue;
+      }
+      if (resolving) {
+        z_ = best_;
+        find_supports();
+        find_duplicates();
+      }
+      gather_pressure();
+      bool changed = false;
+      for (int j = 0; j < problem_.outputs; ++j)
+        changed |= minimise_output(j, s > 0 ? levels_ : 1, resolving);
+      merits_[s] = merit();
+      const Rank rank = {settings_.resolve ? find_duplicates() : 0.0, merits_[s]};
+      if (rank < best_rank_) {
+        best_rank_ = rank;
+        best_ = z_;
+      }
+      settled = s > 0 && !changed;
+    }
+  }
+
+  /// Number of duplicated outputs (if they are to be resolved), then merit: less is better.
+  using Rank = std::pair<double, double>;
+  const Rank& rank() const { return best_rank_; }
+  const std::vector<double>& merits() const { return merits_; }
+
+  /// Writes the labels, (m', L, n) row-major, with `first_input` added to every source.
+  void write(std::int64_t* sources, std::int64_t first_input) const {
+    for (int j = 0; j < problem_.outputs; ++j)
+      for (int t = 0; t < n_; ++t)
+        for (int l = 0; l < levels_; ++l)
+          sources[(static_cast<std::size_t>(j) * levels_ + l) * n_ + grid_.location[t]] =
+              first_input + best_[(static_cast<std::size_t>(j) * n_ + t) * levels_ + l];
+  }
+
+ private:
+  struct Share {
+    int input;
+    double count;
+  };
+
+  int* z(int j, int t = 0) { return z_.data() + (static_cast<std::size_t>(j) * n_ + t) * levels_; }
+  const double* cost(int i) const { return cost_.data() + static_cast<std::size_t>(i) * n_; }
+  const float* cost32(int i) const { return cost32_.data() + static_cast<std::size_t>(i) * n_; }
+  bool is_pure(const int* label) const { return label[0] == label[levels_ - 1]; }
+
+  void initialise(const std::int32_t* start) {
+    for (int j = 0; j < problem_.outputs; ++j)
+      for (int t = 0; t < n_; ++t)
+        std::fill_n(z(j, t), levels_, start[static_cast<std::size_t>(j) * n_ + grid_.location[t]]);
+    find_supports();
+  }
+
+  // ---- The state that outputs share: who uses which input.
+
+  /// o_j as a sparse vector, in the order of inputs.
+  void find_support(int j) {
+    auto& support = support_[j];
+    support.clear();
+    const int* sources = z(j);
+    for (int s = 0; s < n_ * levels_; ++s) {
+      auto share = std::find_if(support.begin(), support.end(),
+                                [&](const Share& x) { return x.input == sources[s]; });
+      if (share == support.end()) share = support.insert(share, {sources[s], 0});
+      share->count += 1.0 / levels_;
+    }
+    std::sort(support.begin(), support.end(),
+              [](const Share& a, const Share& b) { return a.input < b.input; });
+  }
+
+  void find_supports() {
+    for (int j = 0; j < problem_.outputs; ++j) find_support(j);
+  }
+
+  /// pressure_ += sign * 2 A o_j.
+  void press(int j, double sign) {
+    for (const Share& share : support_[j]) {
+      const double* row = problem_.compatibility + static_cast<std::size_t>(share.input) * m_;
+      const double amount = sign * 2 * share.count;
+      for (int i = 0; i < m_; ++i) pressure_[i] += amount * row[i];
+    }
+  }
+
+  void gather_pressure() {  // anew every sweep, so that rounding does not pile up
+    std::fill(pressure_.begin(), pressure_.end(), 0.0);
+    for (int j = 0; j < problem_.outputs; ++j) press(j, 1);
+  }
+
+  // ---- One pass of the inner loop.
+
+  /// Solves z_j = argmin of the modularised f_j; returns whether z_j changed.
+  bool minimise_output(int j, int levels, bool resolving) {
+    press(j, -1);  // now v_-j, Eq. (2)
+    find_penalties(j, resolving);
+    minimiser_.reset();
+    sources_.clear();
+    add_pure_candidates();
+    const int pure = minimiser_.num_labels();
+    if (levels > 1) add_mixed_candidates(j);
+    fill_charges(pure);
+    for (int t = 0; t < n_; ++t) labels_[t] = candidate_index(z(j, t), pure);
+    minimiser_.minimise(labels_.data());
+
+    bool changed = false;
+    for (int t = 0; t < n_; ++t) {
+      const int* label = sources_.data() + static_cast<std::size_t>(labels_[t]) * levels_;
+      changed |= !std::equal(label, label + levels_, z(j, t));
+      std::copy(label, label + levels_, z(j, t));
+    }
+    for (int c = 0; c < pure; ++c) candidate_of_[sources_[c * levels_]] = -1;
+    if (changed) find_support(j);
+    press(j, 1);
+    return changed;
+  }
+
+  /// Penalty of each input on this output, from the least one: only differences matter.
+  void find_penalties(int j, bool resolving) {
+    for (int i = 0; i < m_; ++i) penalty_[i] = w_.gamma * w_.phi(pressure_[i]);
+    if (resolving && charged_[j] >= 0) penalty_[charged_[j]] += w_.gamma;
+    const double least = *std::min_element(penalty_.begin(), penalty_.end());
+    for (int i = 0; i < m_; ++i) base_[i] = static_cast<float>(penalty_[i] - least);
+  }
+
+  /// Adds the one-hot labels that can be best somewhere: nobody can favour one over another by
+  /// more than beta a neighbour.
+  void add_pure_candidates() {
+    near_.clear();
+    for (int i = 0; i < m_; ++i)
+      if (base_[i] <= useful_) near_.push_back(i);
+    std::fill(cheapest_.begin(), cheapest_.end(), std::numeric_limits<float>::infinity());
+    for (const int i : near_) {
+      const float* c = cost32(i);
+      const float base = base_[i];
+      for (int t = 0; t < n_; ++t) {
+        const float u = c[t] + base;
+        cheapest_[t] = u < cheapest_[t] ? u : cheapest_[t];
+      }
+    }
+    const auto beta = static_cast<float>(w_.beta * (1 + 1e-5));
+    for (int t = 0; t < n_; ++t)
+      cheapest_[t] += beta * static_cast<float>(grid_.neighbours[t].size()) +
+                      1e-6f * std::fabs(cheapest_[t]);
+    for (const int i : near_) {
+      const float* c = cost32(i);
+      const float base = base_[i];
+      bool any = false;
+      for (int t = 0; t < n_; ++t) any |= c[t] + base <= cheapest_[t];
+      if (!any) continue;
+      float* row = minimiser_.add_label();
+      for (int t = 0; t < n_; ++t) row[t] = c[t] + base;
+      candidate_of_[i] = minimiser_.num_labels() - 1;
+      sources_.insert(sources_.end(), levels_, i);
+    }
+  }
+
+  /// Adds the multisets of the inputs this output uses most, and the mixed labels it holds now.
+  void add_mixed_candidates(int j) {
+    top_ = support_[j];
+    std::stable_sort(top_.begin(), top_.end(),
+                     [](const Share& a, const Share& b) { return a.count > b.count; });
+    if (top_.size() > kTopSources) top_.resize(kTopSources);
+    std::sort(top_.begin(), top_.end(),
+              [](const Share& a, const Share& b) { return a.input < b.input; });
+    label_.resize(levels_);
+    if (top_.size() > 1) add_multisets(0, 0);
+    for (int t = 0; t < n_; ++t)
+      if (!is_pure(z(j, t))) add_mixed_candidate(z(j, t));
+  }
+
+  void add_multisets(int position, std::size_t from) {
+    if (position == levels_) {
+      if (!is_pure(label_.data())) add_mixed_candidate(label_.data());
+      return;
+    }
+    for (std::size_t a = from; a < top_.size(); ++a) {
+      label_[position] = top_[a].input;
+      add_multisets(position + 1, a);
+    }
+  }
+
+  void add_mixed_candidate(const int* label) {
+    if (find_mixed(label) >= 0) return;
+    sources_.insert(sources_.end(), label, label + levels_);
+    float* row = minimiser_.add_label();
+    const auto share = 1.0f / static_cast<float>(levels_);
+    std::fill_n(row, n_, static_cast<float>(-w_.eta * mixing_bonus(label)));
+    for (int l = 0; l < levels_; ++l) {
+      const float* c = cost32(label[l]);
+      for (int t = 0; t < n_; ++t) row[t] += share * (c[t] + base_[label[l]]);
+    }
+  }
+
+  /// (1/L) log of the number of orders a label can be drawn in.
+  double mixing_bonus(const int* label) const {
+    double orders = log_factorial_[levels_];
+    for (int l = 0, run = 0; l < levels_; ++l) {
+      ++run;
+      if (l + 1 == levels_ || label[l + 1] != label[l]) {
+        orders -= log_factorial_[run];
+        run = 0;
+      }
+    }
+    return orders / levels_;
+  }
+
+  int find_mixed(const int* label) const {
+    const int count = static_cast<int>(sources_.size()) / levels_;
+    for (int c = count - 1; c >= 0 && !is_pure(&sources_[c * levels_]); --c)
+      if (std::equal(label, label + levels_, &sources_[c * levels_])) return c;
+    return -1;
+  }
+
+  int candidate_index(const int* label, int) const {
+    return is_pure(label) ? candidate_of_[label[0]] : find_mixed(label);
+  }
+
+  void fill_charges(int pure) {
+    const int count = minimiser_.num_labels();
+    Charges& charges = minimiser_.charges();
+    charges.reset(count, static_cast<float>(w_.beta));
+    for (int a = pure; a < count; ++a)
+      for (int b = 0; b <= a; ++b) {
+        const double v =
+            charge(&sources_[a * levels_], &sources_[b * levels_], levels_, w_.smoothness);
+        charges.set(a, b, static_cast<float>(w_.beta * v));
+      }
+  }
+
+  // ---- Duplicates: outputs with the same support (the authors' `resolve`).
+
+  /// Returns how many outputs repeat an earlier one's support, and notes in `charged_` the input
+  /// that drives each of them apart: the r-th output of a support is charged for its r-th input.
+  double find_duplicates() {
+    std::map<std::vector<int>, std::vector<int>> groups;
+    for (int j = 0; j < problem_.outputs; ++j) {
+      std::vector<int> inputs;
+      for (const Share& share : support_[j]) inputs.push_back(share.input);
+      groups[std::move(inputs)].push_back(j);
+    }
+    charged_.assign(problem_.outputs, -1);
+    for (const auto& [inputs, outputs] : groups)
+      if (outputs.size() > 1)
+        for (std::size_t r = 0; r < std::min(inputs.size(), outputs.size()); ++r)
+          charged_[outputs[r]] = inputs[r];
+    return static_cast<double>(problem_.outputs) - static_cast<double>(groups.size());
+  }
+
+  // ---- Merit.
+
+  double merit() {
+    gather_pressure();
+    double sum = 0;
+    for (int j = 0; j < problem_.outputs; ++j) {
+      for (int t = 0; t < n_; ++t) {
+        const int* label = z(j, t);
+        for (int l = 0; l < levels_; ++l) sum += cost(label[l])[t] / levels_;
+        if (!is_pure(label)) sum -= w_.eta * mixing_bonus(label);
+      }
+      for (const auto& edge : grid_.edges) {
+        const int* a = z(j, edge.earlier);
+        const int* b = z(j, edge.later);
+        if (is_pure(a) && is_pure(b))
+          sum += a[0] == b[0] ? 0 : w_.beta;
+        else
+          sum += w_.beta * charge(a, b, levels_, w_.smoothness);
+      }
+      for (const Share& share : support_[j]) {
+        double v = pressure_[share.input];
+        for (const Share& own : support_[j])
+          v -= 2 * own.count *
+               problem_.compatibility[static_cast<std::size_t>(own.input) * m_ + share.input];
+        sum += w_.gamma / 2 * w_.phi(v) * share.count;
+      }
+    }
+    return sum;
+  }
+
+  const Grid& grid_;
+  const ProblemView& problem_;
+  const Weights& w_;
+  const Settings settings_;
+  Minimiser minimiser_;
+  const int n_, m_, levels_;
+  std::vector<double> cost_;     // (m, n), visiting order
+  std::vector<float> cost32_;    // the same, for the inner step
+  double useful_ = 0;            // labels with a larger penalty than this can be best nowhere
+  std::vector<int> z_, best_;    // (m', n, L), each label sorted
+  std::vector<std::vector<Share>> support_;
+  std::vector<double> pressure_, penalty_, merits_, log_factorial_;
+  std::vector<float> base_, cheapest_;
+  std::vector<int> candidate_of_, sources_, labels_, near_, charged_, label_;
+  std::vector<Share> top_;
+  Rank best_rank_;
+};
+
+}  // namespace comixup

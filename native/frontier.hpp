@@ -1,0 +1,218 @@
+// Exact minimisation of a labelling's energy by dynamic programming over the frontier.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "grid.hpp"
+#include "lanes.hpp"
+
+namespace comixup {
+
+/// The labels still possible at each location, with their costs.
+class Choices {
+ public:
+  void reset(int locations, int capacity) {
+    capacity_ = static_cast<std::size_t>(capacity);
+    counts_.assign(locations, 0);
+    if (labels_.size() < locations * capacity_) {
+      labels_.resize(locations * capacity_);
+      costs_.resize(locations * capacity_);
+    }
+  }
+  void clear(int t) { counts_[t] = 0; }
+  void add(int t, int label, float cost) {
+    labels(t)[counts_[t]] = label;
+    costs(t)[counts_[t]] = cost;
+    ++counts_[t];
+  }
+  /// Adds a label if `wanted`, without a branch.
+  void add_if(int t, int label, float cost, bool wanted) {
+    labels(t)[counts_[t]] = label;
+    costs(t)[counts_[t]] = cost;
+    counts_[t] += wanted;
+  }
+  void truncate(int t, int count) { counts_[t] = count; }
+
+  int count(int t) const { return counts_[t]; }
+  const int* labels(int t) const { return labels_.data() + t * capacity_; }
+  int* labels(int t) { return labels_.data() + t * capacity_; }
+  const float* costs(int t) const { return costs_.data() + t * capacity_; }
+  float* costs(int t) { return costs_.data() + t * capacity_; }
+
+ private:
+  std::size_t capacity_ = 0;
+  std::vector<int> counts_, labels_;
+  std::vector<float> costs_;
+};
+
+/// Charges V between neighbouring labels, symmetric, not negative; rows padded to whole lanes.
+class Charges {
+ public:
+  /// Charges `off_diagonal` between any two labels, nothing between equal ones.
+  void reset(int labels, float off_diagonal) {
+    stride_ = padded(labels);
+    table_.assign(static_cast<std::size_t>(labels) * stride_, off_diagonal);
+    for (int a = 0; a < labels; ++a) set(a, a, 0);
+  }
+  void set(int a, int b, float charge) { entry(a, b) = entry(b, a) = charge; }
+
+  int stride() const { return stride_; }
+  const float* row(int a) const { return table_.data() + static_cast<std::size_t>(a) * stride_; }
+
+ private:
+  float& entry(int a, int b) { return table_[static_cast<std::size_t>(a) * stride_ + b]; }
+
+  int stride_ = 0;
+  std::vector<float> table_;
+};
+
+class Frontier {
+ public:
+  explicit Frontier(const Grid& grid) : grid_(grid), begin_(grid.size + 1), chosen_(grid.size) {}
+
+  /// Returns how many sums `minimise` would compare.
+  double work(const Choices& choices) const {
+    double total = 0, window = 1;
+    for (int t = 0; t < grid_.size; ++t) {
+      window *= choices.count(t);
+      total += window;
+      if (t >= grid_.width) window /= choices.count(t - grid_.width);
+    }
+    return total;
+  }
+
+  /// Writes the labelling of least energy to `labels` and returns its energy.
+  ///
+  /// table_t[x] is the least energy of locations 0..t over all but the last `width` of them, whose
+  /// labels are x, the newest varying fastest. All tables are kept: walking back over them finds
+  /// the minimiser without storing any decision.
+  float minimise(const Choices& choices, const Charges& charges, int* labels) {
+    lay_out(choices);
+    tables_[0] = 0;  // before the first location: one empty labelling, at no cost
+    const float* from = tables_.data();
+    int from_size = 1;
+    for (int t = 0; t < grid_.size; ++t) {
+      float* to = tables_.data() + begin_[t];
+      step(choices, charges, t, from, from_size, to);
+      from = to;
+      from_size = begin_[t + 1] - begin_[t];
+    }
+    return walk_back(choices, charges, labels);
+  }
+
+ private:
+  void lay_out(const Choices& choices) {
+    int total = 1, window = 1;
+    for (int t = 0; t < grid_.size; ++t) {
+      if (t >= grid_.width) window /= choices.count(t - grid_.width);
+      window *= choices.count(t);
+      begin_[t] = total;
+      total += window;
+    }
+    begin_[grid_.size] = total;
+    total += kLanes;  // spare room, see `relax`
+    if (static_cast<int>(tables_.size()) < total) tables_.resize(total);
+  }
+
+  /// Fills the table of location t from the one before it.
+  void step(const Choices& choices, const Charges& charges, int t, const float* from, int from_size,
+            float* to) {
+    const int num_y = choices.count(t);
+    const int oldest = t - grid_.width;  // leaves the frontier, if there is one
+    const int num_x = oldest >= 0 ? choices.count(oldest) : 1;
+    const int rest = from_size / num_x;
+    // The newest location before t varies fastest; where it is a neighbour of t (and does not
+    // leave), its charges are added on the way.
+    const bool beside = t > 0 && oldest != t - 1 && grid_.adjacent(t - 1, t);
+    const int num_l = beside ? choices.count(t - 1) : 1;
+
+    // From the last group of labels to the first: see `relax` for why.
+    for (int first = (num_y - 1) / kLanes * kLanes; first >= 0; first -= kLanes) {
+      const int* label_y = choices.labels(t) + first;
+      const int lanes = std::min(kLanes, num_y - first);
+      removed_.resize(num_x);
+      stays_.resize(num_l);
+      for (int y = 0; y < lanes; ++y) {
+        const float* charge = charges.row(label_y[y]);
+        const float cost = choices.costs(t)[first + y];
+        for (int x = 0; x < num_x; ++x)
+          removed_[x].lane[y] = oldest >= 0 ? charge[choices.labels(oldest)[x]] : 0.0f;
+        for (int l = 0; l < num_l; ++l)
+          stays_[l].lane[y] = cost + (beside ? charge[choices.labels(t - 1)[l]] : 0.0f);
+      }
+      relax(from, rest, num_x, num_l, to + first, num_y);
+    }
+    for (const int other : grid_.neighbours[t])
+      if (other < t && other != oldest && !(beside && other == t - 1))
+        add_charges(choices, charges, t, other, to, rest * num_y);
+  }
+
+  /// to[r][y] = min_x (from[x][r] + removed[x][y]) + stays[r % num_l][y] for up to kLanes labels y.
+  ///
+  /// All lanes are written, also those past the last label: they fall on the next row's first
+  /// labels, which are written later, or on the spare room at the end of the tables.
+  void relax(const float* from, int rest, int num_x, int num_l, float* to, int num_y) {
+    for (int r = 0; r < rest;)
+      for (int l = 0; l < num_l; ++l, ++r) {
+        Lanes best = removed_[0] + from[r];
+        for (int x = 1; x < num_x; ++x) best = least(best, removed_[x] + from[x * rest + r]);
+        (best + stays_[l]).store(to + r * num_y);
+      }
+  }
+
+  /// Adds the charges between location t and an earlier one that stays in the frontier.
+  static void add_charges(const Choices& choices, const Charges& charges, int t, int other,
+                          float* to, int to_size) {
+    const int num_x = choices.count(other), num_y = choices.count(t);
+    int between = 1;  // labellings of the locations after `other` and before t
+    for (int s = other + 1; s < t; ++s) between *= choices.count(s);
+    for (float* out = to; out < to + to_size;)
+      for (int x = 0; x < num_x; ++x) {
+        const float* charge = charges.row(choices.labels(other)[x]);
+        for (int r = 0; r < between; ++r)
+          for (int y = 0; y < num_y; ++y) *out++ += charge[choices.labels(t)[y]];
+      }
+  }
+
+  /// Walks back from the least entry of the last table.
+  float walk_back(const Choices& choices, const Charges& charges, int* labels) {
+    const int n = grid_.size, width = grid_.width;
+    const float* last = tables_.data() + begin_[n - 1];
+    int state = static_cast<int>(std::min_element(last, last + begin_[n] - begin_[n - 1]) - last);
+    const float least = last[state];
+    for (int t = n - 1; t >= std::max(0, n - width); --t) {
+      chosen_[t] = state % choices.count(t);
+      state /= choices.count(t);
+    }
+    for (int t = n - 1; t >= width; --t) {
+      // The label of the location that left the frontier at t, given those that stayed.
+      const int oldest = t - width;
+      int rest = 0, rest_size = 1;
+      for (int s = oldest + 1; s < t; ++s) {
+        rest = rest * choices.count(s) + chosen_[s];
+        rest_size *= choices.count(s);
+      }
+      const float* from = tables_.data() + begin_[t - 1] + rest;
+      const float* charge = charges.row(choices.labels(t)[chosen_[t]]);
+      const int* label_x = choices.labels(oldest);
+      int best = 0;
+      for (int x = 1; x < choices.count(oldest); ++x)
+        if (from[x * rest_size] + charge[label_x[x]] <
+            from[best * rest_size] + charge[label_x[best]])
+          best = x;
+      chosen_[oldest] = best;
+    }
+    for (int t = 0; t < n; ++t) labels[t] = choices.labels(t)[chosen_[t]];
+    return least;
+  }
+
+  const Grid& grid_;
+  std::vector<int> begin_;  // where each location's table begins
+  std::vector<float> tables_;
+  std::vector<Lanes> removed_, stays_;  // charges of a step, per label that leaves or stays beside
+  std::vector<int> chosen_;
+};
+
+}  // namespace comixup

@@ -1,0 +1,107 @@
+// The rival of appendix D: the submodular-supermodular procedure of Narasimhan and Bilmes (2005).
+//
+// The compatibility term is taken as a set function on the elements (output j, location k, input i).
+// It is bounded from above, tightly at the present set, by a modular function: the gains along a
+// random chain of sets that passes through the present set. The bound and the submodular rest are
+// minimised together, output by output, with the same inner step as Algorithm 1; then again.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "algorithm.hpp"
+#include "grid.hpp"
+#include "minimise.hpp"
+
+namespace comixup {
+
+class NarasimhanBilmes {
+ public:
+  /// `total_clip` is Eq. (1)'s max over all pairs of outputs; minus infinity for none.
+  NarasimhanBilmes(const Grid& grid, const ProblemView& problem, double total_clip,
+                   std::uint64_t seed)
+      : problem_(problem),
+        total_clip_(total_clip),
+        minimiser_(grid),
+        random_(seed),
+        n_(grid.size),
+        m_(problem.inputs),
+        outputs_(problem.outputs) {}
+
+  /// Improves one-hot `labels`, (m', n) in visiting order, for at most `iterations`; returns how
+  /// many it took until nothing changed.
+  int run(int* labels, const double* cost, int iterations) {
+    for (int iteration = 1; iteration <= iterations; ++iteration) {
+      modularise(labels);
+      bool changed = false;
+      for (int j = 0; j < outputs_; ++j) changed |= minimise_output(j, labels, cost);
+      if (!changed) return iteration;
+    }
+    return iterations;
+  }
+
+ private:
+  /// Finds `gain_`, the modular bound: for each element, how much the compatibility term grows when
+  /// it joins the chain. The present set comes first, everything else after it, each in random
+  /// order; from there on locations are multi-hot, on which the term is defined just the same.
+  void modularise(const int* labels) {
+    const int elements = outputs_ * n_ * m_;
+    std::vector<int> chain, others;
+    for (int e = 0; e < elements; ++e)
+      (labels[e / m_] == e % m_ ? chain : others).push_back(e);
+    shuffle(chain);
+    shuffle(others);
+    chain.insert(chain.end(), others.begin(), others.end());
+
+    std::vector<double> total(m_, 0.0);                             // A sum_j o_j
+    std::vector<double> own(static_cast<std::size_t>(outputs_) * m_, 0.0);  // A o_j
+    gain_.assign(elements, 0.0);
+    double value = 0;
+    for (const int e : chain) {
+      const int j = e / (n_ * m_), i = e % m_;
+      double* own_j = own.data() + static_cast<std::size_t>(j) * m_;
+      const double grown = value + 2 * (total[i] - own_j[i]);
+      gain_[e] = std::max(grown, total_clip_) - std::max(value, total_clip_);
+      value = grown;
+      const double* row = problem_.compatibility + static_cast<std::size_t>(i) * m_;
+      for (int h = 0; h < m_; ++h) {
+        total[h] += row[h];
+        own_j[h] += row[h];
+      }
+    }
+  }
+
+  bool minimise_output(int j, int* labels, const double* cost) {
+    minimiser_.reset();
+    const double* gain = gain_.data() + static_cast<std::size_t>(j) * n_ * m_;
+    for (int i = 0; i < m_; ++i) {
+      float* row = minimiser_.add_label();
+      for (int t = 0; t < n_; ++t)
+        row[t] = static_cast<float>(cost[static_cast<std::size_t>(i) * n_ + t] +
+                                    problem_.weights.gamma * gain[t * m_ + i]);
+    }
+    minimiser_.charges().reset(m_, static_cast<float>(problem_.weights.beta));
+    int* mine = labels + static_cast<std::size_t>(j) * n_;
+    const std::vector<int> before(mine, mine + n_);
+    minimiser_.minimise(mine);
+    return !std::equal(before.begin(), before.end(), mine);
+  }
+
+  /// Fisher-Yates; std::shuffle would differ between standard libraries.
+  void shuffle(std::vector<int>& list) {
+    for (std::size_t last = list.size(); last > 1; --last)
+      std::swap(list[last - 1], list[random_() % last]);
+  }
+
+  const ProblemView& problem_;
+  const double total_clip_;
+  Minimiser minimiser_;
+  std::mt19937_64 random_;
+  const int n_, m_, outputs_;
+  std::vector<double> gain_;
+};
+
+}  // namespace comixup

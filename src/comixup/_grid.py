@@ -1,0 +1,56 @@
+"""The grid on which a labelling lives: its neighbours, and how it is laid over an image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+MAX_DIMENSIONS = 3
+
+
+def edges(grid: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Returns the neighbouring pairs of locations of a grid, N in Eq. (1), as an (edges, 2) array.
+
+    Locations are numbered in row-major order; two are neighbours if they differ by one along one axis.
+
+    >>> edges((2, 2)).tolist()
+    [[0, 2], [1, 3], [0, 1], [2, 3]]
+    """
+    location = np.arange(int(np.prod(grid)), dtype=np.int64).reshape(tuple(grid))
+    pairs = [
+        np.stack(
+            [
+                location.take(range(size - 1), axis).ravel(),
+                location.take(range(1, size), axis).ravel(),
+            ],
+            axis=1,
+        )
+        for axis, size in enumerate(grid)
+    ]
+    return np.concatenate(pairs)
+
+
+def cell_of_pixel(size: int, cells: int, device: torch.device | None = None) -> Tensor:
+    """Returns, for each of `size` pixels along one axis, the cell that covers it (nearest neighbour).
+
+    >>> torch.bincount(cell_of_pixel(17, 4)).tolist()
+    [5, 4, 4, 4]
+    """
+    return torch.arange(size, device=device) * cells // size
+
+
+def cell_weights(size: Sequence[int], grid: Sequence[int]) -> Tensor:
+    """Returns the share of an image's pixels that each cell of the grid covers; it sums to one.
+
+    >>> cell_weights((2, 4), (2, 3)).tolist()
+    [[0.25, 0.125, 0.125], [0.25, 0.125, 0.125]]
+    """
+    weights = torch.ones(())
+    for pixels, cells in zip(size, grid, strict=True):
+        count = torch.bincount(cell_of_pixel(pixels, cells), minlength=cells)
+        weights = weights.unsqueeze(-1) * (count / pixels)
+    return weights

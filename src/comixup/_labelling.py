@@ -1,0 +1,112 @@
+"""What a solution is: which inputs each location of each output is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from comixup._grid import MAX_DIMENSIONS, cell_weights
+
+_INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Labelling:
+    """The labels z of every output: z_jk = (1/L) sum_l onehot(sources[j, l, k]).
+
+    Attributes:
+        sources: (m', L, *grid) integers in 0..m-1: the L inputs that location k of output j is
+            made of, repeated where an input counts more than once.
+        num_inputs: m, the number of inputs that `sources` points into.
+        merits: (problems, sweeps) merit of Algorithm 1 after each sweep of the start that was
+            kept, one row per problem solved; empty for a labelling that no solver made. After an
+            early stop the last value is repeated, because nothing changes any more.
+
+    >>> z = Labelling(torch.tensor([[[0, 1]], [[1, 1]]]), num_inputs=2)
+    >>> z.source_ratio().tolist()
+    [[0.5, 0.5], [0.0, 1.0]]
+    """
+
+    sources: Tensor
+    num_inputs: int
+    merits: Tensor = field(default_factory=lambda: torch.empty(0, 0, dtype=torch.float64))
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.sources, Tensor) or self.sources.dtype not in _INTEGERS:
+            kind = getattr(self.sources, "dtype", type(self.sources).__name__)
+            raise TypeError(f"`sources` must be a tensor of integers, got {kind}.")
+        if not 3 <= self.sources.ndim <= 2 + MAX_DIMENSIONS or self.sources.numel() == 0:
+            raise ValueError(
+                "`sources` must have shape (outputs, levels, *grid) with a grid of 1 to "
+                f"{MAX_DIMENSIONS} dimensions and no empty side, got {tuple(self.sources.shape)}."
+            )
+        # Looking at the values of a tensor on another device would make the caller wait for it.
+        if self.sources.device.type == "cpu":
+            low, high = int(self.sources.min()), int(self.sources.max())
+            if low < 0 or high >= self.num_inputs:
+                raise ValueError(
+                    f"`sources` must lie in 0..{self.num_inputs - 1} (there are "
+                    f"{self.num_inputs} inputs), got values from {low} to {high}."
+                )
+
+    @property
+    def num_outputs(self) -> int:
+        """m', the number of outputs."""
+        return self.sources.shape[0]
+
+    @property
+    def levels(self) -> int:
+        """L: the entries of a mask are multiples of 1/L."""
+        return self.sources.shape[1]
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """The sides of the grid of locations."""
+        return tuple(self.sources.shape[2:])
+
+    @property
+    def masks(self) -> Tensor:
+        """z, (m', m, *grid): the share of each input at each location of each output (float32)."""
+        sources = self.sources.long()
+        shape = (self.num_outputs, self.num_inputs, *self.grid)
+        share = torch.full_like(sources, 1, dtype=torch.float32) / self.levels
+        return torch.zeros(shape, device=sources.device).scatter_add_(1, sources, share)
+
+    @property
+    def source_counts(self) -> Tensor:
+        """o, (m', m): how many locations of each output each input fills."""
+        return self._sum_of_masks(torch.ones(self.grid))
+
+    def source_ratio(self, size: Sequence[int] | None = None) -> Tensor:
+        """Returns o~, (m', m): the share of each input in each output; rows sum to one.
+
+        Args:
+            size: the image's spatial size. Each cell then counts by the pixels it covers, which
+                differ where the size is not a multiple of the grid. None: all cells count alike.
+        """
+        if size is None:
+            size = self.grid
+        if len(size) != len(self.grid):
+            raise ValueError(
+                f"`size` must have one number per side of the grid {self.grid}, got {tuple(size)}."
+            )
+        if any(pixels < cells for pixels, cells in zip(size, self.grid, strict=True)):
+            raise ValueError(
+                f"`size` must be at least the grid {self.grid} along every side, got "
+                f"{tuple(size)}. Solve on a smaller grid."
+            )
+        return self._sum_of_masks(cell_weights(size, self.grid))
+
+    def to(self, device: torch.device | str) -> Labelling:
+        """Returns the same labelling with its sources on a device."""
+        return Labelling(self.sources.to(device), self.num_inputs, self.merits)
+
+    def _sum_of_masks(self, weights: Tensor) -> Tensor:
+        """Returns sum_k weights_k z_jk without building the masks, (m', m) float32."""
+        sources = self.sources.long().flatten(1)
+        share = (weights.to(sources.device) / self.levels).flatten().repeat(self.levels)
+        counts = torch.zeros(self.num_outputs, self.num_inputs, device=sources.device)
+        return counts.scatter_add_(1, sources, share.expand_as(sources))

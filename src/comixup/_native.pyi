@@ -1,0 +1,41 @@
+"""The compiled kernel; see native/bindings.cpp. Arrays are C-contiguous and in host memory."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+_Floats = npt.NDArray[np.float64]
+
+def solve(
+    costs: Sequence[_Floats],
+    compatibilities: Sequence[_Floats],
+    weights: Sequence[tuple[float, float, float, str, float, str]],
+    starts: Sequence[npt.NDArray[np.int32]],
+    grid: Sequence[int],
+    sweeps: int,
+    levels: int,
+    resolve: bool,
+    threads: int,
+    sources: npt.NDArray[np.int64],
+    merits: _Floats,
+) -> None: ...
+def minimise(
+    unary: _Floats,
+    charge: _Floats,
+    grid: Sequence[int],
+    start: npt.NDArray[np.int32],
+    labels: npt.NDArray[np.int32],
+) -> bool: ...
+def narasimhan_bilmes(
+    cost: _Floats,
+    compatibility: _Floats,
+    beta: float,
+    gamma: float,
+    total_clip: float,
+    start: npt.NDArray[np.int32],
+    grid: Sequence[int],
+    iterations: int,
+    seed: int,
+    labels: npt.NDArray[np.int32],
+) -> int: ...

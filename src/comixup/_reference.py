@@ -1,0 +1,313 @@
+"""Algorithm 1 in NumPy, written to be read beside the paper; the native kernel is tested against it.
+
+A label is a multiset of L inputs, kept as a sorted row of a (labels, L) array: z = (1/L) sum onehot.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from comixup._grid import edges
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+TOP_SOURCES = 3
+"""Mixed labels are built from this many of the inputs that an output uses most."""
+
+EXACT_STATES = 2**16
+"""Largest table of the exact step; beyond it, fusion moves."""
+
+TIE = 1e-12
+"""Energies closer than this, relative to their size, are equal: rounding must not decide."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A problem as plain arrays; the weights are already those per location (beta / n, ...)."""
+
+    cost: Floats  # (m, n), the prior of one-hot labels folded in
+    compatibility: Floats  # (m, m)
+    grid: tuple[int, ...]
+    beta: float
+    gamma: float
+    eta: float  # 0 where there is no prior
+    clip: str | None
+    clip_level: float  # tau'
+    smoothness: str
+
+
+def solve(
+    w: Weights, start: Ints, *, sweeps: int, levels: int, resolve: bool
+) -> tuple[Ints, Floats]:
+    """Returns the labels, (m', n, L), and the merit after every sweep: Algorithm 1.
+
+    With `resolve`, a labelling with fewer duplicated outputs is the better one whatever its merit.
+    """
+    z = np.repeat(start[..., None], levels, axis=2)
+    best, best_rank = z, (math.inf, math.inf)
+    merits = np.full(sweeps, np.nan)
+    settled = False
+    for t in range(sweeps):
+        last = t == sweeps - 1
+        if settled and not (resolve and last):
+            merits[t] = merits[t - 1]
+            continue
+        if resolve and last and t > 0:
+            z = best
+        extra = resolving_penalty(w, z) if resolve and last and t > 0 else None
+        previous, z = z, z.copy()
+        for j in range(len(z)):
+            allowed = levels if t > 0 else 1  # the first sweep knows one-hot labels alone
+            z[j] = minimise_output(w, z, j, allowed, None if extra is None else extra[j])
+        merits[t] = merit(w, z)
+        rank = (duplicates(z) if resolve else 0, merits[t])
+        if rank < best_rank:
+            best, best_rank = z, rank
+        settled = t > 0 and np.array_equal(z, previous)
+    return best, merits
+
+
+def minimise_output(
+    w: Weights, z: Ints, j: int, levels: int, extra: Floats | None
+) -> Ints:
+    """Returns argmin of the modularised f_j: one pass of the inner loop of Algorithm 1."""
+    m, n = w.cost.shape
+    counts = np.stack([source_counts(z_j, m) for z_j in z])
+    v = 2 * w.compatibility @ (counts.sum(0) - counts[j])
+    penalty = w.gamma * phi(v, w)
+    if extra is not None:
+        penalty = penalty + extra
+    labels = candidate_labels(z[j], m, levels)
+    unary = (w.cost + penalty[:, None])[labels].mean(1) - w.eta * mixing_bonus(labels)[:, None]
+    charge = w.beta * charges(labels, m, w.smoothness)
+    start = np.array([index_of(labels, z_jk) for z_jk in z[j]])
+    return labels[minimise(unary, charge, w.grid, start)]
+
+
+def phi(v: Floats, w: Weights) -> Floats:
+    """Returns the penalty of inputs under pressure v, Eq. (2) (less the constant tau')."""
+    if w.clip is None:
+        return v
+    if w.clip == "soft":
+        return np.maximum(v - w.clip_level, 0)
+    return np.where(v > w.clip_level, v, 0.0)
+
+
+def merit(w: Weights, z: Ints) -> float:
+    """Returns what `objective` calls `total`, from plain arrays."""
+    m = len(w.cost)
+    counts = np.stack([source_counts(z_j, m) for z_j in z])
+    v = 2 * (counts.sum(0) - counts) @ w.compatibility
+    value = w.gamma / 2 * float((phi(v, w) * counts).sum())
+    pairs = edges(w.grid)
+    for z_j in z:
+        labels, site = np.unique(z_j, axis=0, return_inverse=True)
+        unary = w.cost[labels].mean(1) - w.eta * mixing_bonus(labels)[:, None]
+        charge = w.beta * charges(labels, m, w.smoothness)
+        site = site.ravel()
+        value += float(unary[site, np.arange(len(site))].sum())
+        value += float(charge[site[pairs[:, 0]], site[pairs[:, 1]]].sum())
+    return value
+
+
+def source_counts(z_j: Ints, m: int) -> Floats:
+    """Returns o_j = sum_k z_jk of one output, (m,)."""
+    return np.bincount(z_j.ravel(), minlength=m) / z_j.shape[1]
+
+
+def candidate_labels(z_j: Ints, m: int, levels: int) -> Ints:
+    """Returns the labels an output may take, one-hot ones first.
+
+    All one-hot labels; the multisets of the inputs it uses most; the labels it holds now.
+    """
+    width = z_j.shape[1]
+    rows = {(i,) * width: None for i in range(m)}
+    if levels > 1:
+        counts = source_counts(z_j, m)
+        used = np.flatnonzero(counts)
+        top = sorted(used[np.argsort(-counts[used], kind="stable")][:TOP_SOURCES].tolist())
+        rows.update(dict.fromkeys(itertools.combinations_with_replacement(top, width)))
+        rows.update(dict.fromkeys(map(tuple, z_j.tolist())))
+    return np.array(list(rows))
+
+
+def mixing_bonus(labels: Ints) -> Floats:
+    """Returns (1/L) log of the number of orders each label can be drawn in: 0 if one-hot."""
+    levels = labels.shape[1]
+    orders = [
+        math.lgamma(levels + 1) - sum(math.lgamma(row.count(i) + 1) for i in set(row))
+        for row in labels.tolist()
+    ]
+    return np.array(orders) / levels
+
+
+def charges(labels: Ints, m: int, form: str) -> Floats:
+    """Returns V(z, z') between all labels, (labels, labels)."""
+    z = np.stack([np.bincount(row, minlength=m) for row in labels]) / labels.shape[1]
+    inner = z @ z.T
+    norm = inner.diagonal()
+    squared = (norm[:, None] + norm[None, :]) / 2 - inner
+    if form == "squared":
+        return squared
+    if form == "inner":
+        return 1 - inner
+    pure = z.max(1) == 1
+    part_of = (pure[:, None] | pure[None, :]) & (inner > 0)
+    table = np.where(part_of, squared, 1.0)
+    np.fill_diagonal(table, 0)
+    return table
+
+
+def index_of(labels: Ints, row: Ints) -> int:
+    return int(np.flatnonzero((labels == row).all(1))[0])
+
+
+def duplicates(z: Ints) -> int:
+    """Returns how many outputs have the same support as an earlier one."""
+    return len(z) - len({frozenset(z_j.ravel().tolist()) for z_j in z})
+
+
+def resolving_penalty(w: Weights, z: Ints) -> Floats:
+    """Returns the extra penalty, (m', m), that drives outputs with the same support apart.
+
+    The r-th output with a support is charged gamma / n for the support's r-th input (the authors'
+    code, for pairs; the paper has no such step).
+    """
+    extra = np.zeros((len(z), len(w.cost)))
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for j, z_j in enumerate(z):
+        groups.setdefault(tuple(np.unique(z_j).tolist()), []).append(j)
+    for support, outputs in groups.items():
+        if len(outputs) > 1:
+            for j, i in zip(outputs, support, strict=False):
+                extra[j, i] = w.gamma
+    return extra
+
+
+# ---- The inner step: minimise sum_k unary[x_k, k] + sum_(k,k') charge[x_k, x_k'] ---------------
+
+
+def minimise(unary: Floats, charge: Floats, grid: Sequence[int], start: Ints) -> Ints:
+    """Returns a labelling (n,) of least energy, exactly if few labels survive elimination.
+
+    Otherwise: fusion moves from `start`, each an exact choice between the current label and
+    another at every location, until none helps.
+    """
+    pairs = edges(grid)
+    allowed = eliminate(unary, charge, pairs)
+    if frontier_states(allowed, grid) <= EXACT_STATES:
+        return frontier_minimum(unary, charge, grid, allowed)
+    x = start
+    for k, labels in enumerate(allowed):
+        if x[k] not in labels:  # a dominated label has a better one whatever its neighbours are
+            x = x.copy()
+            x[k] = labels[unary[labels, k].argmin()]
+    value = energy(unary, charge, pairs, x)
+    improved = True
+    while improved:
+        improved = False
+        for label in range(len(unary)):
+            choices = [
+                np.array([x_k] if x_k == label or label not in labels else [x_k, label])
+                for x_k, labels in zip(x, allowed, strict=True)
+            ]
+            proposal = frontier_minimum(unary, charge, grid, choices)
+            proposed = energy(unary, charge, pairs, proposal)
+            if proposed < value - TIE * max(1.0, abs(value)):
+                x, value, improved = proposal, proposed, True
+    return x
+
+
+def energy(unary: Floats, charge: Floats, pairs: Ints, x: Ints) -> float:
+    """Returns the energy of a labelling x."""
+    return float(
+        unary[x, np.arange(len(x))].sum() + charge[x[pairs[:, 0]], x[pairs[:, 1]]].sum()
+    )
+
+
+def eliminate(unary: Floats, charge: Floats, pairs: Ints) -> list[Ints]:
+    """Returns the labels that may still be optimal at each location.
+
+    Label l can go if some l' is better there whatever the neighbours hold:
+    unary[l] - unary[l'] > sum over neighbours of max_x (charge[l', x] - charge[l, x]).
+    """
+    num_labels, n = unary.shape
+    neighbours: list[list[int]] = [[] for _ in range(n)]
+    for k, other in pairs.tolist():
+        neighbours[k].append(other)
+        neighbours[other].append(k)
+    allowed = [np.arange(num_labels) for _ in range(n)]
+    changed = True
+    while changed:
+        changed = False
+        for k in range(n):
+            labels = allowed[k]
+            best = labels[unary[labels, k].argmin()]
+            # How much the neighbours can favour each label over the best one, at the most.
+            favour = sum(
+                (charge[best][allowed[other]] - charge[labels][:, allowed[other]]).max(1)
+                for other in neighbours[k]
+            )
+            slack = TIE * max(1.0, float(np.abs(unary[labels, k]).max()))
+            keep = unary[labels, k] - unary[best, k] <= favour + slack
+            if not keep.all():
+                allowed[k] = labels[keep]
+                changed = True
+    return allowed
+
+
+def frontier(grid: Sequence[int]) -> tuple[Ints, int]:
+    """Returns the order in which locations are visited (slabs across the longest side) and the
+    size of a slab: a location's neighbours lie at most that far back."""
+    longest = int(np.argmax(grid))
+    order = np.arange(math.prod(grid)).reshape(tuple(grid))
+    return np.moveaxis(order, longest, 0).ravel(), math.prod(grid) // grid[longest]
+
+
+def frontier_states(allowed: list[Ints], grid: Sequence[int]) -> int:
+    """Returns the size of the largest table that `frontier_minimum` would fill."""
+    order, width = frontier(grid)
+    counts = [len(allowed[k]) for k in order]
+    return max(math.prod(counts[max(0, t - width) : t + 1]) for t in range(len(counts)))
+
+
+def frontier_minimum(
+    unary: Floats, charge: Floats, grid: Sequence[int], allowed: list[Ints]
+) -> Ints:
+    """Returns the labelling of least energy by dynamic programming over the frontier.
+
+    The table holds, for every choice of labels at the last `width` locations, the least energy of
+    all locations visited so far. No submodularity is needed.
+    """
+    order, width = frontier(grid)
+    neighbours = {tuple(pair) for pair in np.sort(edges(grid), axis=1).tolist()}
+    table = np.zeros(())
+    front: list[int] = []
+    choices: list[Ints] = []
+    for k in order.tolist():
+        table = table[..., None] + unary[allowed[k], k]
+        for axis, other in enumerate(front):
+            if (min(k, other), max(k, other)) in neighbours:
+                between = charge[np.ix_(allowed[other], allowed[k])]
+                shape = [1] * table.ndim
+                shape[axis], shape[-1] = between.shape
+                table = table + between.reshape(shape)
+        front.append(k)
+        if len(front) > width:
+            choices.append(table.argmin(0))
+            table = table.min(0)
+            front.pop(0)
+    x = np.empty(len(order), dtype=np.int64)
+    chosen = list(np.unravel_index(int(table.argmin()), table.shape))
+    for choice in reversed(choices):
+        chosen.insert(0, choice[tuple(chosen[:width])])
+    for k, index in zip(order.tolist(), chosen, strict=True):
+        x[k] = allowed[k][index]
+    return x

@@ -1,0 +1,187 @@
+"""Algorithm 1: from a problem to a labelling."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from comixup import _native, _reference
+from comixup._labelling import Labelling
+from comixup._problem import MAX_LABELS, Problem
+
+MAX_LEVELS = 16
+"""Mixed labels grow with the square of the levels; the paper uses 2, and 3 in a timing figure."""
+
+
+def solve(
+    problem: Problem | Sequence[Problem],
+    *,
+    sweeps: int = 4,
+    levels: int = 2,
+    starts: int = 1,
+    resolve: bool = False,
+    method: Literal["native", "reference"] = "native",
+    num_threads: int | None = None,
+    generator: torch.Generator | None = None,
+) -> Labelling:
+    """Returns a labelling that (nearly) minimises Eq. (1), by Algorithm 1 of the paper.
+
+    From random one-hot labels, each sweep replaces the labels of one output after the other by
+    the best ones given all others. The first sweep knows one-hot labels alone; later ones also mix
+    the inputs that an output already uses. The best of all sweeps is returned.
+
+    Args:
+        problem: one problem, or a sequence of problems on the same grid (the partitions of a
+            batch). A sequence gives one labelling of all inputs and outputs in order.
+        sweeps: T, the passes over the outputs; fewer if one changes nothing.
+        levels: L; masks are multiples of 1/L. 1 gives one-hot masks.
+        starts: random starts, of which the one with the least merit is kept.
+        resolve: before the last sweep, charge outputs with identical supports for different inputs
+            (a step of the authors' code); fewer duplicates then rank before a lower merit.
+        method: "native", or "reference": the same algorithm in NumPy, slow, for reading.
+        num_threads: threads that share problems and starts; None means one per core, at most one
+            per job. The answer does not depend on it.
+        generator: where the random starts come from; None means torch's global one.
+
+    >>> problem = Problem.from_saliency(torch.rand(5, 16, 16))
+    >>> solve(problem).masks.shape
+    torch.Size([5, 5, 4, 4])
+    """
+    problems = _checked_problems(problem)
+    for name, value in (("sweeps", sweeps), ("levels", levels), ("starts", starts)):
+        _check_count(name, value)
+    if levels > MAX_LEVELS:
+        raise ValueError(f"`levels` must be at most {MAX_LEVELS}, got {levels}. The paper uses 2.")
+    labels = starts * levels * sum(p.num_outputs * p.num_locations for p in problems)
+    if labels > MAX_LABELS:
+        raise ValueError(
+            f"`problem` must have at most {MAX_LABELS} labels over all starts and levels, got "
+            f"{labels}. Use fewer starts, outputs or locations."
+        )
+    if num_threads is not None:
+        _check_count("num_threads", num_threads)
+    if method not in ("native", "reference"):
+        raise ValueError(f'`method` must be "native" or "reference", got {method!r}.')
+    begin = [_random_labels(p, starts, generator) for p in problems]
+    run = _solve_native if method == "native" else _solve_reference
+    sources, merits = run(problems, begin, sweeps, levels, bool(resolve), num_threads)
+    return Labelling(
+        torch.from_numpy(sources).to(problems[0].cost.device),
+        sum(p.num_inputs for p in problems),
+        torch.from_numpy(merits),
+    )
+
+
+def weights_of(problem: Problem) -> _reference.Weights:
+    """Returns a problem as plain arrays, with weights per location and the prior in the costs."""
+    n = problem.num_locations
+    cost = _array(problem.cost).reshape(problem.num_inputs, n)
+    eta = 0.0 if problem.prior is None else problem.eta / n
+    if problem.prior is not None:
+        cost = cost - eta * np.log(_array(problem.prior))[:, None]
+    return _reference.Weights(
+        cost=np.ascontiguousarray(cost),
+        compatibility=_array(problem.compatibility),
+        grid=problem.grid,
+        beta=problem.beta / n,
+        gamma=problem.gamma / n,
+        eta=eta,
+        clip=problem.clip,
+        clip_level=problem.pressure_clip,
+        smoothness=problem.smoothness,
+    )
+
+
+def _solve_native(
+    problems: list[Problem],
+    begin: list[_reference.Ints],
+    sweeps: int,
+    levels: int,
+    resolve: bool,
+    num_threads: int | None,
+) -> tuple[_reference.Ints, _reference.Floats]:
+    grid = problems[0].grid
+    sources = np.empty((sum(p.num_outputs for p in problems), levels, *grid), dtype=np.int64)
+    merits = np.empty((len(problems), sweeps))
+    weights = [weights_of(p) for p in problems]
+    _native.solve(
+        [w.cost for w in weights],
+        [w.compatibility for w in weights],
+        [(w.beta, w.gamma, w.eta, w.clip or "none", w.clip_level, w.smoothness) for w in weights],
+        begin,
+        list(grid),
+        sweeps,
+        levels,
+        resolve,
+        num_threads or os.cpu_count() or 1,
+        sources,
+        merits,
+    )
+    return sources, merits
+
+
+def _solve_reference(
+    problems: list[Problem],
+    begin: list[_reference.Ints],
+    sweeps: int,
+    levels: int,
+    resolve: bool,
+    num_threads: int | None,
+) -> tuple[_reference.Ints, _reference.Floats]:
+    sources, merits, first = [], [], 0
+    for problem, starts in zip(problems, begin, strict=True):
+        w = weights_of(problem)
+        runs = [
+            _reference.solve(w, start, sweeps=sweeps, levels=levels, resolve=resolve)
+            for start in starts.astype(np.int64)
+        ]
+        z, sweep_merits = min(
+            runs,
+            key=lambda run: (
+                _reference.duplicates(run[0]) if resolve else 0,
+                _reference.merit(w, run[0]),
+            ),
+        )
+        sources.append(z.transpose(0, 2, 1).reshape(len(z), levels, *problem.grid) + first)
+        merits.append(sweep_merits)
+        first += problem.num_inputs
+    return np.concatenate(sources), np.stack(merits)
+
+
+def _random_labels(problem: Problem, starts: int, generator: torch.Generator | None) -> _reference.Ints:
+    """Returns i.i.d. uniform one-hot labels, (starts, m', n)."""
+    shape = (starts, problem.num_outputs, problem.num_locations)
+    device = generator.device if generator is not None else None
+    draw = torch.randint(
+        problem.num_inputs, shape, generator=generator, device=device, dtype=torch.int32
+    )
+    return draw.cpu().numpy()
+
+
+def _array(value: Tensor) -> _reference.Floats:
+    return np.ascontiguousarray(value.detach().cpu().numpy(), dtype=np.float64)
+
+
+def _checked_problems(problem: Problem | Sequence[Problem]) -> list[Problem]:
+    problems = [problem] if isinstance(problem, Problem) else list(problem)
+    for p in problems:
+        if not isinstance(p, Problem):
+            raise TypeError(
+                f"`problem` must be a Problem or a sequence of them, got {type(p).__name__}."
+            )
+    if not problems:
+        raise ValueError("`problem` must hold at least one problem, got an empty sequence.")
+    grids = {p.grid for p in problems}
+    if len(grids) > 1:
+        raise ValueError(f"`problem` must have one grid for all its problems, got {sorted(grids)}.")
+    return problems
+
+
+def _check_count(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"`{name}` must be a positive integer, got {value!r}.")
