@@ -47,20 +47,26 @@ struct Settings {
   bool resolve = false;
 };
 
-/// V(z, z') of two labels, each a sorted list of `levels` inputs. Within [0, 1].
+/// sum_i z_i z'_i of two labels, each a sorted list of `levels` inputs.
+inline double inner_product(const int* a, const int* b, int levels) {
+  int matches = 0;
+  for (int x = 0; x < levels; ++x)
+    for (int y = 0; y < levels; ++y) matches += a[x] == b[y];
+  return static_cast<double>(matches) / (levels * levels);
+}
+
+/// V(z, z') of two labels. Within [0, 1].
 inline double charge(const int* a, const int* b, int levels, Smoothness form) {
-  const auto matches = [levels](const int* p, const int* q) {
-    int count = 0;
-    for (int x = 0; x < levels; ++x)
-      for (int y = 0; y < levels; ++y) count += p[x] == q[y];
-    return count / static_cast<double>(levels * levels);
-  };
-  const double inner = matches(a, b);
+  const bool pure_a = a[0] == a[levels - 1], pure_b = b[0] == b[levels - 1];
+  if (pure_a && pure_b) return a[0] == b[0] ? 0 : 1;
+  const double inner = inner_product(a, b, levels);
   if (form == Smoothness::kInner) return 1 - inner;
-  const double squared = (matches(a, a) + matches(b, b)) / 2 - inner;
-  if (form == Smoothness::kSquared || std::equal(a, a + levels, b)) return squared;
-  const bool pure = a[0] == a[levels - 1] || b[0] == b[levels - 1];
-  return pure && inner > 0 ? squared : 1.0;
+  if (form == Smoothness::kReleased && !std::equal(a, a + levels, b) &&
+      !((pure_a || pure_b) && inner > 0))
+    return 1;
+  const double norm_a = pure_a ? 1 : inner_product(a, a, levels);
+  const double norm_b = pure_b ? 1 : inner_product(b, b, levels);
+  return (norm_a + norm_b) / 2 - inner;
 }
 
 class Algorithm1 {
@@ -76,29 +82,34 @@ class Algorithm1 {
         minimiser_(grid),
         n_(grid.size),
         m_(problem.inputs),
-        levels_(settings.levels) {
+        levels_(settings.levels),
+        row_size_(padded(n_)) {
     cost_.resize(static_cast<std::size_t>(m_) * n_);
-    cost32_.resize(cost_.size());
+    cost32_.assign(static_cast<std::size_t>(m_) * row_size_, 0.0f);
     double low = std::numeric_limits<double>::infinity(), high = -low;
     for (int i = 0; i < m_; ++i)
       for (int t = 0; t < n_; ++t) {
         const double c = problem.cost[static_cast<std::size_t>(i) * n_ + grid.location[t]];
         cost_[static_cast<std::size_t>(i) * n_ + t] = c;
-        cost32_[static_cast<std::size_t>(i) * n_ + t] = static_cast<float>(c);
+        cost32_[static_cast<std::size_t>(i) * row_size_ + t] = static_cast<float>(c);
         low = std::min(low, c);
         high = std::max(high, c);
       }
-    int degree = 0;
-    for (const auto& list : grid.neighbours) degree = std::max(degree, list.size());
-    useful_ = (high - low + degree * w_.beta) * (1 + 1e-6);
+    useful_ = (high - low + grid.max_degree * w_.beta) * (1 + 1e-6);
     z_.resize(static_cast<std::size_t>(problem.outputs) * n_ * levels_);
     support_.resize(problem.outputs);
     pressure_.resize(m_);
     penalty_.resize(m_);
     base_.resize(m_);
     candidate_of_.assign(m_, -1);
+    uses_.assign(m_, 0);
+    own_energy_.resize(problem.outputs);
     labels_.resize(n_);
-    cheapest_.resize(n_);
+    bound_.resize(padded(n_));
+    margin_.assign(padded(n_), 0);
+    for (int t = 0; t < n_; ++t)  // what the neighbours can add, and some room for rounding
+      margin_[t] = static_cast<float>((w_.beta * grid.neighbours[t].size()) * (1 + 1e-5) +
+                                      1e-6 * (high - low));
     log_factorial_.assign(levels_ + 1, 0);
     for (int l = 2; l <= levels_; ++l) log_factorial_[l] = log_factorial_[l - 1] + std::log(l);
   }
@@ -117,13 +128,13 @@ class Algorithm1 {
       }
       if (resolving) {
         z_ = best_;
-        find_supports();
+        take_stock();
         find_duplicates();
       }
-      gather_pressure();
       bool changed = false;
       for (int j = 0; j < problem_.outputs; ++j)
         changed |= minimise_output(j, s > 0 ? levels_ : 1, resolving);
+      gather_pressure();  // anew, so that rounding does not pile up
       merits_[s] = merit();
       const Rank rank = {settings_.resolve ? find_duplicates() : 0.0, merits_[s]};
       if (rank < best_rank_) {
@@ -156,14 +167,16 @@ class Algorithm1 {
 
   int* z(int j, int t = 0) { return z_.data() + (static_cast<std::size_t>(j) * n_ + t) * levels_; }
   const double* cost(int i) const { return cost_.data() + static_cast<std::size_t>(i) * n_; }
-  const float* cost32(int i) const { return cost32_.data() + static_cast<std::size_t>(i) * n_; }
+  const float* cost32(int i) const {
+    return cost32_.data() + static_cast<std::size_t>(i) * row_size_;
+  }
   bool is_pure(const int* label) const { return label[0] == label[levels_ - 1]; }
 
   void initialise(const std::int32_t* start) {
     for (int j = 0; j < problem_.outputs; ++j)
       for (int t = 0; t < n_; ++t)
         std::fill_n(z(j, t), levels_, start[static_cast<std::size_t>(j) * n_ + grid_.location[t]]);
-    find_supports();
+    take_stock();
   }
 
   // ---- The state that outputs share: who uses which input.
@@ -173,18 +186,22 @@ class Algorithm1 {
     auto& support = support_[j];
     support.clear();
     const int* sources = z(j);
-    for (int s = 0; s < n_ * levels_; ++s) {
-      auto share = std::find_if(support.begin(), support.end(),
-                                [&](const Share& x) { return x.input == sources[s]; });
-      if (share == support.end()) share = support.insert(share, {sources[s], 0});
-      share->count += 1.0 / levels_;
-    }
+    for (int s = 0; s < n_ * levels_; ++s)
+      if (uses_[sources[s]]++ == 0) support.push_back({sources[s], 0});
     std::sort(support.begin(), support.end(),
               [](const Share& a, const Share& b) { return a.input < b.input; });
+    for (Share& share : support) {
+      share.count = static_cast<double>(uses_[share.input]) / levels_;
+      uses_[share.input] = 0;
+    }
   }
 
-  void find_supports() {
-    for (int j = 0; j < problem_.outputs; ++j) find_support(j);
+  void take_stock() {
+    for (int j = 0; j < problem_.outputs; ++j) {
+      find_support(j);
+      own_energy_[j] = own_energy(j);
+    }
+    gather_pressure();
   }
 
   /// pressure_ += sign * 2 A o_j.
@@ -196,7 +213,7 @@ class Algorithm1 {
     }
   }
 
-  void gather_pressure() {  // anew every sweep, so that rounding does not pile up
+  void gather_pressure() {
     std::fill(pressure_.begin(), pressure_.end(), 0.0);
     for (int j = 0; j < problem_.outputs; ++j) press(j, 1);
   }
@@ -213,17 +230,23 @@ class Algorithm1 {
     const int pure = minimiser_.num_labels();
     if (levels > 1) add_mixed_candidates(j);
     fill_charges(pure);
-    for (int t = 0; t < n_; ++t) labels_[t] = candidate_index(z(j, t), pure);
+    for (int t = 0; t < n_; ++t) labels_[t] = candidate_index(z(j, t));
     minimiser_.minimise(labels_.data());
 
     bool changed = false;
     for (int t = 0; t < n_; ++t) {
-      const int* label = sources_.data() + static_cast<std::size_t>(labels_[t]) * levels_;
-      changed |= !std::equal(label, label + levels_, z(j, t));
-      std::copy(label, label + levels_, z(j, t));
+      const int* label = this->label(labels_[t]);
+      int* here = z(j, t);
+      for (int l = 0; l < levels_; ++l) {
+        changed |= here[l] != label[l];
+        here[l] = label[l];
+      }
     }
     for (int c = 0; c < pure; ++c) candidate_of_[sources_[c * levels_]] = -1;
-    if (changed) find_support(j);
+    if (changed) {
+      find_support(j);
+      own_energy_[j] = own_energy(j);
+    }
     press(j, 1);
     return changed;
   }
@@ -239,43 +262,53 @@ class Algorithm1 {
   /// Adds the one-hot labels that can be best somewhere: nobody can favour one over another by
   /// more than beta a neighbour.
   void add_pure_candidates() {
-    near_.clear();
-    for (int i = 0; i < m_; ++i)
-      if (base_[i] <= useful_) near_.push_back(i);
-    std::fill(cheapest_.begin(), cheapest_.end(), std::numeric_limits<float>::infinity());
-    for (const int i : near_) {
+    near_.resize(m_);
+    int near = 0;
+    for (int i = 0; i < m_; ++i) {
+      near_[near] = i;
+      near += base_[i] <= useful_;
+    }
+    std::fill(bound_.begin(), bound_.end(), std::numeric_limits<float>::infinity());
+    for (int a = 0; a < near; ++a) {
+      const float* c = cost32(near_[a]);
+      const float base = base_[near_[a]];
+      for (int t = 0; t < n_; t += kLanes)
+        store(least(load(&bound_[t]), load(c + t) + base), &bound_[t]);
+    }
+    for (int t = 0; t < n_; t += kLanes)  // minus the bound, so that it can be added
+      store(minus(load(&bound_[t]) + load(&margin_[t])), &bound_[t]);
+    std::fill(bound_.begin() + n_, bound_.end(), std::numeric_limits<float>::infinity());
+    sources_.resize(static_cast<std::size_t>(near) * levels_);
+    int kept = 0;
+    for (int a = 0; a < near; ++a) {
+      const int i = near_[a];
       const float* c = cost32(i);
+      float* to = minimiser_.add_label();
       const float base = base_[i];
-      for (int t = 0; t < n_; ++t) {
-        const float u = c[t] + base;
-        cheapest_[t] = u < cheapest_[t] ? u : cheapest_[t];
+      Lanes closest = Lanes{} + std::numeric_limits<float>::infinity();
+      for (int t = 0; t < n_; t += kLanes) {
+        const Lanes u = load(c + t) + base;
+        store(u, to + t);
+        closest = least(closest, u + load(&bound_[t]));
       }
+      const bool useful = least_of(closest) <= 0;
+      for (int l = 0; l < levels_; ++l) sources_[kept * levels_ + l] = i;
+      candidate_of_[i] = useful ? kept : -1;
+      kept += useful;
+      minimiser_.keep_labels(kept);
     }
-    const auto beta = static_cast<float>(w_.beta * (1 + 1e-5));
-    for (int t = 0; t < n_; ++t)
-      cheapest_[t] += beta * static_cast<float>(grid_.neighbours[t].size()) +
-                      1e-6f * std::fabs(cheapest_[t]);
-    for (const int i : near_) {
-      const float* c = cost32(i);
-      const float base = base_[i];
-      bool any = false;
-      for (int t = 0; t < n_; ++t) any |= c[t] + base <= cheapest_[t];
-      if (!any) continue;
-      float* row = minimiser_.add_label();
-      for (int t = 0; t < n_; ++t) row[t] = c[t] + base;
-      candidate_of_[i] = minimiser_.num_labels() - 1;
-      sources_.insert(sources_.end(), levels_, i);
-    }
+    sources_.resize(static_cast<std::size_t>(kept) * levels_);
   }
 
   /// Adds the multisets of the inputs this output uses most, and the mixed labels it holds now.
   void add_mixed_candidates(int j) {
     top_ = support_[j];
-    std::stable_sort(top_.begin(), top_.end(),
-                     [](const Share& a, const Share& b) { return a.count > b.count; });
-    if (top_.size() > kTopSources) top_.resize(kTopSources);
-    std::sort(top_.begin(), top_.end(),
-              [](const Share& a, const Share& b) { return a.input < b.input; });
+    while (top_.size() > kTopSources) {  // the last of those used least goes
+      std::size_t least_used = 0;
+      for (std::size_t a = 1; a < top_.size(); ++a)
+        if (top_[a].count <= top_[least_used].count) least_used = a;
+      top_.erase(top_.begin() + static_cast<std::ptrdiff_t>(least_used));
+    }
     label_.resize(levels_);
     if (top_.size() > 1) add_multisets(0, 0);
     for (int t = 0; t < n_; ++t)
@@ -298,10 +331,12 @@ class Algorithm1 {
     sources_.insert(sources_.end(), label, label + levels_);
     float* row = minimiser_.add_label();
     const auto share = 1.0f / static_cast<float>(levels_);
-    std::fill_n(row, n_, static_cast<float>(-w_.eta * mixing_bonus(label)));
+    std::fill_n(row, row_size_, static_cast<float>(-w_.eta * mixing_bonus(label)));
     for (int l = 0; l < levels_; ++l) {
       const float* c = cost32(label[l]);
-      for (int t = 0; t < n_; ++t) row[t] += share * (c[t] + base_[label[l]]);
+      const float base = base_[label[l]];
+      for (int t = 0; t < n_; t += kLanes)
+        store(load(row + t) + (load(c + t) + base) * share, row + t);
     }
   }
 
@@ -325,7 +360,7 @@ class Algorithm1 {
     return -1;
   }
 
-  int candidate_index(const int* label, int) const {
+  int candidate_index(const int* label) const {
     return is_pure(label) ? candidate_of_[label[0]] : find_mixed(label);
   }
 
@@ -333,12 +368,26 @@ class Algorithm1 {
     const int count = minimiser_.num_labels();
     Charges& charges = minimiser_.charges();
     charges.reset(count, static_cast<float>(w_.beta));
-    for (int a = pure; a < count; ++a)
-      for (int b = 0; b <= a; ++b) {
-        const double v =
-            charge(&sources_[a * levels_], &sources_[b * levels_], levels_, w_.smoothness);
-        charges.set(a, b, static_cast<float>(w_.beta * v));
+    const int nobody = -1;  // an input that is no part of any label
+    for (int a = pure; a < count; ++a) {
+      other_.assign(levels_, nobody);
+      const auto apart = static_cast<float>(w_.beta * charge_of(label(a), other_.data()));
+      for (int b = 0; b < pure; ++b) charges.set(a, b, apart);
+      for (int l = 0; l < levels_; ++l) {
+        const int b = candidate_of_[label(a)[l]];
+        if (b < 0) continue;
+        charges.set(a, b, static_cast<float>(w_.beta * charge_of(label(a), label(b))));
       }
+      for (int b = pure; b <= a; ++b)
+        charges.set(a, b, static_cast<float>(w_.beta * charge_of(label(a), label(b))));
+    }
+  }
+
+  double charge_of(const int* a, const int* b) const {
+    return charge(a, b, levels_, w_.smoothness);
+  }
+  const int* label(int candidate) const {
+    return sources_.data() + static_cast<std::size_t>(candidate) * levels_;
   }
 
   // ---- Duplicates: outputs with the same support (the authors' `resolve`).
@@ -362,23 +411,23 @@ class Algorithm1 {
 
   // ---- Merit.
 
+  /// Costs, smoothness and prior of output j.
+  double own_energy(int j) {
+    double cost_sum = 0, charge_sum = 0;
+    for (int t = 0; t < n_; ++t) {
+      const int* here = z(j, t);
+      for (int l = 0; l < levels_; ++l) cost_sum += cost(here[l])[t];
+      if (!is_pure(here)) charge_sum -= w_.eta * mixing_bonus(here);
+    }
+    for (const auto& edge : grid_.edges)
+      charge_sum += w_.beta * charge_of(z(j, edge.earlier), z(j, edge.later));
+    return cost_sum / levels_ + charge_sum;
+  }
+
   double merit() {
-    gather_pressure();
     double sum = 0;
     for (int j = 0; j < problem_.outputs; ++j) {
-      for (int t = 0; t < n_; ++t) {
-        const int* label = z(j, t);
-        for (int l = 0; l < levels_; ++l) sum += cost(label[l])[t] / levels_;
-        if (!is_pure(label)) sum -= w_.eta * mixing_bonus(label);
-      }
-      for (const auto& edge : grid_.edges) {
-        const int* a = z(j, edge.earlier);
-        const int* b = z(j, edge.later);
-        if (is_pure(a) && is_pure(b))
-          sum += a[0] == b[0] ? 0 : w_.beta;
-        else
-          sum += w_.beta * charge(a, b, levels_, w_.smoothness);
-      }
+      sum += own_energy_[j];
       for (const Share& share : support_[j]) {
         double v = pressure_[share.input];
         for (const Share& own : support_[j])
@@ -396,14 +445,17 @@ class Algorithm1 {
   const Settings settings_;
   Minimiser minimiser_;
   const int n_, m_, levels_;
-  std::vector<double> cost_;     // (m, n), visiting order
-  std::vector<float> cost32_;    // the same, for the inner step
-  double useful_ = 0;            // labels with a larger penalty than this can be best nowhere
-  std::vector<int> z_, best_;    // (m', n, L), each label sorted
+  const int row_size_;         // n, padded to whole lanes
+  std::vector<double> cost_;   // (m, n), visiting order
+  std::vector<float> cost32_;  // the same, for the inner step
+  double useful_ = 0;          // labels with a larger penalty than this can be best nowhere
+  std::vector<int> z_, best_;  // (m', n, L), each label sorted
   std::vector<std::vector<Share>> support_;
   std::vector<double> pressure_, penalty_, merits_, log_factorial_;
-  std::vector<float> base_, cheapest_;
-  std::vector<int> candidate_of_, sources_, labels_, near_, charged_, label_;
+  std::vector<float> base_, bound_, margin_;
+  std::vector<int> uses_;           // scratch: all zero
+  std::vector<double> own_energy_;  // of each output, without the penalty
+  std::vector<int> candidate_of_, sources_, labels_, near_, charged_, label_, other_;
   std::vector<Share> top_;
   Rank best_rank_;
 };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <vector>
 
 #include "grid.hpp"
@@ -14,28 +15,36 @@ namespace comixup {
 class Choices {
  public:
   void reset(int locations, int capacity) {
-    capacity_ = static_cast<std::size_t>(capacity);
+    capacity_ = static_cast<std::size_t>(capacity) + kLanes;  // whole lanes may be read
     counts_.assign(locations, 0);
     if (labels_.size() < locations * capacity_) {
       labels_.resize(locations * capacity_);
       costs_.resize(locations * capacity_);
     }
   }
-  void clear(int t) { counts_[t] = 0; }
   void add(int t, int label, float cost) {
     labels(t)[counts_[t]] = label;
     costs(t)[counts_[t]] = cost;
     ++counts_[t];
   }
-  /// Adds a label if `wanted`, without a branch.
-  void add_if(int t, int label, float cost, bool wanted) {
-    labels(t)[counts_[t]] = label;
-    costs(t)[counts_[t]] = cost;
-    counts_[t] += wanted;
+  /// Makes it safe to read whole lanes of labels: past the last one they are label 0.
+  void pad(int t) { std::fill_n(labels(t) + counts_[t], kLanes, 0); }
+  /// Takes at location t the labels whose cost in a row of `size` is finite.
+  void take_finite(int t, const float* row, int size) {
+    int* label = labels(t);
+    float* cost = costs(t);
+    int count = 0;
+    for (int a = 0; a < size; ++a) {  // without branches
+      label[count] = a;
+      cost[count] = row[a];
+      count += row[a] < std::numeric_limits<float>::infinity();
+    }
+    counts_[t] = count;
+    pad(t);
   }
-  void truncate(int t, int count) { counts_[t] = count; }
 
   int count(int t) const { return counts_[t]; }
+  const int* counts() const { return counts_.data(); }
   const int* labels(int t) const { return labels_.data() + t * capacity_; }
   int* labels(int t) { return labels_.data() + t * capacity_; }
   const float* costs(int t) const { return costs_.data() + t * capacity_; }
@@ -53,10 +62,17 @@ class Charges {
   /// Charges `off_diagonal` between any two labels, nothing between equal ones.
   void reset(int labels, float off_diagonal) {
     stride_ = padded(labels);
+    largest_ = off_diagonal;
     table_.assign(static_cast<std::size_t>(labels) * stride_, off_diagonal);
     for (int a = 0; a < labels; ++a) set(a, a, 0);
   }
-  void set(int a, int b, float charge) { entry(a, b) = entry(b, a) = charge; }
+  void set(int a, int b, float charge) {
+    entry(a, b) = entry(b, a) = charge;
+    largest_ = std::max(largest_, charge);
+  }
+
+  /// At least the largest charge.
+  float largest() const { return largest_; }
 
   int stride() const { return stride_; }
   const float* row(int a) const { return table_.data() + static_cast<std::size_t>(a) * stride_; }
@@ -65,23 +81,26 @@ class Charges {
   float& entry(int a, int b) { return table_[static_cast<std::size_t>(a) * stride_ + b]; }
 
   int stride_ = 0;
+  float largest_ = 0;
   std::vector<float> table_;
 };
 
 class Frontier {
  public:
-  explicit Frontier(const Grid& grid) : grid_(grid), begin_(grid.size + 1), chosen_(grid.size) {}
+  explicit Frontier(const Grid& grid)
+      : grid_(grid), begin_(grid.size + 1), rest_(grid.size), chosen_(grid.size) {}
 
-  /// Returns how many sums `minimise` would compare.
-  double work(const Choices& choices) const {
-    double total = 0, window = 1;
+  /// Returns how many sums `minimise` would compare, given the number of labels of each location.
+  double work(const int* counts) const {
+    double total = 0;
     for (int t = 0; t < grid_.size; ++t) {
-      window *= choices.count(t);
+      double window = counts[t];  // products, not a running quotient: divisions are slow
+      for (int s = std::max(0, t - grid_.width); s < t; ++s) window *= counts[s];
       total += window;
-      if (t >= grid_.width) window /= choices.count(t - grid_.width);
     }
     return total;
   }
+  double work(const Choices& choices) const { return work(choices.counts()); }
 
   /// Writes the labelling of least energy to `labels` and returns its energy.
   ///
@@ -92,37 +111,40 @@ class Frontier {
     lay_out(choices);
     tables_[0] = 0;  // before the first location: one empty labelling, at no cost
     const float* from = tables_.data();
-    int from_size = 1;
     for (int t = 0; t < grid_.size; ++t) {
       float* to = tables_.data() + begin_[t];
-      step(choices, charges, t, from, from_size, to);
+      step(choices, charges, t, from, to);
       from = to;
-      from_size = begin_[t + 1] - begin_[t];
     }
     return walk_back(choices, charges, labels);
   }
 
  private:
   void lay_out(const Choices& choices) {
-    int total = 1, window = 1;
+    int total = 1, most = 1;
     for (int t = 0; t < grid_.size; ++t) {
-      if (t >= grid_.width) window /= choices.count(t - grid_.width);
-      window *= choices.count(t);
+      int rest = 1;
+      for (int s = std::max(0, t - grid_.width + 1); s < t; ++s) rest *= choices.count(s);
+      rest_[t] = rest;
+      most = std::max(most, choices.count(t));
       begin_[t] = total;
-      total += window;
+      total += rest * choices.count(t);
     }
     begin_[grid_.size] = total;
     total += kLanes;  // spare room, see `relax`
     if (static_cast<int>(tables_.size()) < total) tables_.resize(total);
+    if (static_cast<int>(stays_.size()) < most * kLanes) {
+      removed_.resize(most * kLanes);
+      stays_.resize(most * kLanes);
+    }
   }
 
   /// Fills the table of location t from the one before it.
-  void step(const Choices& choices, const Charges& charges, int t, const float* from, int from_size,
-            float* to) {
+  void step(const Choices& choices, const Charges& charges, int t, const float* from, float* to) {
     const int num_y = choices.count(t);
     const int oldest = t - grid_.width;  // leaves the frontier, if there is one
     const int num_x = oldest >= 0 ? choices.count(oldest) : 1;
-    const int rest = from_size / num_x;
+    const int rest = rest_[t];
     // The newest location before t varies fastest; where it is a neighbour of t (and does not
     // leave), its charges are added on the way.
     const bool beside = t > 0 && oldest != t - 1 && grid_.adjacent(t - 1, t);
@@ -131,17 +153,13 @@ class Frontier {
     // From the last group of labels to the first: see `relax` for why.
     for (int first = (num_y - 1) / kLanes * kLanes; first >= 0; first -= kLanes) {
       const int* label_y = choices.labels(t) + first;
-      const int lanes = std::min(kLanes, num_y - first);
-      removed_.resize(num_x);
-      stays_.resize(num_l);
-      for (int y = 0; y < lanes; ++y) {
-        const float* charge = charges.row(label_y[y]);
-        const float cost = choices.costs(t)[first + y];
-        for (int x = 0; x < num_x; ++x)
-          removed_[x].lane[y] = oldest >= 0 ? charge[choices.labels(oldest)[x]] : 0.0f;
-        for (int l = 0; l < num_l; ++l)
-          stays_[l].lane[y] = cost + (beside ? charge[choices.labels(t - 1)[l]] : 0.0f);
-      }
+      store(Lanes{}, removed_.data());
+      for (int x = 0; x < num_x && oldest >= 0; ++x)
+        store(gather(charges.row(choices.labels(oldest)[x]), label_y), &removed_[x * kLanes]);
+      const Lanes cost = load(choices.costs(t) + first);
+      store(cost, stays_.data());
+      for (int l = 0; l < num_l && beside; ++l)
+        store(gather(charges.row(choices.labels(t - 1)[l]), label_y) + cost, &stays_[l * kLanes]);
       relax(from, rest, num_x, num_l, to + first, num_y);
     }
     for (const int other : grid_.neighbours[t])
@@ -154,11 +172,32 @@ class Frontier {
   /// All lanes are written, also those past the last label: they fall on the next row's first
   /// labels, which are written later, or on the spare room at the end of the tables.
   void relax(const float* from, int rest, int num_x, int num_l, float* to, int num_y) {
+    switch (num_x) {
+      case 1:
+        return relax<1>(from, rest, 1, num_l, to, num_y);
+      case 2:
+        return relax<2>(from, rest, 2, num_l, to, num_y);
+      case 3:
+        return relax<3>(from, rest, 3, num_l, to, num_y);
+      case 4:
+        return relax<4>(from, rest, 4, num_l, to, num_y);
+      default:
+        return relax<5>(from, rest, num_x, num_l, to, num_y);
+    }
+  }
+
+  /// The first `kHeld` labels' charges are held in registers.
+  template <int kHeld>
+  void relax(const float* from, int rest, int num_x, int num_l, float* to, int num_y) {
+    Lanes held[kHeld];
+    for (int x = 0; x < kHeld; ++x) held[x] = load(removed_.data() + x * kLanes);
     for (int r = 0; r < rest;)
       for (int l = 0; l < num_l; ++l, ++r) {
-        Lanes best = removed_[0] + from[r];
-        for (int x = 1; x < num_x; ++x) best = least(best, removed_[x] + from[x * rest + r]);
-        (best + stays_[l]).store(to + r * num_y);
+        Lanes best = held[0] + from[r];
+        for (int x = 1; x < kHeld; ++x) best = least(best, held[x] + from[x * rest + r]);
+        for (int x = kHeld; x < num_x; ++x)
+          best = least(best, load(removed_.data() + x * kLanes) + from[x * rest + r]);
+        store(best + load(stays_.data() + l * kLanes), to + r * num_y);
       }
   }
 
@@ -189,11 +228,9 @@ class Frontier {
     for (int t = n - 1; t >= width; --t) {
       // The label of the location that left the frontier at t, given those that stayed.
       const int oldest = t - width;
-      int rest = 0, rest_size = 1;
-      for (int s = oldest + 1; s < t; ++s) {
-        rest = rest * choices.count(s) + chosen_[s];
-        rest_size *= choices.count(s);
-      }
+      int rest = 0;
+      for (int s = oldest + 1; s < t; ++s) rest = rest * choices.count(s) + chosen_[s];
+      const int rest_size = rest_[t];
       const float* from = tables_.data() + begin_[t - 1] + rest;
       const float* charge = charges.row(choices.labels(t)[chosen_[t]]);
       const int* label_x = choices.labels(oldest);
@@ -210,8 +247,9 @@ class Frontier {
 
   const Grid& grid_;
   std::vector<int> begin_;  // where each location's table begins
+  std::vector<int> rest_;   // labellings of the locations that stay in the frontier at each step
   std::vector<float> tables_;
-  std::vector<Lanes> removed_, stays_;  // charges of a step, per label that leaves or stays beside
+  std::vector<float> removed_, stays_;  // a step's charges, per label that leaves or stays beside
   std::vector<int> chosen_;
 };
 

@@ -15,6 +15,8 @@ class Neighbours {
   int size() const { return count_; }
   const int* begin() const { return list_; }
   const int* end() const { return list_ + count_; }
+  /// Fills what is past the end, for loops that want as many everywhere.
+  void pad(int location) { std::fill(list_ + count_, list_ + 6, location); }
 
  private:
   int list_[6] = {};
@@ -48,6 +50,8 @@ class Grid {
           if (v > 0) connect(t - c, t);
           if (w > 0) connect(t - 1, t);
         }
+    for (const Neighbours& list : neighbours) max_degree = std::max(max_degree, list.size());
+    for (Neighbours& list : neighbours) list.pad(size);
   }
 
   bool adjacent(int a, int b) const {
@@ -58,11 +62,12 @@ class Grid {
     int earlier, later;
   };
 
-  int size = 0;                              ///< n, the number of locations
-  int width = 0;                             ///< the size of a slab, and of the frontier
-  std::vector<int> location;                 ///< row-major number of each visited location
-  std::vector<Edge> edges;                   ///< neighbouring locations, in visiting order
-  std::vector<Neighbours> neighbours;  ///< of each location
+  int size = 0;                        ///< n, the number of locations
+  int width = 0;                       ///< the size of a slab, and of the frontier
+  std::vector<int> location;           ///< row-major number of each visited location
+  std::vector<Edge> edges;             ///< neighbouring locations, in visiting order
+  std::vector<Neighbours> neighbours;  ///< of each location, padded with location `size`
+  int max_degree = 0;                  ///< most neighbours that a location has
 
  private:
   void connect(int earlier, int later) {

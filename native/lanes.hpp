@@ -7,44 +7,64 @@ namespace comixup {
 
 constexpr int kLanes = 4;
 
+/// The least multiple of kLanes that holds `size`.
+constexpr int padded(int size) { return (size + kLanes - 1) / kLanes * kLanes; }
+
 #if defined(__GNUC__)
 
 using LaneVector = float __attribute__((vector_size(4 * kLanes)));
 
 struct Lanes {
   LaneVector lane;
-  void store(float* to) const { std::memcpy(to, &lane, sizeof(lane)); }
 };
 inline Lanes operator+(const Lanes& a, const Lanes& b) { return {a.lane + b.lane}; }
 inline Lanes operator+(const Lanes& a, float b) { return {a.lane + b}; }
+inline Lanes operator*(const Lanes& a, float b) { return {a.lane * b}; }
+inline Lanes minus(const Lanes& a) { return {-a.lane}; }
 inline Lanes least(const Lanes& a, const Lanes& b) { return {b.lane < a.lane ? b.lane : a.lane}; }
 inline Lanes most(const Lanes& a, const Lanes& b) { return {b.lane > a.lane ? b.lane : a.lane}; }
+inline Lanes gather(const float* from, const int* at) {
+  return {LaneVector{from[at[0]], from[at[1]], from[at[2]], from[at[3]]}};
+}
+/// value where key <= bound, else `otherwise`.
+inline Lanes where_at_most(const Lanes& key, float bound, const Lanes& value, float otherwise) {
+  return {key.lane <= bound ? value.lane : Lanes{}.lane + otherwise};
+}
 
 #else
 
 struct Lanes {
   float lane[kLanes];
-  void store(float* to) const { std::memcpy(to, lane, sizeof(lane)); }
 };
+template <typename F>
+Lanes map(F&& f) {
+  Lanes result;
+  for (int y = 0; y < kLanes; ++y) result.lane[y] = f(y);
+  return result;
+}
+inline Lanes gather(const float* from, const int* at) {
+  return map([&](int y) { return from[at[y]]; });
+}
 inline Lanes operator+(const Lanes& a, const Lanes& b) {
-  Lanes sum;
-  for (int y = 0; y < kLanes; ++y) sum.lane[y] = a.lane[y] + b.lane[y];
-  return sum;
+  return map([&](int y) { return a.lane[y] + b.lane[y]; });
 }
 inline Lanes operator+(const Lanes& a, float b) {
-  Lanes sum;
-  for (int y = 0; y < kLanes; ++y) sum.lane[y] = a.lane[y] + b;
-  return sum;
+  return map([&](int y) { return a.lane[y] + b; });
+}
+inline Lanes operator*(const Lanes& a, float b) {
+  return map([&](int y) { return a.lane[y] * b; });
+}
+inline Lanes minus(const Lanes& a) {
+  return map([&](int y) { return -a.lane[y]; });
 }
 inline Lanes least(const Lanes& a, const Lanes& b) {
-  Lanes result;
-  for (int y = 0; y < kLanes; ++y) result.lane[y] = b.lane[y] < a.lane[y] ? b.lane[y] : a.lane[y];
-  return result;
+  return map([&](int y) { return b.lane[y] < a.lane[y] ? b.lane[y] : a.lane[y]; });
 }
 inline Lanes most(const Lanes& a, const Lanes& b) {
-  Lanes result;
-  for (int y = 0; y < kLanes; ++y) result.lane[y] = b.lane[y] > a.lane[y] ? b.lane[y] : a.lane[y];
-  return result;
+  return map([&](int y) { return b.lane[y] > a.lane[y] ? b.lane[y] : a.lane[y]; });
+}
+inline Lanes where_at_most(const Lanes& key, float bound, const Lanes& value, float otherwise) {
+  return map([&](int y) { return key.lane[y] <= bound ? value.lane[y] : otherwise; });
 }
 
 #endif
@@ -54,8 +74,13 @@ inline Lanes load(const float* from) {
   std::memcpy(&result.lane, from, sizeof(result.lane));
   return result;
 }
-
-/// The least multiple of kLanes that holds `size`.
-constexpr int padded(int size) { return (size + kLanes - 1) / kLanes * kLanes; }
+inline void store(const Lanes& lanes, float* to) {
+  std::memcpy(to, &lanes.lane, sizeof(lanes.lane));
+}
+inline float least_of(const Lanes& a) {
+  float result = a.lane[0];
+  for (int y = 1; y < kLanes; ++y) result = a.lane[y] < result ? a.lane[y] : result;
+  return result;
+}
 
 }  // namespace comixup

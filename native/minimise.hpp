@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "frontier.hpp"
@@ -18,7 +20,7 @@ class Minimiser {
  public:
   /// Sums that an exact solution of the whole step may compare before moves take over. Chosen by
   /// measurement: see "The inner step" in docs/solver.md.
-  static constexpr double kExactWork = 200000;
+  static constexpr double kExactWork = 6000;
   /// Sums that one move may compare before a minimum cut takes over.
   static constexpr double kMoveWork = 1 << 15;
   /// Energies are compared up to this, relative to the largest cost: single precision's rounding.
@@ -27,8 +29,8 @@ class Minimiser {
   explicit Minimiser(const Grid& grid)
       : grid_(grid),
         frontier_(grid),
-        topology_(grid.size, edge_list(grid)),
-        cut_(topology_),
+        row_size_(padded(grid.size)),
+        cheapest_(padded(grid.size)),
         local_(grid.size),
         trial_(grid.size),
         edges_(static_cast<int>(grid.edges.size())) {}
@@ -37,15 +39,18 @@ class Minimiser {
 
   void reset() { num_labels_ = 0; }
 
-  /// Adds a label; its costs at all locations are to be written to the row returned.
+  /// Adds a label; its costs at all locations are to be written to the row returned, which has
+  /// room for whole lanes.
   float* add_label() {
-    const auto size = static_cast<std::size_t>(num_labels_ + 1) * grid_.size;
+    const auto size = static_cast<std::size_t>(num_labels_ + 1) * row_size_;
     if (unary_.size() < size) unary_.resize(2 * size);
-    return unary_.data() + static_cast<std::size_t>(num_labels_++) * grid_.size;
+    return unary_.data() + static_cast<std::size_t>(num_labels_++) * row_size_;
   }
   int num_labels() const { return num_labels_; }
+  /// Forgets all but the first `count` labels.
+  void keep_labels(int count) { num_labels_ = count; }
   const float* unary(int label) const {
-    return unary_.data() + static_cast<std::size_t>(label) * grid_.size;
+    return unary_.data() + static_cast<std::size_t>(label) * row_size_;
   }
   Charges& charges() { return charges_; }
 
@@ -54,126 +59,217 @@ class Minimiser {
   bool minimise(int* labels) {
     eliminate();
     for (int t = 0; t < grid_.size; ++t)
-      if (!allowed(t, labels[t])) labels[t] = cheapest(t);
+      if (!allowed(t, labels[t])) labels[t] = cheapest(t);  // a dominated label is never missed
     if (frontier_.work(choices_) <= kExactWork) {
       frontier_.minimise(choices_, charges_, labels);
       return true;
     }
-    improve_by_moves(labels);
+    if (restrict_to_budget(labels))
+      frontier_.minimise(choices_, charges_, labels);
+    else
+      improve_by_moves(labels);
     return false;
   }
 
  private:
-  static std::vector<std::pair<int, int>> edge_list(const Grid& grid) {
-    std::vector<std::pair<int, int>> list;
-    for (const auto& edge : grid.edges) list.emplace_back(edge.earlier, edge.later);
-    return list;
-  }
+  struct Cut {
+    explicit Cut(const Grid& grid) : topology(grid.size, edge_list(grid)), minimum(topology) {}
+    static std::vector<std::pair<int, int>> edge_list(const Grid& grid) {
+      std::vector<std::pair<int, int>> list;
+      for (const auto& edge : grid.edges) list.emplace_back(edge.earlier, edge.later);
+      return list;
+    }
+    Topology topology;
+    MinCut minimum;
+  };
 
   // ---- Elimination: labels that some other label beats whatever the neighbours hold.
 
   /// Leaves in `choices_` the labels that may still be optimal.
+  ///
+  /// The loops run over all labels and all locations, also those already settled: at these sizes a
+  /// branch that is predicted wrongly costs more than the arithmetic it saves.
   void eliminate() {
     const int n = grid_.size;
-    find_bounds();
+    lay_out_costs();
+    eliminate_round();  // a second one, with what the first has found, costs more than it saves
     choices_.reset(n, num_labels_ + 1);
-    for (int a = 0; a < num_labels_; ++a) {
-      const float* cost = unary(a);
-      for (int t = 0; t < n; ++t) choices_.add_if(t, a, cost[t], cost[t] <= bound_[t]);
+    for (int t = 0; t < n; ++t) choices_.take_finite(t, row(costs_, t), num_labels_);
+  }
+
+  /// Turns the costs to one row per location and strikes out what is beaten by the cheapest label
+  /// there even if every neighbour favours it as much as any charge can.
+  void lay_out_costs() {
+    const int n = grid_.size, stride = charges_.stride();
+    const auto size = static_cast<std::size_t>(n + 1) * stride;
+    if (costs_.size() < size) {
+      costs_.resize(size);
+      lowest_.resize(size);
+      highest_.resize(size);
     }
-    const auto size = static_cast<std::size_t>(n) * charges_.stride();
-    if (lowest_.size() < size) lowest_.resize(size), highest_.resize(size);
-    for (int t = 0; t < n; ++t) find_reach(t);
-    // Each label gone weakens what its neighbours can claim; a few rounds find nearly all.
-    stale_.assign(n, 1);
-    for (int round = 0; round < kRounds; ++round) {
-      bool changed = false;
-      for (int t = 0; t < n; ++t) {
-        if (!stale_[t] || choices_.count(t) == 1) continue;
-        stale_[t] = 0;
-        if (!drop_dominated(t)) continue;
-        changed = true;
-        find_reach(t);
-        for (const int other : grid_.neighbours[t]) stale_[other] = 1;
+    std::fill_n(row(lowest_, n), stride, 0.0f);  // the neighbour that is not there charges nothing
+    std::fill_n(row(highest_, n), stride, 0.0f);
+    for (int t = 0; t < n; t += kLanes) {
+      Lanes cheapest = load(unary(0) + t);
+      for (int a = 1; a < num_labels_; ++a) cheapest = least(cheapest, load(unary(a) + t));
+      store(cheapest, &cheapest_[t]);
+    }
+    float scale = charges_.largest();
+    for (int t = 0; t < n; ++t) scale = std::max(scale, std::fabs(cheapest_[t]));
+    tie_ = kTie * scale;
+    for (int t = 0; t < n; ++t) {
+      const auto degree = static_cast<float>(grid_.neighbours[t].size());
+      const float bound = cheapest_[t] + charges_.largest() * degree + tie_;
+      float* to = row(costs_, t);
+      const float* from = unary_.data() + t;
+      for (int a = 0; a < num_labels_; ++a, from += row_size_) to[a] = *from;
+      for (int a = num_labels_; a < stride; ++a) to[a] = kNever;
+      for (int c = 0; c < stride; c += kLanes) {
+        const Lanes cost = load(to + c);
+        store(where_at_most(cost, bound, cost, kNever), to + c);
       }
-      if (!changed) break;
     }
   }
 
-  /// bound_[t]: a label that costs more than this at t is beaten by the cheapest one there, even
-  /// if every neighbour favours it as much as any charge can.
-  void find_bounds() {
-    const int n = grid_.size;
-    float dearest = 0;
-    for (int a = 0; a < num_labels_; ++a)
-      for (int b = 0; b <= a; ++b) dearest = std::max(dearest, charges_.row(a)[b]);
-    bound_.assign(unary(0), unary(0) + n);
-    for (int a = 1; a < num_labels_; ++a) {
-      const float* cost = unary(a);
-      for (int t = 0; t < n; ++t) bound_[t] = std::min(bound_[t], cost[t]);
+  void eliminate_round() {
+    switch (charges_.stride() / kLanes) {
+      case 1:
+        return eliminate_round<1>();
+      case 2:
+        return eliminate_round<2>();
+      case 3:
+        return eliminate_round<3>();
+      default:
+        return eliminate_round<4>();
     }
-    scale_ = dearest;
-    for (int t = 0; t < n; ++t) scale_ = std::max(scale_, std::fabs(bound_[t]));
-    tie_ = kTie * scale_;
+  }
+
+  /// Groups of kLanes labels are handled kGroups at a time, all held in registers.
+  template <int kGroups>
+  void eliminate_round() {
+    const int n = grid_.size, stride = charges_.stride();
     for (int t = 0; t < n; ++t)
-      bound_[t] += dearest * static_cast<float>(grid_.neighbours[t].size()) + tie_;
+      for (int c = 0; c < stride; c += kGroups * kLanes)
+        find_reach<kGroups>(t, std::min(c, stride - kGroups * kLanes));
+    const bool planar = grid_.max_degree <= 4;
+    for (int t = 0; t < n; ++t) planar ? drop_dominated<4>(t) : drop_dominated<6>(t);
   }
 
-  /// The least and the most that location t, with the labels left to it, can charge a neighbour
-  /// for holding each label.
-  void find_reach(int t) {
-    const int stride = charges_.stride();
-    float* low = lowest_.data() + static_cast<std::size_t>(t) * stride;
-    float* high = highest_.data() + static_cast<std::size_t>(t) * stride;
-    const int* labels = choices_.labels(t);
-    for (int c = 0; c < stride; c += kLanes) {
-      Lanes lowest = load(charges_.row(labels[0]) + c), highest = lowest;
-      for (int a = 1; a < choices_.count(t); ++a) {
-        const Lanes charge = load(charges_.row(labels[a]) + c);
-        lowest = least(lowest, charge);
-        highest = most(highest, charge);
+  /// The least and the most that location t, with the labels left to it, charges a neighbour for
+  /// holding each of the labels c, c + 1, ...
+  template <int kGroups>
+  void find_reach(int t, int c) {
+    const float* cost = row(costs_, t);
+    Lanes low[kGroups], high[kGroups];
+    for (int g = 0; g < kGroups; ++g) low[g] = Lanes{} + kNever, high[g] = Lanes{};
+    const float* charges = charges_.row(0) + c;
+    for (int a = 0; a < num_labels_; ++a, charges += charges_.stride()) {
+      // 0 for a label that is left, NaN for one that is not: comparisons pass over it.
+      const float left = cost[a] - cost[a];
+      for (int g = 0; g < kGroups; ++g) {
+        const Lanes charge = load(charges + g * kLanes) + left;
+        low[g] = least(low[g], charge);
+        high[g] = most(high[g], charge);
       }
-      lowest.store(low + c);
-      highest.store(high + c);
+    }
+    for (int g = 0; g < kGroups; ++g) {
+      store(low[g], row(lowest_, t) + c + g * kLanes);
+      store(high[g], row(highest_, t) + c + g * kLanes);
     }
   }
 
-  /// Drops each label at t whose cost and charges, at their least, exceed those of some other label
-  /// at their most.
-  bool drop_dominated(int t) {
-    int* labels = choices_.labels(t);
-    float* costs = choices_.costs(t);
-    const int count = choices_.count(t);
+  /// Strikes out each label at t whose cost and charges, at their least, exceed those of some
+  /// other label at their most.
+  template <int kSlots>
+  void drop_dominated(int t) {
     const int stride = charges_.stride();
-    float ceiling = std::numeric_limits<float>::infinity();
-    for (int a = 0; a < count; ++a) {
-      float most = costs[a];
-      for (const int other : grid_.neighbours[t])
-        most += highest_[static_cast<std::size_t>(other) * stride + labels[a]];
-      ceiling = std::min(ceiling, most);
+    const int* neighbours = grid_.neighbours[t].begin();
+    const float* low[kSlots];
+    const float* high[kSlots];
+    for (int d = 0; d < kSlots; ++d) {
+      low[d] = row(lowest_, neighbours[d]);
+      high[d] = row(highest_, neighbours[d]);
     }
-    ceiling += tie_;
-    int kept = 0;
-    for (int a = 0; a < count; ++a) {
-      float least = costs[a];
-      for (const int other : grid_.neighbours[t])
-        least += lowest_[static_cast<std::size_t>(other) * stride + labels[a]];
-      labels[kept] = labels[a];
-      costs[kept] = costs[a];
-      kept += least <= ceiling;
+    float* cost = row(costs_, t);
+    Lanes ceilings = Lanes{} + kNever;
+    for (int c = 0; c < stride; c += kLanes) {
+      Lanes most_total = load(cost + c);
+      for (int d = 0; d < kSlots; ++d) most_total = most_total + load(high[d] + c);
+      ceilings = least(ceilings, most_total);
     }
-    choices_.truncate(t, kept);
-    return kept < count;
+    const float ceiling = least_of(ceilings) + tie_;
+    for (int c = 0; c < stride; c += kLanes) {
+      const Lanes present = load(cost + c);
+      Lanes least_total = present;
+      for (int d = 0; d < kSlots; ++d) least_total = least_total + load(low[d] + c);
+      store(where_at_most(least_total, ceiling, present, kNever), cost + c);
+    }
+  }
+
+  float* row(std::vector<float>& table, int t) {
+    return table.data() + static_cast<std::size_t>(t) * charges_.stride();
+  }
+  const float* row(const std::vector<float>& table, int t) const {
+    return table.data() + static_cast<std::size_t>(t) * charges_.stride();
   }
 
   int cheapest(int t) const {
-    const float* costs = choices_.costs(t);
-    return choices_.labels(t)[std::min_element(costs, costs + choices_.count(t)) - costs];
+    const float* cost = choices_.costs(t);
+    return choices_.labels(t)[std::min_element(cost, cost + choices_.count(t)) - cost];
   }
 
-  bool allowed(int t, int label) const {
-    const int* labels = choices_.labels(t);
-    return std::find(labels, labels + choices_.count(t), label) != labels + choices_.count(t);
+  bool allowed(int t, int label) const { return label >= 0 && row(costs_, t)[label] < kNever; }
+
+  // ---- Restriction, where a few labels too many survive for an exact solution.
+
+  /// Leaves out the least promising labels, those that lag farthest behind the best one at their
+  /// location, until an exact solution over the rest is cheap. The labels of `labels` stay, so the
+  /// solution is at least as good. Returns false if that cannot be done.
+  bool restrict_to_budget(const int* labels) {
+    const int n = grid_.size;
+    float most_lag = 0;
+    for (int t = 0; t < n; ++t) most_lag = std::max(most_lag, find_lags(t, labels));
+    // within_[s][t]: how many labels at t lag by at most s shades (0: not at all).
+    const float scale = static_cast<float>(kShades) / most_lag;
+    const auto shade = [scale](float lag) { return static_cast<int>(lag * scale + 0.999f); };
+    within_.assign(static_cast<std::size_t>(kShades + 2) * n, 0);
+    for (int t = 0; t < n; ++t) {
+      const float* lag = row(highest_, t);
+      for (int a = 0; a < choices_.count(t); ++a) ++within_[shade(lag[a]) * n + t];
+    }
+    for (int s = n; s < kShades * n; ++s) within_[s] += within_[s - n];
+    int limit = kShades - 1;
+    while (limit >= 0 && frontier_.work(within_.data() + limit * n) > kExactWork) --limit;
+    if (limit < 0) return false;
+    for (int t = 0; t < n; ++t) {
+      const float* lag = row(highest_, t);
+      float* cost = row(costs_, t);
+      for (int a = 0; a < choices_.count(t); ++a)
+        cost[choices_.labels(t)[a]] = shade(lag[a]) > limit ? kNever : cost[choices_.labels(t)[a]];
+      choices_.take_finite(t, cost, num_labels_);
+    }
+    return true;
+  }
+
+  /// How far each label left at t lags behind the best one there, 0 for the present label; returns
+  /// the most. A label's charges are taken half way between the least they can be and what the
+  /// present neighbours make them.
+  float find_lags(int t, const int* present) {
+    float* lag = row(highest_, t);  // what it held is no longer needed
+    float best = kNever, most = 0;
+    for (int a = 0; a < choices_.count(t); ++a) {
+      const int label = choices_.labels(t)[a];
+      float charge = 0;
+      for (const int other : grid_.neighbours[t])
+        charge += row(lowest_, other)[label] + charges_.row(label)[present[other]];
+      lag[a] = choices_.costs(t)[a] + charge / 2;
+      best = std::min(best, lag[a]);
+    }
+    for (int a = 0; a < choices_.count(t); ++a) {
+      lag[a] = choices_.labels(t)[a] == present[t] ? 0 : lag[a] - best;
+      most = std::max(most, lag[a]);
+    }
+    return most;
   }
 
   // ---- Moves, where too many labels survive for an exact solution.
@@ -206,6 +302,7 @@ class Minimiser {
     for (int t = 0; t < grid_.size; ++t) {
       pair_.add(t, labels[t], unary(labels[t])[t]);
       if (labels[t] != label && allowed(t, label)) pair_.add(t, label, unary(label)[t]);
+      pair_.pad(t);
     }
     if (frontier_.work(pair_) > kMoveWork) {
       wide_ = true;
@@ -242,7 +339,9 @@ class Minimiser {
 
   bool swap(int* labels, int zero, int one) {
     bool any = false;
-    cut_.clear();
+    if (!cut_) cut_ = std::make_unique<Cut>(grid_);
+    MinCut& cut = cut_->minimum;
+    cut.clear();
     for (int t = 0; t < grid_.size; ++t) {
       trial_[t] = labels[t];
       local_[t] = (labels[t] == zero && allowed(t, one)) || (labels[t] == one && allowed(t, zero));
@@ -257,17 +356,17 @@ class Minimiser {
           cost1 += charges_.row(one)[labels[other]];
         }
       }
-      cut_.add_unary(t, cost0, cost1);
+      cut.add_unary(t, cost0, cost1);
     }
     if (!any) return false;
     const float* from0 = charges_.row(zero);
     const float* from1 = charges_.row(one);
     for (int e = 0; e < edges_; ++e)
       if (local_[grid_.edges[e].earlier] && local_[grid_.edges[e].later])
-        cut_.add_pair(e, from0[zero], from0[one], from1[zero], from1[one]);
-    cut_.solve();
+        cut.add_pair(e, from0[zero], from0[one], from1[zero], from1[one]);
+    cut.solve();
     for (int t = 0; t < grid_.size; ++t)
-      if (local_[t]) trial_[t] = cut_.label(t) ? one : zero;
+      if (local_[t]) trial_[t] = cut.label(t) ? one : zero;
     return accept(labels);
   }
 
@@ -286,22 +385,23 @@ class Minimiser {
     return sum;
   }
 
-  static constexpr int kRounds = 3;
+  static constexpr int kShades = 16;  // how finely lags are told apart
+  static constexpr float kNever = std::numeric_limits<float>::infinity();
 
   const Grid& grid_;
   Frontier frontier_;
-  Topology topology_;
-  MinCut cut_;
+  std::unique_ptr<Cut> cut_;  // made when first needed: most grids never do
+  const int row_size_;
   int num_labels_ = 0;
-  std::vector<float> unary_;  // (labels, n)
+  std::vector<float> unary_;  // (labels, n), rows padded to whole lanes
   Charges charges_;
   Choices choices_, pair_;
-  std::vector<float> bound_, lowest_, highest_;
-  std::vector<char> local_, stale_;
+  std::vector<float> costs_, lowest_, highest_;  // (n, stride of the charges)
+  std::vector<float> cheapest_;
+  std::vector<int> within_;
+  std::vector<char> local_, alive_;
   std::vector<int> trial_, survivors_;
-  std::vector<char> alive_;
   int edges_;
-  float scale_ = 0;
   float tie_ = 0;
   bool wide_ = false;
 };

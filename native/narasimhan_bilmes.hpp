@@ -1,8 +1,8 @@
 // The rival of appendix D: the submodular-supermodular procedure of Narasimhan and Bilmes (2005).
 //
-// The compatibility term is taken as a set function on the elements (output j, location k, input i).
-// It is bounded from above, tightly at the present set, by a modular function: the gains along a
-// random chain of sets that passes through the present set. The bound and the submodular rest are
+// The compatibility term is taken as a set function on the elements (output j, location k, input
+// i). It is bounded from above, tightly at the present set, by a modular function: the gains along
+// a random chain of sets that passes through the present set. The bound and the submodular rest are
 // minimised together, output by output, with the same inner step as Algorithm 1; then again.
 #pragma once
 
@@ -50,13 +50,12 @@ class NarasimhanBilmes {
   void modularise(const int* labels) {
     const int elements = outputs_ * n_ * m_;
     std::vector<int> chain, others;
-    for (int e = 0; e < elements; ++e)
-      (labels[e / m_] == e % m_ ? chain : others).push_back(e);
+    for (int e = 0; e < elements; ++e) (labels[e / m_] == e % m_ ? chain : others).push_back(e);
     shuffle(chain);
     shuffle(others);
     chain.insert(chain.end(), others.begin(), others.end());
 
-    std::vector<double> total(m_, 0.0);                             // A sum_j o_j
+    std::vector<double> total(m_, 0.0);                                     // A sum_j o_j
     std::vector<double> own(static_cast<std::size_t>(outputs_) * m_, 0.0);  // A o_j
     gain_.assign(elements, 0.0);
     double value = 0;

@@ -5,7 +5,8 @@ Index letters as in the paper: i input, j output, k location; masks hold z as (m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 import torch
@@ -48,7 +49,14 @@ def objective(problem: Problem | Sequence[Problem], labelling: Labelling) -> Ter
     >>> objective(problem, Labelling(torch.tensor([[[0, 0]], [[1, 1]]]), num_inputs=2)).total
     -2.0
     """
-    problems = [problem] if isinstance(problem, Problem) else list(problem)
+    problems = list(problem) if isinstance(problem, Iterable) else [problem]
+    for p in problems:
+        if not isinstance(p, Problem):
+            raise TypeError(
+                f"`problem` must be a Problem or a sequence of them, got {type(p).__name__}."
+            )
+    if not isinstance(labelling, Labelling):
+        raise TypeError(f"`labelling` must be a Labelling, got {type(labelling).__name__}.")
     parts = [_terms(p, masks, labelling.levels) for p, masks in _split(problems, labelling)]
     return Terms(**{name: sum(asdict(part)[name] for part in parts) for name in Terms.__annotations__})
 
@@ -86,7 +94,7 @@ def prior(masks: Tensor, ratio: Tensor, levels: int) -> Tensor:
     not change when a one-hot label is written with more levels.
     """
     counts = (masks * levels).round()
-    arrangements = torch.lgamma(torch.tensor(levels + 1.0)) - torch.lgamma(counts + 1).sum(1)
+    arrangements = math.lgamma(levels + 1) - torch.lgamma(counts + 1).sum(1)
     log_p = arrangements + torch.einsum("jik,i->jk", counts, ratio.log())
     return -log_p.sum() / levels
 

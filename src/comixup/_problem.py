@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import torch
@@ -29,6 +29,9 @@ SALIENT_WINDOW = 8
 MAX_LOCATIONS = 2**20
 MAX_LABELS = 2**28
 """Largest grid, and largest number of labels (outputs x locations), that is not a mistake."""
+
+MAX_MAGNITUDE = 1e30
+"""Largest cost, compatibility or weight: the kernel adds up a whole grid of them in float32."""
 
 _SYMMETRY_TOLERANCE = 1e-5
 _SUM_TOLERANCE = 1e-3
@@ -97,13 +100,15 @@ class Problem:
                 "the paper's is 4 x 4."
             )
         for name in ("beta", "gamma", "tau", "eta"):
-            _check_number(name, getattr(self, name), low=0)
+            _check_number(name, getattr(self, name))
         _check_choice("clip", self.clip, ("soft", "hard", None))
         _check_choice("smoothness", self.smoothness, get_args(Smoothness))
 
         object.__setattr__(self, "cost", cost)
         object.__setattr__(self, "compatibility", compatibility)
         object.__setattr__(self, "num_outputs", num_outputs)
+        for name in ("beta", "gamma", "tau", "eta"):
+            object.__setattr__(self, name, float(getattr(self, name)))
         if self.prior is not None:
             object.__setattr__(self, "prior", _checked_prior(self.prior, m))
 
@@ -182,9 +187,9 @@ class Problem:
                 "`saliency` must have shape (inputs, *size) with 1 to "
                 f"{MAX_DIMENSIONS} spatial dimensions and none empty, got {tuple(saliency.shape)}."
             )
-        _check_number("omega", omega, low=0, high=1)
+        _check_number("omega", omega, high=1)
         if alpha is not None:
-            _check_number("alpha", alpha, low=0)
+            _check_number("alpha", alpha)
             if alpha == 0:
                 raise ValueError("`alpha` must be above 0, got 0. Use None for no prior.")
         pooled = _ADAPTIVE_MEAN[saliency.ndim - 1](
@@ -193,11 +198,14 @@ class Problem:
         _check_finite("saliency", pooled)
         m = saliency.shape[0]
         total = pooled.flatten(1).sum(1)
-        if bool((pooled < 0).any()) or not bool((total > 0).all()):
-            bad = int(((pooled.flatten(1).amin(1) < 0) | (total <= 0)).nonzero()[0])
+        least = saliency.flatten(1).amin(1)
+        refused = (least < 0) | (total <= 0)
+        if bool(refused.any()):
+            bad = int(refused.nonzero()[0])
             raise ValueError(
-                "`saliency` must be non-negative with a positive sum for each input, got "
-                f"a sum of {float(total[bad]):g} for input {bad}. Give it a uniform map."
+                "`saliency` must be non-negative with a positive sum for each input, got a least "
+                f"value of {float(least[bad]):g} and a sum of {float(total[bad]):g} for input "
+                f"{bad}. Give it a uniform map."
             )
         normalised = pooled / total.view(-1, *[1] * (saliency.ndim - 1))
 
@@ -249,7 +257,7 @@ def _draw_dirichlet(m: int, alpha: float, generator: torch.Generator | None) -> 
 
 
 def _grid_sides(grid: int | Sequence[int], size: tuple[int, ...]) -> tuple[int, ...]:
-    sides = (grid,) * len(size) if isinstance(grid, int) else tuple(grid)
+    sides = tuple(grid) if isinstance(grid, Iterable) else (grid,) * len(size)
     if len(sides) != len(size) or any(
         isinstance(side, bool) or not isinstance(side, int) or side < 1 for side in sides
     ):
@@ -273,19 +281,21 @@ def _floating(name: str, value: object) -> Tensor:
 
 
 def _check_finite(name: str, value: Tensor) -> None:
-    if not bool(torch.isfinite(value).all()):
-        bad = int((~torch.isfinite(value)).flatten(1).any(1).nonzero()[0])
+    wrong = ~(value.abs() <= MAX_MAGNITUDE)  # also true for NaN
+    if bool(wrong.any()):
+        bad = int(wrong.flatten(1).any(1).nonzero()[0])
         raise ValueError(
-            f"`{name}` must be finite, got NaN or infinity for input {bad}. Replace that input's "
-            "map, for instance by a uniform one."
+            f"`{name}` must be finite and at most {MAX_MAGNITUDE:g} in size, got "
+            f"{float(value[wrong][0]):g} for input {bad}. Replace that input's map, for instance by "
+            "a uniform one."
         )
 
 
-def _check_number(name: str, value: object, low: float, high: float = math.inf) -> None:
-    rule = f"a number from {low:g} to {high:g}" if high < math.inf else f"a finite number >= {low:g}"
-    if isinstance(value, bool) or not isinstance(value, Real):
+def _check_number(name: str, value: Any, high: float = MAX_MAGNITUDE) -> None:
+    rule = f"a number from 0 to {high:g}"
+    if isinstance(value, bool) or not issubclass(type(value), Real):
         raise TypeError(f"`{name}` must be {rule}, got {value!r}.")
-    if not math.isfinite(value) or not low <= value <= high:
+    if not 0 <= value <= high:  # NaN is not
         raise ValueError(f"`{name}` must be {rule}, got {value!r}.")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -16,6 +16,9 @@ from comixup._problem import MAX_LABELS, Problem
 
 MAX_LEVELS = 16
 """Mixed labels grow with the square of the levels; the paper uses 2, and 3 in a timing figure."""
+
+MAX_SWEEPS = 10**6
+"""A handful is enough; the merit of every one is kept."""
 
 
 def solve(
@@ -57,6 +60,8 @@ def solve(
         _check_count(name, value)
     if levels > MAX_LEVELS:
         raise ValueError(f"`levels` must be at most {MAX_LEVELS}, got {levels}. The paper uses 2.")
+    if sweeps > MAX_SWEEPS:
+        raise ValueError(f"`sweeps` must be at most {MAX_SWEEPS}, got {sweeps}. Four will do.")
     labels = starts * levels * sum(p.num_outputs * p.num_locations for p in problems)
     if labels > MAX_LABELS:
         raise ValueError(
@@ -168,7 +173,7 @@ def _array(value: Tensor) -> _reference.Floats:
 
 
 def _checked_problems(problem: Problem | Sequence[Problem]) -> list[Problem]:
-    problems = [problem] if isinstance(problem, Problem) else list(problem)
+    problems = list(problem) if isinstance(problem, Iterable) else [problem]
     for p in problems:
         if not isinstance(p, Problem):
             raise TypeError(

@@ -1,0 +1,92 @@
+# Every target sets up what it needs inside .venv, then does its job; the second call is quick.
+# Stamps in .venv remember what has been installed and which sources the kernel was built from.
+
+PYTHON ?= python3
+CXX ?= c++
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+SANITIZED := build/sanitize
+KERNEL := CMakeLists.txt $(wildcard native/*.hpp native/*.cpp)
+NATIVE_TESTS := $(wildcard native/tests/*.cpp)
+# The tests that reach the compiled kernel: the others have nothing to sanitize.
+KERNEL_TESTS = $(shell grep -lE '_native|solve' tests/test_*.py) src/comixup/_solve.py
+SANITIZERS := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+
+.PHONY: help demo test check bench sanitize format clean
+.DELETE_ON_ERROR:
+
+help:  ## print this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: $(VENV)/.stamp-demo $(VENV)/.stamp-kernel  ## mix twelve photographs, print the objective, draw out/demo.png
+	$(BIN)/python examples/demo.py
+
+test: $(VENV)/.stamp-dev $(VENV)/.stamp-kernel  ## run the tests (not those marked slow or data)
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.stamp-dev $(VENV)/.stamp-kernel  ## lint, formatting and types, Python and C++
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run -Werror $(filter native/%,$(KERNEL)) $(NATIVE_TESTS)
+
+bench: $(VENV)/.stamp-bench $(VENV)/.stamp-kernel  ## run the benchmarks against the rivals
+	$(BIN)/python benchmarks/run_all.py
+
+format: $(VENV)/.stamp-dev  ## rewrite Python and C++ in the project's layout
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(filter native/%,$(KERNEL)) $(NATIVE_TESTS)
+
+# Python itself is not built with the sanitizers, so their library has to be loaded first (and the
+# C++ library with it, or exceptions cannot be followed); Python's own leaks are of no interest.
+# Standard error stays uncaptured: there a sanitizer says what it found before it ends the process.
+sanitize: $(SANITIZED)/.stamp-kernel $(NATIVE_TESTS:native/tests/%.cpp=$(SANITIZED)/%)  ## run the kernel's tests under address and undefined-behaviour sanitizers (Linux, GCC)
+	set -e; for program in $(filter-out %/.stamp-kernel,$^); do $$program; done
+	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
+	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+	$(SANITIZED)/venv/bin/python -m pytest -p no:cacheprovider --capture=sys $(KERNEL_TESTS)
+
+clean:  ## remove what was built (the packages in .venv stay: remove it by hand)
+	rm -rf build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis $(VENV)/.stamp-kernel
+	find src tests benchmarks examples -name __pycache__ -type d -exec rm -rf {} +
+
+# ---- What the targets stand on ------------------------------------------------------------------
+
+$(VENV)/.stamp-venv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	  echo "comixup needs Python 3.10 or newer, got: $$($(PYTHON) --version 2>&1)."; \
+	  echo "Name another one: make PYTHON=python3.12 ..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+# What builds the kernel, installed once so that building again needs no fresh environment.
+$(VENV)/.stamp-tools: $(VENV)/.stamp-venv pyproject.toml constraints.txt
+	$(PIP) install -q -c constraints.txt scikit-build-core nanobind cmake ninja
+	touch $@
+
+$(VENV)/.stamp-kernel: $(VENV)/.stamp-tools pyproject.toml $(KERNEL)
+	$(PIP) install -q --no-build-isolation --no-deps -e .
+	touch $@
+
+# The package is in place already (order only), so its name with an extra installs just the extra.
+$(VENV)/.stamp-%: pyproject.toml constraints.txt | $(VENV)/.stamp-kernel
+	@echo "Installing comixup[$*]: minutes the first time, most of them for torch."
+	$(PIP) install -q -c constraints.txt 'comixup[$*]'
+	touch $@
+
+# A second environment that borrows every package of the first one but has its own kernel.
+$(SANITIZED)/.stamp-kernel: $(VENV)/.stamp-dev $(VENV)/.stamp-kernel $(KERNEL)
+	$(BIN)/python -m venv --without-pip $(SANITIZED)/venv
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+	  > "$$($(SANITIZED)/venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/borrowed.pth"
+	CXX=$(CXX) $(PIP) --python $(SANITIZED)/venv/bin/python install -q --no-build-isolation --no-deps \
+	  --ignore-installed --config-settings=build-dir=$(SANITIZED)/kernel \
+	  --config-settings=cmake.define.COMIXUP_SANITIZE=ON --config-settings=cmake.build-type=Debug \
+	  --config-settings=install.strip=false -e .
+	touch $@
+
+$(SANITIZED)/%: native/tests/%.cpp $(KERNEL)
+	mkdir -p $(SANITIZED)
+	$(CXX) -std=c++17 -g -O1 $(SANITIZERS) -Wall -Wextra $< -o $@ -pthread

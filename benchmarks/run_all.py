@@ -1,0 +1,39 @@
+"""Runs every benchmark with quick settings; a few minutes in all.
+
+`python benchmarks/run_all.py --full` runs them as the records were made, which takes far longer.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+QUICK = {
+    "optimality.py": [],
+    "inner_step.py": ["--steps", "80", "--runs", "4"],
+    "narasimhan_bilmes.py": ["--seeds", "10"],
+    "speed.py": ["--seeds", "30", "--large-seeds", "2"],
+    "growth.py": ["--seeds", "3", "--repeats", "3"],
+}
+
+
+def main() -> int:
+    """Returns how many benchmarks broke (missed targets are printed, not counted)."""
+    full = sys.argv[1:] == ["--full"]
+    if sys.argv[1:] and not full:
+        print(f"the only option is --full, got {' '.join(sys.argv[1:])}", file=sys.stderr)
+        return 2
+    broken = 0
+    for name, arguments in QUICK.items():
+        command = [sys.executable, str(Path(__file__).parent / name), *([] if full else arguments)]
+        print(f"\n=== {name} {' '.join(command[2:])}", flush=True)
+        begin = time.perf_counter()
+        broken += subprocess.run(command, check=False).returncode != 0
+        print(f"=== {name} took {time.perf_counter() - begin:.0f} s", flush=True)
+    return broken
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The paper's experiments, and the rivals it measures itself against."""

@@ -1,0 +1,153 @@
+"""Input that is odd but legal: the answer is feasible, finite and as good as it should be."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+import oracle
+from comixup import Labelling, Problem, objective, solve
+from problems import generator, identity, make, maps, psd, ratio
+
+with_each = pytest.mark.parametrize("method", ["native", "reference"])
+
+
+def scaled(factor, **fields):
+    """A problem all of whose energies are multiplied by `factor`."""
+    weights = {name: factor * fields.pop(name, 0.3) for name in ("beta", "gamma", "eta")}
+    return Problem(-factor * maps(3, (2, 3), 1), identity(3), **weights, **fields)
+
+
+ODD = {
+    "equal costs": Problem(torch.zeros(4, 4, 4), torch.eye(4)),
+    "equal costs, no clip": Problem(torch.full((4, 4, 4), -0.1), torch.eye(4), clip=None),
+    "huge costs": scaled(1e28),
+    "tiny costs": scaled(1e-30),
+    "positive costs": Problem(maps(4, (3, 3), 0), identity(4)),
+    "mixed signs": Problem(torch.randn(4, 3, 3, generator=generator(0)), torch.eye(4)),
+    "one hot cost": Problem(-1e6 * torch.eye(4).view(4, 2, 2), torch.eye(4)),
+    "huge gamma": make(4, (4, 4), 2, gamma=1e6, clip=None),
+    "huger gamma": make(4, (4, 4), 2, gamma=1e30, clip=None),
+    "huge gamma, hard clip": make(4, (4, 4), 2, gamma=1e6, clip="hard"),
+    "huge gamma and matrix": Problem(
+        -maps(3, (2, 2), 0), 1e30 * identity(3), gamma=1e30, clip=None
+    ),
+    "huge beta": make(4, (4, 4), 3, beta=1e6),
+    "huger beta": make(4, (4, 4), 3, beta=1e30, smoothness="released"),
+    "huge eta": make(4, (4, 4), 3, eta=1e6, prior=ratio(4, 3)),
+    "prior on one input": make(3, (4, 4), 3, eta=1.0, prior=torch.tensor([1.0, 0.0, 0.0])),
+    "no beta": make(4, (4, 4), 4, beta=0),
+    "no gamma": make(4, (4, 4), 4, gamma=0),
+    "no tau": make(4, (4, 4), 4, tau=0),
+    "nothing": make(4, (4, 4), 4, beta=0, gamma=0),
+    "zero matrix": Problem(-maps(3, (3, 3), 5), torch.zeros(3, 3)),
+    "all-ones matrix": Problem(-maps(3, (3, 3), 5), torch.ones(3, 3)),
+    "one input": make(1, (4, 4), 6),
+    "one output": make(5, (4, 4), 6, num_outputs=1),
+    "two inputs, fifty outputs": make(2, (4, 4), 7, num_outputs=50),
+    "fifty inputs, two outputs": make(50, (4, 4), 7, num_outputs=2, A=psd),
+    "one location": make(5, (1, 1, 1), 8),
+    "a long line": make(4, (300,), 9),
+    "a wide square": make(3, (16, 16), 10, power=1),
+    "a cube": make(3, (5, 5, 5), 11, power=1, smoothness="inner"),
+}
+
+
+@pytest.mark.parametrize("problem", ODD.values(), ids=ODD.keys())
+@pytest.mark.parametrize("levels", [1, 2, 5])
+def test_the_kernel_survives(problem, levels):
+    z = solve(problem, levels=levels, starts=2, resolve=True, generator=generator(levels))
+    assert_close(z.masks.sum(1), torch.ones(problem.num_outputs, *problem.grid))
+    assert torch.isfinite(z.merits).all()
+    total = objective(problem, z).total
+    assert np.isfinite(total)
+    size = max(abs(total), float(z.merits.abs().max()))
+    assert float((z.merits - total).abs().min()) <= 1e-9 * size + 1e-40
+    # Never worse than the best of the starts it had.
+    draws = torch.randint(
+        problem.num_inputs,
+        (2, problem.num_outputs, problem.num_locations),
+        generator=generator(levels),
+        dtype=torch.int32,
+    )
+    start = Labelling(draws[0].long().view(-1, 1, *problem.grid), problem.num_inputs)
+    if problem.clip is None:
+        assert total <= objective(problem, start).total + 1e-6 * size
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name for name, problem in ODD.items() if problem.num_locations <= 16 and name[:2] != "fi"],
+)
+def test_the_reference_survives(name):
+    problem = ODD[name]
+    z = solve(problem, sweeps=2, method="reference", generator=generator(1))
+    assert_close(z.masks.sum(1), torch.ones(problem.num_outputs, *problem.grid))
+    assert torch.isfinite(z.merits).all()
+
+
+@with_each
+@pytest.mark.parametrize("factor", [1e-30, 1e-6, 1.0, 1e6, 1e28])
+@pytest.mark.parametrize("clip", [None, "soft"])
+def test_the_scale_of_the_objective_does_not_matter(method, factor, clip):
+    # Same start, same way: every energy is multiplied by the same number.
+    plain, large = scaled(1.0, clip=clip), scaled(factor, clip=clip)
+    settings = {"levels": 2, "method": method}
+    expected = objective(plain, solve(plain, generator=generator(3), **settings)).total
+    z = solve(large, generator=generator(3), **settings)
+    assert objective(plain, z).total == pytest.approx(expected, abs=1e-5)
+
+
+@with_each
+@pytest.mark.parametrize("offset", [1e3, -1e6, 1e9])
+def test_a_large_constant_at_every_location_does_not_matter(method, offset):
+    # Costs are only ever compared at one location, however large they are there.
+    for seed in range(4):
+        plain = make(3, (2, 3), seed, clip=None, gamma=0.1)
+        shifted = dataclasses.replace(plain, cost=plain.cost + offset)
+        settings = {"levels": 1, "starts": 8, "method": method}
+        z = solve(shifted, generator=generator(seed), **settings)
+        expected = objective(plain, solve(plain, generator=generator(seed), **settings)).total
+        assert objective(plain, z).total == pytest.approx(expected, abs=1e-5)
+
+
+def test_more_levels_than_pay_cost_nothing():
+    problem = make(2, (2, 2), 0, prior=ratio(2, 0), clip=None, gamma=0.1)
+    one = solve(problem, levels=1, starts=8, generator=generator(0))
+    sixteen = solve(problem, levels=16, starts=8, generator=generator(0))
+    assert sixteen.sources.shape == (2, 16, 2, 2)
+    assert objective(problem, sixteen).total <= objective(problem, one).total + 1e-5
+
+
+@with_each
+def test_five_levels_on_two_inputs_near_the_exact_optimum(method):
+    problem = make(2, (3,), 1, prior=ratio(2, 1), eta=0.5, clip=None, gamma=0.1)
+    z = solve(problem, levels=5, starts=16, method=method, generator=generator(1))
+    best = oracle.joint_minimum(problem, 5)
+    assert best - 1e-6 <= objective(problem, z).total <= best + 0.02 * abs(best)
+
+
+@with_each
+def test_a_prior_that_allows_one_input_leaves_one_input(method):
+    prior = torch.tensor([0.0, 1.0, 0.0])
+    problem = make(3, (4, 4), 3, eta=100.0, prior=prior, gamma=0.0)
+    z = solve(problem, method=method, generator=generator(0))
+    assert z.sources.unique().tolist() == [1]
+
+
+@with_each
+def test_a_penalty_without_bounds_shares_no_input(method):
+    problem = make(5, (4, 4), 12, gamma=1e6, clip=None)
+    z = solve(problem, levels=1, starts=4, method=method, generator=generator(0))
+    assert objective(problem, z).compatibility == 0
+    assert z.source_counts.count_nonzero(0).tolist() == [1] * 5
+
+
+@with_each
+def test_smoothness_without_bounds_leaves_one_label_to_each_output(method):
+    problem = make(4, (4, 4), 13, beta=1e6, gamma=0.0)
+    z = solve(problem, levels=2, method=method, generator=generator(0))
+    assert objective(problem, z).smoothness == 0
+    assert (z.sources == z.sources[:, :, :1, :1]).all()

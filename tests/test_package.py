@@ -1,0 +1,95 @@
+"""The package as its users get it: names, version, types, and nothing imported that need not be."""
+
+import ast
+import importlib
+import importlib.metadata
+import importlib.resources
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import comixup
+
+FOLDER = Path(comixup.__file__).parent
+CORE = sorted(FOLDER.glob("_*.py"))
+ALLOWED = {"torch", "numpy", "comixup"}
+
+
+def imported(path):
+    """Every module that a file imports, anywhere in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path.name} imports relatively"
+            yield node.module
+            if node.module == "comixup":
+                yield from (f"comixup.{alias.name}" for alias in node.names)
+
+
+def test_the_kernel_is_built():
+    # Fails, never skips, where it is missing: nothing else would notice that it was not tested.
+    module = importlib.import_module("comixup._native")
+    assert module.__file__.endswith((".so", ".pyd"))
+
+
+def test_the_kernel_has_what_its_stub_declares():
+    module = importlib.import_module("comixup._native")
+    stub = ast.parse((FOLDER / "_native.pyi").read_text(encoding="utf-8"))
+    declared = {node.name for node in stub.body if isinstance(node, ast.FunctionDef)}
+    assert declared == {name for name in dir(module) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("path", CORE, ids=lambda path: path.name)
+def test_core_imports_nothing_but_torch_numpy_and_the_standard_library(path):
+    for name in imported(path):
+        top = name.partition(".")[0]
+        assert top in ALLOWED | sys.stdlib_module_names, f"{path.name} imports {name}"
+
+
+@pytest.mark.parametrize("path", CORE, ids=lambda path: path.name)
+def test_core_imports_no_extra_of_the_package(path):
+    folders = {folder.name for folder in FOLDER.iterdir() if folder.is_dir()}
+    for name in imported(path):
+        top, _, inner = name.partition(".")
+        assert top != "comixup" or inner.partition(".")[0] not in folders, f"{path.name}: {name}"
+
+
+def test_core_is_all_there():
+    names = {path.name for path in CORE}
+    assert names >= {"__init__.py", "_problem.py", "_objective.py", "_labelling.py", "_solve.py"}
+
+
+def test_importing_the_package_loads_nothing_else():
+    program = (
+        "import sys, torch, numpy\n"
+        "before = set(sys.modules)\n"
+        "import comixup\n"
+        "print(*sorted(set(sys.modules) - before), sep='\\n')"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120
+    )
+    loaded = run.stdout.split()
+    assert "comixup._solve" in loaded
+    tops = {name.partition(".")[0] for name in loaded}
+    assert tops <= ALLOWED | set(sys.stdlib_module_names)
+    assert not any(name.startswith("comixup.reproduce") for name in loaded)
+
+
+def test_public_names_exist_and_are_documented():
+    assert len(set(comixup.__all__)) == len(comixup.__all__)
+    for name in comixup.__all__:
+        assert getattr(comixup, name).__doc__
+    assert {"Labelling", "Problem", "objective", "solve"} <= set(comixup.__all__)
+
+
+def test_the_version_is_the_installed_one():
+    assert comixup.__version__ == importlib.metadata.version("comixup")
+
+
+def test_the_types_are_shipped():
+    assert importlib.resources.files("comixup").joinpath("py.typed").is_file()
+    assert importlib.resources.files("comixup").joinpath("_native.pyi").is_file()
