@@ -1,7 +1,7 @@
 """Mixes twelve photographs by Co-Mixup's solver, prints the objective and draws what it chose.
 
-No network, no training, no download: the photographs come inside scikit-image (all of them free
-of copyright), and a simple contrast measure stands in for the gradient saliency of a model.
+No model, no training, no download: the photographs come inside scikit-image (public domain, CC0
+or without known restrictions), and a measure of contrast stands in for a model's gradients.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from rich.table import Table
 from torch import Tensor
 
 import comixup
+from comixup.reproduce.rivals import identity, random_guess
 
 SIZE = 128
 """Pixels a side of every input."""
@@ -68,7 +69,9 @@ def main() -> None:
 
     generator = torch.Generator().manual_seed(options.seed)
     problem = comixup.Problem.from_saliency(saliency, generator=generator)
-    start = random_labelling(problem, generator.get_state())
+    copy = torch.Generator()
+    copy.set_state(generator.get_state())
+    start = random_guess(problem, generator=copy)  # the very labels that `solve` starts from
     began = time.perf_counter()
     solved = comixup.solve(problem, generator=generator)
     milliseconds = 1e3 * (time.perf_counter() - began)
@@ -121,21 +124,6 @@ def blur(images: Tensor) -> Tensor:
     for _ in range(3):
         images = F.avg_pool2d(images, 7, stride=1, padding=3, count_include_pad=False)
     return images
-
-
-def identity(problem: comixup.Problem) -> comixup.Labelling:
-    """Returns the labelling that mixes nothing: output j is input j."""
-    which = torch.arange(problem.num_outputs).view(-1, 1, *[1] * len(problem.grid))
-    return comixup.Labelling(which.expand(-1, 1, *problem.grid).clone(), problem.num_inputs)
-
-
-def random_labelling(problem: comixup.Problem, state: Tensor) -> comixup.Labelling:
-    """Returns the labels that `solve` starts from, given its generator's state: mere chance."""
-    generator = torch.Generator()
-    generator.set_state(state)
-    shape = (problem.num_outputs, 1, *problem.grid)
-    sources = torch.randint(problem.num_inputs, shape, generator=generator, dtype=torch.int32)
-    return comixup.Labelling(sources, problem.num_inputs)
 
 
 # ---- The tables --------------------------------------------------------------------------------
@@ -225,12 +213,12 @@ def draw(names: list[str], images: Tensor, saliency: Tensor, z: comixup.Labellin
     for i, name in enumerate(names):
         left, side = 0.35 + i * step, step - 0.14
         ax = axes(left, head + 0.25, side)
-        ax.imshow(images[i].permute(1, 2, 0))
+        ax.imshow(images[i].permute(1, 2, 0).numpy())
         frame(ax, COLOURS[i])
         badge(ax, 13, 13, [i])
         ax.set_title(name, fontsize=11, color="black", pad=4)
         below = axes(left, head + 0.3 + side, side)
-        below.imshow(saliency[i], cmap="inferno")
+        below.imshow(saliency[i].numpy(), cmap="inferno")
         rules = [SIZE * cell / z.grid[0] - 0.5 for cell in range(1, z.grid[0])]
         for at in rules:
             below.axhline(at, color="white", lw=0.4, alpha=0.6)
@@ -253,7 +241,7 @@ def draw(names: list[str], images: Tensor, saliency: Tensor, z: comixup.Labellin
         place = top + 0.7 + (j // columns) * output
         side = step - 0.22
         ax = axes(left, place, side)
-        ax.imshow(mixed[j].permute(1, 2, 0))
+        ax.imshow(mixed[j].permute(1, 2, 0).numpy())
         outline(ax, z.sources[j])
         bar(axes(left, place + side + 0.07, side, 0.24), ratio[j], names)
     return figure

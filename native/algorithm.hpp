@@ -86,16 +86,23 @@ class Algorithm1 {
         row_size_(padded(n_)) {
     cost_.resize(static_cast<std::size_t>(m_) * n_);
     cost32_.assign(static_cast<std::size_t>(m_) * row_size_, 0.0f);
-    double low = std::numeric_limits<double>::infinity(), high = -low;
-    for (int i = 0; i < m_; ++i)
-      for (int t = 0; t < n_; ++t) {
+    // The inner step works in single precision, on what each label costs above the cheapest one at
+    // its location: a constant at a location changes no decision, but would eat up the precision.
+    double dearest = 0;
+    for (int t = 0; t < n_; ++t) {
+      double least_cost = std::numeric_limits<double>::infinity();
+      for (int i = 0; i < m_; ++i) {
         const double c = problem.cost[static_cast<std::size_t>(i) * n_ + grid.location[t]];
         cost_[static_cast<std::size_t>(i) * n_ + t] = c;
-        cost32_[static_cast<std::size_t>(i) * row_size_ + t] = static_cast<float>(c);
-        low = std::min(low, c);
-        high = std::max(high, c);
+        least_cost = std::min(least_cost, c);
       }
-    useful_ = (high - low + grid.max_degree * w_.beta) * (1 + 1e-6);
+      for (int i = 0; i < m_; ++i) {
+        const double above = cost(i)[t] - least_cost;
+        cost32_[static_cast<std::size_t>(i) * row_size_ + t] = static_cast<float>(above);
+        dearest = std::max(dearest, above);
+      }
+    }
+    useful_ = (dearest + grid.max_degree * w_.beta) * (1 + 1e-6);
     z_.resize(static_cast<std::size_t>(problem.outputs) * n_ * levels_);
     support_.resize(problem.outputs);
     pressure_.resize(m_);
@@ -108,8 +115,8 @@ class Algorithm1 {
     bound_.resize(padded(n_));
     margin_.assign(padded(n_), 0);
     for (int t = 0; t < n_; ++t)  // what the neighbours can add, and some room for rounding
-      margin_[t] = static_cast<float>((w_.beta * grid.neighbours[t].size()) * (1 + 1e-5) +
-                                      1e-6 * (high - low));
+      margin_[t] =
+          static_cast<float>((w_.beta * grid.neighbours[t].size()) * (1 + 1e-5) + 1e-6 * dearest);
     log_factorial_.assign(levels_ + 1, 0);
     for (int l = 2; l <= levels_; ++l) log_factorial_[l] = log_factorial_[l - 1] + std::log(l);
   }
@@ -119,17 +126,16 @@ class Algorithm1 {
     initialise(start);
     best_rank_ = {std::numeric_limits<double>::infinity(), 0};
     merits_.assign(settings_.sweeps, 0);
-    bool settled = false;
+    bool settled = false;  // whether a sweep has changed nothing: the rest are spare
+    int kicks = 0;
     for (int s = 0; s < settings_.sweeps; ++s) {
       const bool resolving = settings_.resolve && s > 0 && s == settings_.sweeps - 1;
-      if (settled && !resolving) {
+      const bool spare = settled && !resolving;
+      if (resolving || settled) restore_best();
+      if (resolving) find_duplicates();
+      if (spare && !kick(kicks++)) {  // nothing left to try
         merits_[s] = merits_[s - 1];
         continue;
-      }
-      if (resolving) {
-        z_ = best_;
-        take_stock();
-        find_duplicates();
       }
       bool changed = false;
       for (int j = 0; j < problem_.outputs; ++j)
@@ -137,11 +143,13 @@ class Algorithm1 {
       gather_pressure();  // anew, so that rounding does not pile up
       merits_[s] = merit();
       const Rank rank = {settings_.resolve ? find_duplicates() : 0.0, merits_[s]};
-      if (rank < best_rank_) {
+      const bool better = rank < best_rank_;
+      if (better) {
         best_rank_ = rank;
         best_ = z_;
       }
-      settled = s > 0 && !changed;
+      settled = spare ? !better : s > 0 && !changed;
+      if (spare && !better) merits_[s] = merits_[s - 1];  // what the kick led to is given up
     }
   }
 
@@ -177,6 +185,49 @@ class Algorithm1 {
       for (int t = 0; t < n_; ++t)
         std::fill_n(z(j, t), levels_, start[static_cast<std::size_t>(j) * n_ + grid_.location[t]]);
     take_stock();
+  }
+
+  void restore_best() {
+    z_ = best_;
+    take_stock();
+  }
+
+  // ---- Spare sweeps: a way out of the local optimum that the sweeps have settled in.
+
+  /// Sets outputs to one input each, the next sweep starting from there; returns false if all
+  /// kicks have been tried. The first kick gives every output an input of its own, the one it uses
+  /// most; the others set one output to one input.
+  ///
+  /// Paper: stops here. Sweeps that would change nothing are spent on a second look instead.
+  bool kick(int number) {
+    if (number == 0) {
+      taken_.assign(m_, 0);
+      for (int j = 0; j < problem_.outputs; ++j) {
+        const int own = favourite(j);
+        taken_[own] = 1;
+        std::fill_n(z(j), n_ * levels_, own);
+      }
+    } else {
+      const int output = (number - 1) % problem_.outputs, input = (number - 1) / problem_.outputs;
+      if (input >= m_) return false;
+      std::fill_n(z(output), n_ * levels_, input);
+    }
+    take_stock();
+    return true;
+  }
+
+  /// The input that output j uses most among those not taken; if it uses none of them the first
+  /// one not taken; if all are taken, the one it uses most.
+  int favourite(int j) const {
+    const Share* best = nullptr;
+    for (const Share& share : support_[j])
+      if (!taken_[share.input] && (!best || share.count > best->count)) best = &share;
+    if (best) return best->input;
+    const auto free = std::find(taken_.begin(), taken_.end(), 0);
+    if (free != taken_.end()) return static_cast<int>(free - taken_.begin());
+    return std::max_element(support_[j].begin(), support_[j].end(),
+                            [](const Share& a, const Share& b) { return a.count < b.count; })
+        ->input;
   }
 
   // ---- The state that outputs share: who uses which input.
@@ -457,6 +508,7 @@ class Algorithm1 {
   std::vector<double> own_energy_;  // of each output, without the penalty
   std::vector<int> candidate_of_, sources_, labels_, near_, charged_, label_, other_;
   std::vector<Share> top_;
+  std::vector<char> taken_;
   Rank best_rank_;
 };
 

@@ -166,10 +166,15 @@ bool minimise(Array<const double> unary, Array<const double> charge, const std::
   const nb::gil_scoped_release release;
   Minimiser minimiser(grid);
   minimiser.reset();
+  std::vector<double> least(unary.data(), unary.data() + n);
+  for (std::size_t a = 1; a < count; ++a)
+    for (std::size_t k = 0; k < n; ++k) least[k] = std::min(least[k], unary.data()[a * n + k]);
   for (std::size_t a = 0; a < count; ++a) {
     float* row = minimiser.add_label();
-    for (std::size_t t = 0; t < n; ++t)
-      row[t] = static_cast<float>(unary.data()[a * n + static_cast<std::size_t>(grid.location[t])]);
+    for (std::size_t t = 0; t < n; ++t) {
+      const auto k = static_cast<std::size_t>(grid.location[t]);
+      row[t] = static_cast<float>(unary.data()[a * n + k] - least[k]);
+    }
   }
   minimiser.charges().reset(static_cast<int>(count), 0);
   for (std::size_t a = 0; a < count; ++a)
@@ -228,8 +233,11 @@ int narasimhan_bilmes(Array<const double> cost, Array<const double> compatibilit
 NB_MODULE(_native, m) {
   m.doc() = "The compiled kernel of comixup.";
   m.def("solve", &comixup::solve, "costs"_a, "compatibilities"_a, "weights"_a, "starts"_a, "grid"_a,
-        "sweeps"_a, "levels"_a, "resolve"_a, "threads"_a, "sources"_a, "merits"_a);
-  m.def("minimise", &comixup::minimise, "unary"_a, "charge"_a, "grid"_a, "start"_a, "labels"_a);
+        "sweeps"_a, "levels"_a, "resolve"_a, "threads"_a, "sources"_a.noconvert(),
+        "merits"_a.noconvert());
+  m.def("minimise", &comixup::minimise, "unary"_a, "charge"_a, "grid"_a, "start"_a,
+        "labels"_a.noconvert());
   m.def("narasimhan_bilmes", &comixup::narasimhan_bilmes, "cost"_a, "compatibility"_a, "beta"_a,
-        "gamma"_a, "total_clip"_a, "start"_a, "grid"_a, "iterations"_a, "seed"_a, "labels"_a);
+        "gamma"_a, "total_clip"_a, "start"_a, "grid"_a, "iterations"_a, "seed"_a,
+        "labels"_a.noconvert());
 }

@@ -22,10 +22,12 @@ class Choices {
       costs_.resize(locations * capacity_);
     }
   }
-  void add(int t, int label, float cost) {
+  void add(int t, int label, float cost) { add_if(t, label, cost, true); }
+  /// Adds a label if it is `wanted`, without a branch.
+  void add_if(int t, int label, float cost, bool wanted) {
     labels(t)[counts_[t]] = label;
     costs(t)[counts_[t]] = cost;
-    ++counts_[t];
+    counts_[t] += wanted;
   }
   /// Makes it safe to read whole lanes of labels: past the last one they are label 0.
   void pad(int t) { std::fill_n(labels(t) + counts_[t], kLanes, 0); }

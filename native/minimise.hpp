@@ -21,6 +21,9 @@ class Minimiser {
   /// Sums that an exact solution of the whole step may compare before moves take over. Chosen by
   /// measurement: see "The inner step" in docs/solver.md.
   static constexpr double kExactWork = 6000;
+  /// Where moves follow a restricted solution: see `minimise`.
+  static constexpr int kSmallGrid = 25;
+  static constexpr double kMovesFrom = 16;
   /// Sums that one move may compare before a minimum cut takes over.
   static constexpr double kMoveWork = 1 << 15;
   /// Energies are compared up to this, relative to the largest cost: single precision's rounding.
@@ -60,14 +63,17 @@ class Minimiser {
     eliminate();
     for (int t = 0; t < grid_.size; ++t)
       if (!allowed(t, labels[t])) labels[t] = cheapest(t);  // a dominated label is never missed
-    if (frontier_.work(choices_) <= kExactWork) {
+    const double work = frontier_.work(choices_);
+    if (work <= kExactWork) {
       frontier_.minimise(choices_, charges_, labels);
       return true;
     }
-    if (restrict_to_budget(labels))
-      frontier_.minimise(choices_, charges_, labels);
-    else
-      improve_by_moves(labels);
+    solve_restricted(labels);
+    // On a small grid that is optimal nearly always, and moves find next to nothing, unless it had
+    // to leave out much, or charges rule so that the costs do not tell which labels matter.
+    if (grid_.size > kSmallGrid || work > kMovesFrom * kExactWork || spread() < charges_.largest())
+      while (improve_by_moves(labels) && solve_restricted(labels)) {
+      }
     return false;
   }
 
@@ -223,8 +229,15 @@ class Minimiser {
   // ---- Restriction, where a few labels too many survive for an exact solution.
 
   /// Leaves out the least promising labels, those that lag farthest behind the best one at their
-  /// location, until an exact solution over the rest is cheap. The labels of `labels` stay, so the
-  /// solution is at least as good. Returns false if that cannot be done.
+  /// location, until an exact solution over the rest is cheap, and takes that. The present labels
+  /// stay, so it is at least as good. Returns whether it is better.
+  bool solve_restricted(int* labels) {
+    if (!restrict_to_budget(labels)) return false;
+    frontier_.minimise(restricted_, charges_, trial_.data());
+    return accept(labels);
+  }
+
+  /// Finds `restricted_`; returns false if even the present labels and the best are too many.
   bool restrict_to_budget(const int* labels) {
     const int n = grid_.size;
     float most_lag = 0;
@@ -241,12 +254,12 @@ class Minimiser {
     int limit = kShades - 1;
     while (limit >= 0 && frontier_.work(within_.data() + limit * n) > kExactWork) --limit;
     if (limit < 0) return false;
+    restricted_.reset(n, num_labels_ + 1);
     for (int t = 0; t < n; ++t) {
       const float* lag = row(highest_, t);
-      float* cost = row(costs_, t);
       for (int a = 0; a < choices_.count(t); ++a)
-        cost[choices_.labels(t)[a]] = shade(lag[a]) > limit ? kNever : cost[choices_.labels(t)[a]];
-      choices_.take_finite(t, cost, num_labels_);
+        restricted_.add_if(t, choices_.labels(t)[a], choices_.costs(t)[a], shade(lag[a]) <= limit);
+      restricted_.pad(t);
     }
     return true;
   }
@@ -272,16 +285,30 @@ class Minimiser {
     return most;
   }
 
+  /// The most that the costs of the labels left differ at a location.
+  float spread() const {
+    float most = 0;
+    for (int t = 0; t < grid_.size; ++t) {
+      const float* cost = choices_.costs(t);
+      const auto [low, high] = std::minmax_element(cost, cost + choices_.count(t));
+      most = std::max(most, *high - *low);
+    }
+    return most;
+  }
+
   // ---- Moves, where too many labels survive for an exact solution.
 
-  void improve_by_moves(int* labels) {
+  /// Returns whether any move helped.
+  bool improve_by_moves(int* labels) {
     collect_survivors();
-    bool improved = true;
+    bool any = false, improved = true;
     while (improved) {
       improved = false;
       for (const int label : survivors_) improved |= fuse(labels, label);
       if (wide_) improved |= swap_pairs(labels);
+      any |= improved;
     }
+    return any;
   }
 
   void collect_survivors() {
@@ -395,7 +422,7 @@ class Minimiser {
   int num_labels_ = 0;
   std::vector<float> unary_;  // (labels, n), rows padded to whole lanes
   Charges charges_;
-  Choices choices_, pair_;
+  Choices choices_, restricted_, pair_;
   std::vector<float> costs_, lowest_, highest_;  // (n, stride of the charges)
   std::vector<float> cheapest_;
   std::vector<int> within_;

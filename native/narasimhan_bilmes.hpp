@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <numeric>
 #include <random>
 #include <vector>
@@ -76,11 +77,15 @@ class NarasimhanBilmes {
   bool minimise_output(int j, int* labels, const double* cost) {
     minimiser_.reset();
     const double* gain = gain_.data() + static_cast<std::size_t>(j) * n_ * m_;
+    const auto total = [&](int i, int t) {
+      return cost[static_cast<std::size_t>(i) * n_ + t] + problem_.weights.gamma * gain[t * m_ + i];
+    };
+    std::vector<double> least_total(n_, std::numeric_limits<double>::infinity());
+    for (int i = 0; i < m_; ++i)
+      for (int t = 0; t < n_; ++t) least_total[t] = std::min(least_total[t], total(i, t));
     for (int i = 0; i < m_; ++i) {
       float* row = minimiser_.add_label();
-      for (int t = 0; t < n_; ++t)
-        row[t] = static_cast<float>(cost[static_cast<std::size_t>(i) * n_ + t] +
-                                    problem_.weights.gamma * gain[t * m_ + i]);
+      for (int t = 0; t < n_; ++t) row[t] = static_cast<float>(total(i, t) - least_total[t]);
     }
     minimiser_.charges().reset(m_, static_cast<float>(problem_.weights.beta));
     int* mine = labels + static_cast<std::size_t>(j) * n_;

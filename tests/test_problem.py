@@ -5,6 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
@@ -65,7 +66,7 @@ def test_any_real_number_is_a_weight(number):
 
 def test_a_prior_of_zero_is_lifted_to_the_floor():
     problem = Problem(-maps(2, (2,), 0), torch.eye(2), prior=torch.tensor([0.0, 1.0]))
-    assert_close(problem.prior, torch.tensor([PRIOR_FLOOR, 1.0]))
+    assert_close(problem.prior, torch.tensor([PRIOR_FLOOR, 1.0]), rtol=1e-6, atol=0)
 
 
 def test_a_matrix_that_is_semi_definite_but_not_dominant_passes_in_silence():
@@ -162,6 +163,16 @@ def test_distances_sum_to_the_number_of_inputs(size):
     distance = place_distances(torch.rand(6, *size, generator=generator(5)))
     assert_close(distance.sum(), torch.tensor(6.0 if max(size) > 8 else 0.0))
     assert_close(distance, distance.T)
+
+
+@pytest.mark.parametrize("size", [(40,), (20, 13), (13, 20), (12, 5), (9, 10, 14)])
+def test_places_are_those_of_the_mean_over_a_window(size):
+    mean = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}[len(size)]
+    saliency = torch.rand(4, *size, generator=generator(5), dtype=torch.float64)
+    smooth = mean(saliency.unsqueeze(1), [min(8, side) for side in size], stride=1).squeeze(1)
+    places = [np.unravel_index(int(s.argmax()), s.shape) for s in smooth]
+    apart = torch.tensor([[np.abs(np.subtract(p, q)).sum() for q in places] for p in places])
+    assert_close(place_distances(saliency), apart * 4 / apart.sum().double())
 
 
 def test_the_users_own_matrix_or_function():

@@ -13,9 +13,9 @@ MAX_DIMENSIONS = 3
 
 
 def edges(grid: Sequence[int]) -> npt.NDArray[np.int64]:
-    """Returns the neighbouring pairs of locations of a grid, N in Eq. (1), as an (edges, 2) array.
+    """Returns the neighbouring locations of a grid, N in Eq. (1), as an (edges, 2) array.
 
-    Locations are numbered in row-major order; two are neighbours if they differ by one along one axis.
+    Locations are numbered in row-major order; neighbours differ by one along one axis.
 
     >>> edges((2, 2)).tolist()
     [[0, 2], [1, 3], [0, 1], [2, 3]]
@@ -35,7 +35,7 @@ def edges(grid: Sequence[int]) -> npt.NDArray[np.int64]:
 
 
 def cell_of_pixel(size: int, cells: int, device: torch.device | None = None) -> Tensor:
-    """Returns, for each of `size` pixels along one axis, the cell that covers it (nearest neighbour).
+    """Returns the cell that covers each of `size` pixels along one axis (nearest neighbour).
 
     >>> torch.bincount(cell_of_pixel(17, 4)).tolist()
     [5, 4, 4, 4]

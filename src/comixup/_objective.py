@@ -58,7 +58,9 @@ def objective(problem: Problem | Sequence[Problem], labelling: Labelling) -> Ter
     if not isinstance(labelling, Labelling):
         raise TypeError(f"`labelling` must be a Labelling, got {type(labelling).__name__}.")
     parts = [_terms(p, masks, labelling.levels) for p, masks in _split(problems, labelling)]
-    return Terms(**{name: sum(asdict(part)[name] for part in parts) for name in Terms.__annotations__})
+    return Terms(
+        **{name: sum(asdict(part)[name] for part in parts) for name in Terms.__annotations__}
+    )
 
 
 def unary(cost: Tensor, masks: Tensor) -> Tensor:
@@ -161,8 +163,8 @@ def _split(problems: list[Problem], labelling: Labelling) -> list[tuple[Problem,
         raise ValueError(
             "`labelling` must fit the problem: it has "
             f"{labelling.num_outputs} outputs of {labelling.num_inputs} inputs on the grid "
-            f"{labelling.grid}, got problems with {sum(outputs)} outputs of {sum(inputs)} inputs on "
-            f"{' and '.join(map(str, grids)) or 'none'}."
+            f"{labelling.grid}, got problems with {sum(outputs)} outputs of {sum(inputs)} inputs "
+            f"on {' and '.join(map(str, grids)) or 'none'}."
         )
     masks = _exact_masks(labelling)
     blocks = []
@@ -172,7 +174,8 @@ def _split(problems: list[Problem], labelling: Labelling) -> list[tuple[Problem,
         if bool((block.sum(1) < 1 - 1e-9).any()):
             raise ValueError(
                 "`labelling` must fill a problem's outputs from the same problem's inputs, got an "
-                f"output in {row}..{row + m_out - 1} with a source outside {column}..{column + m - 1}."
+                f"output in {row}..{row + m_out - 1} with a source outside "
+                f"{column}..{column + m - 1}."
             )
         blocks.append((problem, block))
         row, column = row + m_out, column + m

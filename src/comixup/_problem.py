@@ -35,8 +35,11 @@ MAX_MAGNITUDE = 1e30
 
 _SYMMETRY_TOLERANCE = 1e-5
 _SUM_TOLERANCE = 1e-3
-_ADAPTIVE_MEAN = {1: F.adaptive_avg_pool1d, 2: F.adaptive_avg_pool2d, 3: F.adaptive_avg_pool3d}
-_MEAN = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
+_ADAPTIVE_MEAN: dict[int, Callable[[Tensor, Any], Tensor]] = {
+    1: F.adaptive_avg_pool1d,
+    2: F.adaptive_avg_pool2d,
+    3: F.adaptive_avg_pool3d,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +62,8 @@ class Problem:
         clip: what `tau` does to the penalty: "soft" (Eq. (2)) counts what exceeds it, "hard" (the
             authors' code) all of what lies above it, None (the appendix's tables) ignores it.
         smoothness: charge for two neighbours z, z': "squared" is |z - z'|^2 / 2, "inner" is
-            1 - z.z' (Eq. (1) to the letter), "released" the authors' table. Same for one-hot labels.
+            1 - z.z' (Eq. (1) to the letter), "released" the authors' table. All the same
+            for one-hot labels.
 
     >>> problem = Problem(cost=-torch.eye(2), compatibility=torch.eye(2))
     >>> problem.num_inputs, problem.num_outputs, problem.grid
@@ -192,9 +196,8 @@ class Problem:
             _check_number("alpha", alpha)
             if alpha == 0:
                 raise ValueError("`alpha` must be above 0, got 0. Use None for no prior.")
-        pooled = _ADAPTIVE_MEAN[saliency.ndim - 1](
-            saliency.unsqueeze(1), _grid_sides(grid, tuple(saliency.shape[1:]))
-        ).squeeze(1)
+        sides = _grid_sides(grid, tuple(saliency.shape[1:]))
+        pooled = _ADAPTIVE_MEAN[len(sides)](saliency.unsqueeze(1), sides).squeeze(1)
         _check_finite("saliency", pooled)
         m = saliency.shape[0]
         total = pooled.flatten(1).sum(1)
@@ -240,12 +243,20 @@ def place_distances(saliency: Tensor) -> Tensor:
     of `SALIENT_WINDOW` pixels first, so that one hot pixel does not decide.
     """
     m, *size = saliency.shape
-    window = [min(SALIENT_WINDOW, side) for side in size]
-    smooth = _MEAN[len(size)](saliency.unsqueeze(1), window, stride=1).squeeze(1)
+    smooth = saliency
+    for axis, side in enumerate(size, start=1):  # one axis at a time: 8 + 8 sums, not 8 x 8
+        smooth = _running_mean(smooth, axis, min(SALIENT_WINDOW, side))
     place = torch.stack(torch.unravel_index(smooth.flatten(1).argmax(1), smooth.shape[1:]), 1)
     distance = (place.unsqueeze(0) - place.unsqueeze(1)).abs().sum(-1).to(saliency.dtype)
     # Where all places coincide the sum is zero, and so is every distance: 0 / 1.
     return distance * m / distance.sum().clamp(min=1)
+
+
+def _running_mean(values: Tensor, axis: int, window: int) -> Tensor:
+    """Returns the means of all runs of `window` values along an axis."""
+    last = F.avg_pool1d(values.movedim(axis, -1).flatten(0, -2), window, stride=1)
+    shape = [side for a, side in enumerate(values.shape) if a != axis]
+    return last.reshape(*shape, -1).movedim(-1, axis)
 
 
 def _draw_dirichlet(m: int, alpha: float, generator: torch.Generator | None) -> Tensor:
@@ -272,7 +283,8 @@ def _floating(name: str, value: object) -> Tensor:
     """Returns a tensor argument detached, in float32 or float64."""
     if not isinstance(value, Tensor):
         raise TypeError(
-            f"`{name}` must be a torch tensor, got {type(value).__name__}. Wrap it in torch.as_tensor()."
+            f"`{name}` must be a torch tensor, got {type(value).__name__}. Wrap it in "
+            "torch.as_tensor()."
         )
     if value.is_complex() or value.dtype == torch.bool:
         raise TypeError(f"`{name}` must hold real numbers, got {value.dtype}.")
@@ -286,8 +298,8 @@ def _check_finite(name: str, value: Tensor) -> None:
         bad = int(wrong.flatten(1).any(1).nonzero()[0])
         raise ValueError(
             f"`{name}` must be finite and at most {MAX_MAGNITUDE:g} in size, got "
-            f"{float(value[wrong][0]):g} for input {bad}. Replace that input's map, for instance by "
-            "a uniform one."
+            f"{float(value[wrong][0]):g} for input {bad}. Replace that input's map, for instance "
+            "by a uniform one."
         )
 
 
@@ -327,9 +339,9 @@ def _check_compatibility(matrix: Tensor, m: int) -> None:
         smallest = float(torch.linalg.eigvalsh(matrix.cpu().double())[0])
         if smallest < -_SYMMETRY_TOLERANCE * float(matrix.max()):
             warnings.warn(
-                f"`compatibility` is not positive semi-definite (smallest eigenvalue {smallest:.3g}), "
-                "so the penalty is not pairwise supermodular (Proposition 1). The solver still "
-                "works; add to the diagonal to mend it.",
+                "`compatibility` is not positive semi-definite (smallest eigenvalue "
+                f"{smallest:.3g}), so the penalty is not pairwise supermodular (Proposition 1). "
+                "The solver still works; add to the diagonal to mend it.",
                 stacklevel=4,
             )
 

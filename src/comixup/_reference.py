@@ -1,6 +1,7 @@
-"""Algorithm 1 in NumPy, written to be read beside the paper; the native kernel is tested against it.
+"""Algorithm 1 in NumPy, written to be read beside the paper; the kernel is tested against it.
 
-A label is a multiset of L inputs, kept as a sorted row of a (labels, L) array: z = (1/L) sum onehot.
+A label is a multiset of L inputs, kept as a sorted row of a (labels, L) array:
+z = (1/L) sum_l onehot.
 """
 
 from __future__ import annotations
@@ -49,41 +50,70 @@ def solve(
     """Returns the labels, (m', n, L), and the merit after every sweep: Algorithm 1.
 
     With `resolve`, a labelling with fewer duplicated outputs is the better one whatever its merit.
+
+    Paper: the algorithm ends when a sweep changes nothing. Sweeps left over are spent on kicks:
+    see `kick`.
     """
     z = np.repeat(start[..., None], levels, axis=2)
     best, best_rank = z, (math.inf, math.inf)
-    merits = np.full(sweeps, np.nan)
+    merits = np.zeros(sweeps)
     settled = False
+    kicks = itertools.count()
     for t in range(sweeps):
-        last = t == sweeps - 1
-        if settled and not (resolve and last):
-            merits[t] = merits[t - 1]
-            continue
-        if resolve and last and t > 0:
+        resolving = resolve and t > 0 and t == sweeps - 1
+        spare = settled and not resolving
+        if resolving or settled:
             z = best
-        extra = resolving_penalty(w, z) if resolve and last and t > 0 else None
+        if spare:
+            kicked = kick(z, len(w.cost), next(kicks))
+            if kicked is None:
+                merits[t] = merits[t - 1]
+                continue
+            z = kicked
+        extra = resolving_penalty(w, z) if resolving else np.zeros((len(z), len(w.cost)))
         previous, z = z, z.copy()
         for j in range(len(z)):
             allowed = levels if t > 0 else 1  # the first sweep knows one-hot labels alone
-            z[j] = minimise_output(w, z, j, allowed, None if extra is None else extra[j])
+            z[j] = minimise_output(w, z, j, allowed, extra[j])
         merits[t] = merit(w, z)
         rank = (duplicates(z) if resolve else 0, merits[t])
-        if rank < best_rank:
+        better = rank < best_rank
+        if better:
             best, best_rank = z, rank
-        settled = t > 0 and np.array_equal(z, previous)
+        settled = not better if spare else t > 0 and np.array_equal(z, previous)
+        if spare and not better:
+            merits[t] = merits[t - 1]
     return best, merits
 
 
-def minimise_output(
-    w: Weights, z: Ints, j: int, levels: int, extra: Floats | None
-) -> Ints:
+def kick(z: Ints, m: int, number: int) -> Ints | None:
+    """Returns labels from which a settled run may find a better optimum; None if all were tried.
+
+    The first kick gives every output an input of its own, the one it uses most of those that no
+    earlier output took; the others set one output to one input.
+    """
+    z = z.copy()
+    if number == 0:
+        taken = np.zeros(m, dtype=bool)
+        for j, z_j in enumerate(z):
+            free = ~taken if not taken.all() else np.ones(m, dtype=bool)
+            own = int(np.where(free, source_counts(z_j, m), -1).argmax())
+            z[j] = own
+            taken[own] = True
+        return z
+    i, j = divmod(number - 1, len(z))
+    if i >= m:
+        return None
+    z[j] = i
+    return z
+
+
+def minimise_output(w: Weights, z: Ints, j: int, levels: int, extra: Floats) -> Ints:
     """Returns argmin of the modularised f_j: one pass of the inner loop of Algorithm 1."""
-    m, n = w.cost.shape
+    m = len(w.cost)
     counts = np.stack([source_counts(z_j, m) for z_j in z])
     v = 2 * w.compatibility @ (counts.sum(0) - counts[j])
-    penalty = w.gamma * phi(v, w)
-    if extra is not None:
-        penalty = penalty + extra
+    penalty = w.gamma * phi(v, w) + extra
     labels = candidate_labels(z[j], m, levels)
     unary = (w.cost + penalty[:, None])[labels].mean(1) - w.eta * mixing_bonus(labels)[:, None]
     charge = w.beta * charges(labels, m, w.smoothness)
@@ -119,7 +149,8 @@ def merit(w: Weights, z: Ints) -> float:
 
 def source_counts(z_j: Ints, m: int) -> Floats:
     """Returns o_j = sum_k z_jk of one output, (m,)."""
-    return np.bincount(z_j.ravel(), minlength=m) / z_j.shape[1]
+    counts: Floats = np.bincount(z_j.ravel(), minlength=m) / z_j.shape[1]
+    return counts
 
 
 def candidate_labels(z_j: Ints, m: int, levels: int) -> Ints:
@@ -141,23 +172,24 @@ def candidate_labels(z_j: Ints, m: int, levels: int) -> Ints:
 def mixing_bonus(labels: Ints) -> Floats:
     """Returns (1/L) log of the number of orders each label can be drawn in: 0 if one-hot."""
     levels = labels.shape[1]
-    orders = [
+    log_orders = [
         math.lgamma(levels + 1) - sum(math.lgamma(row.count(i) + 1) for i in set(row))
         for row in labels.tolist()
     ]
-    return np.array(orders) / levels
+    bonus: Floats = np.array(log_orders) / levels
+    return bonus
 
 
 def charges(labels: Ints, m: int, form: str) -> Floats:
     """Returns V(z, z') between all labels, (labels, labels)."""
     z = np.stack([np.bincount(row, minlength=m) for row in labels]) / labels.shape[1]
-    inner = z @ z.T
+    inner: Floats = z @ z.T
     norm = inner.diagonal()
-    squared = (norm[:, None] + norm[None, :]) / 2 - inner
+    squared: Floats = (norm[:, None] + norm[None, :]) / 2 - inner
     if form == "squared":
         return squared
     if form == "inner":
-        return 1 - inner
+        return np.ones_like(inner) - inner
     pure = z.max(1) == 1
     part_of = (pure[:, None] | pure[None, :]) & (inner > 0)
     table = np.where(part_of, squared, 1.0)
@@ -227,9 +259,7 @@ def minimise(unary: Floats, charge: Floats, grid: Sequence[int], start: Ints) ->
 
 def energy(unary: Floats, charge: Floats, pairs: Ints, x: Ints) -> float:
     """Returns the energy of a labelling x."""
-    return float(
-        unary[x, np.arange(len(x))].sum() + charge[x[pairs[:, 0]], x[pairs[:, 1]]].sum()
-    )
+    return float(unary[x, np.arange(len(x))].sum() + charge[x[pairs[:, 0]], x[pairs[:, 1]]].sum())
 
 
 def eliminate(unary: Floats, charge: Floats, pairs: Ints) -> list[Ints]:
@@ -264,8 +294,10 @@ def eliminate(unary: Floats, charge: Floats, pairs: Ints) -> list[Ints]:
 
 
 def frontier(grid: Sequence[int]) -> tuple[Ints, int]:
-    """Returns the order in which locations are visited (slabs across the longest side) and the
-    size of a slab: a location's neighbours lie at most that far back."""
+    """Returns the order in which locations are visited and the size of a slab.
+
+    Slabs lie across the longest side: a location's neighbours are at most one slab's size back.
+    """
     longest = int(np.argmax(grid))
     order = np.arange(math.prod(grid)).reshape(tuple(grid))
     return np.moveaxis(order, longest, 0).ravel(), math.prod(grid) // grid[longest]

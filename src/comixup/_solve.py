@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -19,6 +20,8 @@ MAX_LEVELS = 16
 
 MAX_SWEEPS = 10**6
 """A handful is enough; the merit of every one is kept."""
+
+_Starts: TypeAlias = npt.NDArray[np.int32]
 
 
 def solve(
@@ -104,7 +107,7 @@ def weights_of(problem: Problem) -> _reference.Weights:
 
 def _solve_native(
     problems: list[Problem],
-    begin: list[_reference.Ints],
+    begin: list[_Starts],
     sweeps: int,
     levels: int,
     resolve: bool,
@@ -132,7 +135,7 @@ def _solve_native(
 
 def _solve_reference(
     problems: list[Problem],
-    begin: list[_reference.Ints],
+    begin: list[_Starts],
     sweeps: int,
     levels: int,
     resolve: bool,
@@ -158,14 +161,15 @@ def _solve_reference(
     return np.concatenate(sources), np.stack(merits)
 
 
-def _random_labels(problem: Problem, starts: int, generator: torch.Generator | None) -> _reference.Ints:
+def _random_labels(problem: Problem, starts: int, generator: torch.Generator | None) -> _Starts:
     """Returns i.i.d. uniform one-hot labels, (starts, m', n)."""
     shape = (starts, problem.num_outputs, problem.num_locations)
     device = generator.device if generator is not None else None
     draw = torch.randint(
         problem.num_inputs, shape, generator=generator, device=device, dtype=torch.int32
     )
-    return draw.cpu().numpy()
+    labels: _Starts = draw.cpu().numpy()
+    return labels
 
 
 def _array(value: Tensor) -> _reference.Floats:
