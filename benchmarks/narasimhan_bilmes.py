@@ -22,9 +22,12 @@ PAPER = {
 }
 """By m: value (standard deviation) of ours, Narasimhan, Random; seconds of ours / Narasimhan."""
 
+CONVERGED = 10
+"""Sweeps after which ours has settled; the rival too runs until nothing changes."""
+
 WAYS = {
-    "ours": lambda p, s: solve(p, levels=1, num_threads=1, generator=seeded(s)),
-    "ours, 4 starts": lambda p, s: solve(p, levels=1, starts=4, num_threads=1, generator=seeded(s)),
+    "ours": lambda p, s: solve(p, levels=1, sweeps=CONVERGED, num_threads=1, generator=seeded(s)),
+    "ours, 4 sweeps": lambda p, s: solve(p, levels=1, num_threads=1, generator=seeded(s)),
     "Narasimhan-Bilmes": lambda p, s: narasimhan_bilmes(p, generator=seeded(s)),
     "random (feasible)": lambda p, s: random_guess(p, generator=seeded(s)),
     "output j = input j": lambda p, s: identity(p),

@@ -250,7 +250,7 @@ class Algorithm1 {
   void take_stock() {
     for (int j = 0; j < problem_.outputs; ++j) {
       find_support(j);
-      own_energy_[j] = own_energy(j);
+      own_energy_[j] = cost_and_prior(j) + smoothness(j);
     }
     gather_pressure();
   }
@@ -296,7 +296,7 @@ class Algorithm1 {
     for (int c = 0; c < pure; ++c) candidate_of_[sources_[c * levels_]] = -1;
     if (changed) {
       find_support(j);
-      own_energy_[j] = own_energy(j);
+      own_energy_[j] = cost_and_prior(j) + minimiser_.charge_of(labels_.data());
     }
     press(j, 1);
     return changed;
@@ -419,15 +419,16 @@ class Algorithm1 {
     const int count = minimiser_.num_labels();
     Charges& charges = minimiser_.charges();
     charges.reset(count, static_cast<float>(w_.beta));
-    const int nobody = -1;  // an input that is no part of any label
     for (int a = pure; a < count; ++a) {
+      // Apart from the inputs it is made of, a mixed label is as far from one as from another.
+      const int nobody = -1;
       other_.assign(levels_, nobody);
       const auto apart = static_cast<float>(w_.beta * charge_of(label(a), other_.data()));
       for (int b = 0; b < pure; ++b) charges.set(a, b, apart);
       for (int l = 0; l < levels_; ++l) {
         const int b = candidate_of_[label(a)[l]];
-        if (b < 0) continue;
-        charges.set(a, b, static_cast<float>(w_.beta * charge_of(label(a), label(b))));
+        if (b >= 0 && (l == 0 || label(a)[l] != label(a)[l - 1]))
+          charges.set(a, b, static_cast<float>(w_.beta * charge_of(label(a), label(b))));
       }
       for (int b = pure; b <= a; ++b)
         charges.set(a, b, static_cast<float>(w_.beta * charge_of(label(a), label(b))));
@@ -462,17 +463,20 @@ class Algorithm1 {
 
   // ---- Merit.
 
-  /// Costs, smoothness and prior of output j.
-  double own_energy(int j) {
-    double cost_sum = 0, charge_sum = 0;
+  double cost_and_prior(int j) {
+    double cost_sum = 0, bonus = 0;
     for (int t = 0; t < n_; ++t) {
       const int* here = z(j, t);
       for (int l = 0; l < levels_; ++l) cost_sum += cost(here[l])[t];
-      if (!is_pure(here)) charge_sum -= w_.eta * mixing_bonus(here);
+      if (!is_pure(here)) bonus += mixing_bonus(here);
     }
-    for (const auto& edge : grid_.edges)
-      charge_sum += w_.beta * charge_of(z(j, edge.earlier), z(j, edge.later));
-    return cost_sum / levels_ + charge_sum;
+    return cost_sum / levels_ - w_.eta * bonus;
+  }
+
+  double smoothness(int j) {
+    double sum = 0;
+    for (const auto& edge : grid_.edges) sum += charge_of(z(j, edge.earlier), z(j, edge.later));
+    return w_.beta * sum;
   }
 
   double merit() {

@@ -147,9 +147,9 @@ class Frontier {
     const int oldest = t - grid_.width;  // leaves the frontier, if there is one
     const int num_x = oldest >= 0 ? choices.count(oldest) : 1;
     const int rest = rest_[t];
-    // The newest location before t varies fastest; where it is a neighbour of t (and does not
-    // leave), its charges are added on the way.
-    const bool beside = t > 0 && oldest != t - 1 && grid_.adjacent(t - 1, t);
+    // The newest location before t varies fastest; where it is a neighbour of t, its charges are
+    // added on the way.
+    const bool beside = grid_.beside[t];
     const int num_l = beside ? choices.count(t - 1) : 1;
 
     // From the last group of labels to the first: see `relax` for why.
@@ -164,9 +164,8 @@ class Frontier {
         store(gather(charges.row(choices.labels(t - 1)[l]), label_y) + cost, &stays_[l * kLanes]);
       relax(from, rest, num_x, num_l, to + first, num_y);
     }
-    for (const int other : grid_.neighbours[t])
-      if (other < t && other != oldest && !(beside && other == t - 1))
-        add_charges(choices, charges, t, other, to, rest * num_y);
+    for (const int other : grid_.between[t])
+      add_charges(choices, charges, t, other, to, rest * num_y);
   }
 
   /// to[r][y] = min_x (from[x][r] + removed[x][y]) + stays[r % num_l][y] for up to kLanes labels y.

@@ -52,6 +52,12 @@ class Grid {
         }
     for (const Neighbours& list : neighbours) max_degree = std::max(max_degree, list.size());
     for (Neighbours& list : neighbours) list.pad(size);
+    for (int t = 0; t < size; ++t) {
+      beside.push_back(t > 0 && width > 1 && adjacent(t - 1, t));
+      between.emplace_back();
+      for (const int other : neighbours[t])
+        if (other < t - 1 && other > t - width) between.back().add(other);
+    }
   }
 
   bool adjacent(int a, int b) const {
@@ -66,6 +72,9 @@ class Grid {
   int width = 0;                       ///< the size of a slab, and of the frontier
   std::vector<int> location;           ///< row-major number of each visited location
   std::vector<Edge> edges;             ///< neighbouring locations, in visiting order
+  std::vector<char> beside;            ///< whether the location just before is a neighbour, and is
+                                       ///< not the one that a frontier of this width drops
+  std::vector<Neighbours> between;     ///< earlier neighbours that are neither of these two
   std::vector<Neighbours> neighbours;  ///< of each location, padded with location `size`
   int max_degree = 0;                  ///< most neighbours that a location has
 

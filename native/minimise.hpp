@@ -23,7 +23,7 @@ class Minimiser {
   static constexpr double kExactWork = 6000;
   /// Where moves follow a restricted solution: see `minimise`.
   static constexpr int kSmallGrid = 25;
-  static constexpr double kMovesFrom = 16;
+  static constexpr double kMovesFrom = 100000;
   /// Sums that one move may compare before a minimum cut takes over.
   static constexpr double kMoveWork = 1 << 15;
   /// Energies are compared up to this, relative to the largest cost: single precision's rounding.
@@ -57,21 +57,29 @@ class Minimiser {
   }
   Charges& charges() { return charges_; }
 
+  /// The sum of the charges of a labelling.
+  double charge_of(const int* labels) const {
+    double sum = 0;
+    for (const auto& edge : grid_.edges)
+      sum += charges_.row(labels[edge.earlier])[labels[edge.later]];
+    return sum;
+  }
+
   /// Improves `labels`, the labelling to start from (-1: any), and returns whether the result is
   /// known to be optimal.
   bool minimise(int* labels) {
     eliminate();
-    for (int t = 0; t < grid_.size; ++t)
-      if (!allowed(t, labels[t])) labels[t] = cheapest(t);  // a dominated label is never missed
     const double work = frontier_.work(choices_);
     if (work <= kExactWork) {
       frontier_.minimise(choices_, charges_, labels);
       return true;
     }
+    for (int t = 0; t < grid_.size; ++t)
+      if (!allowed(t, labels[t])) labels[t] = cheapest(t);  // a dominated label is never missed
     solve_restricted(labels);
     // On a small grid that is optimal nearly always, and moves find next to nothing, unless it had
     // to leave out much, or charges rule so that the costs do not tell which labels matter.
-    if (grid_.size > kSmallGrid || work > kMovesFrom * kExactWork || spread() < charges_.largest())
+    if (grid_.size > kSmallGrid || work > kMovesFrom || spread() < charges_.largest())
       while (improve_by_moves(labels) && solve_restricted(labels)) {
       }
     return false;
@@ -301,11 +309,16 @@ class Minimiser {
   /// Returns whether any move helped.
   bool improve_by_moves(int* labels) {
     collect_survivors();
-    bool any = false, improved = true;
-    while (improved) {
+    bool any = false;
+    for (bool improved = true; improved;) {
       improved = false;
-      for (const int label : survivors_) improved |= fuse(labels, label);
-      if (wide_) improved |= swap_pairs(labels);
+      const auto count = static_cast<int>(survivors_.size());
+      for (int next = 0, idle = 0; idle < count; next = (next + 1) % count, ++idle)
+        if (fuse(labels, survivors_[next])) {
+          any = true;
+          idle = 0;
+        }
+      if (wide_) improved = swap_pairs(labels);
       any |= improved;
     }
     return any;
@@ -405,10 +418,8 @@ class Minimiser {
   }
 
   double energy(const int* labels) const {
-    double sum = 0;
+    double sum = charge_of(labels);
     for (int t = 0; t < grid_.size; ++t) sum += unary(labels[t])[t];
-    for (const auto& edge : grid_.edges)
-      sum += charges_.row(labels[edge.earlier])[labels[edge.later]];
     return sum;
   }
 

@@ -115,6 +115,7 @@ def penalty(problem, o):
     return problem.gamma / n / 2 * value
 
 
+@functools.cache
 def joint_minimum(problem, levels):
     """The least merit `total` of any labelling, exactly, for any clip.
 

@@ -40,7 +40,7 @@ def test_no_update_of_one_output_raises_its_own_energy(problem):
                 w, cost=w.cost + w.gamma * _reference.phi(v, w)[:, None]
             )
             before = _reference.merit(penalised, z[j][None])
-            z[j] = _reference.minimise_output(w, z, j, levels, None)
+            z[j] = _reference.minimise_output(w, z, j, levels, np.zeros(m))
             assert _reference.merit(penalised, z[j][None]) <= before + 1e-9
 
 
@@ -123,3 +123,19 @@ def test_the_frontier_is_a_slab_across_the_longest_side():
     assert (order.tolist(), width) == ([0, 3, 1, 4, 2, 5], 2)
     assert _reference.frontier((7,))[1] == 1
     assert _reference.frontier((2, 5, 3))[1] == 6
+
+
+def test_the_first_kick_gives_every_output_an_input_of_its_own():
+    z = np.array([[[0], [0], [1]], [[0], [0], [1]], [[0], [0], [0]], [[2], [2], [1]]])
+    kicked = _reference.kick(z, 3, 0)
+    # Most used and still free: 0, then 1, then 2 (the last one left); then all are free again.
+    assert kicked[:, :, 0].tolist() == [[0] * 3, [1] * 3, [2] * 3, [2] * 3]
+    assert z[1, 0, 0] == 0  # a copy was kicked
+
+
+def test_later_kicks_set_one_output_to_one_input_until_all_were_tried():
+    z = np.zeros((2, 2, 1), dtype=np.int64)
+    tried = [_reference.kick(z, 3, number) for number in range(1, 7)]
+    changed = [(int(np.flatnonzero((x != z).any((1, 2))).sum()), x.max()) for x in tried[2:]]
+    assert changed == [(0, 1), (1, 1), (0, 2), (1, 2)]
+    assert _reference.kick(z, 3, 7) is None

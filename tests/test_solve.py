@@ -50,7 +50,7 @@ def test_the_labelling_is_feasible_and_its_merit_is_the_objective(problem, metho
 @pytest.mark.parametrize("levels", [1, 2])
 def test_no_answer_beats_the_optimum_and_many_starts_reach_it(problem, method, levels):
     best = oracle.joint_minimum(problem, levels)
-    z = solve(problem, levels=levels, method=method, starts=32, generator=generator(4))
+    z = solve(problem, levels=levels, method=method, starts=8, generator=generator(4))
     total = objective(problem, z).total
     assert total >= best - 1e-6
     if problem.clip is None:  # with a clip, Algorithm 1 descends no single function
@@ -75,10 +75,12 @@ def test_the_gap_to_the_optimum_is_a_small_part_of_a_random_guess(m, outputs, gr
 
 @over(TINY)
 @pytest.mark.parametrize("levels", [1, 2, 3])
-def test_both_methods_take_the_same_way_where_every_step_is_exact(problem, levels):
-    for seed in range(3):
-        native = solve(problem, levels=levels, generator=generator(seed))
-        reference = solve(problem, levels=levels, generator=generator(seed), method="reference")
+@pytest.mark.parametrize("resolve", [False, True])
+def test_both_methods_take_the_same_way_where_every_step_is_exact(problem, levels, resolve):
+    for seed in range(2):
+        settings = {"sweeps": 4 + 6 * seed, "levels": levels, "resolve": resolve}
+        native = solve(problem, generator=generator(seed), **settings)
+        reference = solve(problem, generator=generator(seed), method="reference", **settings)
         assert_close(native.merits, reference.merits, rtol=0, atol=1e-5)
 
 

@@ -45,7 +45,7 @@ class Labelling:
             )
         # Looking at the values of a tensor on another device would make the caller wait for it.
         if self.sources.device.type == "cpu":
-            low, high = int(self.sources.min()), int(self.sources.max())
+            low, high = map(int, torch.aminmax(self.sources))
             if low < 0 or high >= self.num_inputs:
                 raise ValueError(
                     f"`sources` must lie in 0..{self.num_inputs - 1} (there are "

@@ -173,7 +173,7 @@ def _random_labels(problem: Problem, starts: int, generator: torch.Generator | N
 
 
 def _array(value: Tensor) -> _reference.Floats:
-    return np.ascontiguousarray(value.detach().cpu().numpy(), dtype=np.float64)
+    return np.ascontiguousarray(value.numpy(force=True), dtype=np.float64)
 
 
 def _checked_problems(problem: Problem | Sequence[Problem]) -> list[Problem]:
