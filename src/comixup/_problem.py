@@ -244,19 +244,22 @@ def place_distances(saliency: Tensor) -> Tensor:
     """
     m, *size = saliency.shape
     smooth = saliency
-    for axis, side in enumerate(size, start=1):  # one axis at a time: 8 + 8 sums, not 8 x 8
-        smooth = _running_mean(smooth, axis, min(SALIENT_WINDOW, side))
+    for axis, side in enumerate(size, start=1):  # sums, as good as means to find the largest
+        smooth = _running_sum(smooth, axis, min(SALIENT_WINDOW, side))
     place = torch.stack(torch.unravel_index(smooth.flatten(1).argmax(1), smooth.shape[1:]), 1)
     distance = (place.unsqueeze(0) - place.unsqueeze(1)).abs().sum(-1).to(saliency.dtype)
     # Where all places coincide the sum is zero, and so is every distance: 0 / 1.
     return distance * m / distance.sum().clamp(min=1)
 
 
-def _running_mean(values: Tensor, axis: int, window: int) -> Tensor:
-    """Returns the means of all runs of `window` values along an axis."""
-    last = F.avg_pool1d(values.movedim(axis, -1).flatten(0, -2), window, stride=1)
-    shape = [side for a, side in enumerate(values.shape) if a != axis]
-    return last.reshape(*shape, -1).movedim(-1, axis)
+def _running_sum(values: Tensor, axis: int, window: int) -> Tensor:
+    """Returns the sums of all runs of `window` values along an axis, by doubling."""
+    if window == 1:
+        return values
+    half, runs = window // 2, values.shape[axis] - window + 1
+    shorter = _running_sum(values, axis, half)
+    total = shorter.narrow(axis, 0, runs) + shorter.narrow(axis, half, runs)
+    return total + values.narrow(axis, window - 1, runs) if window % 2 else total
 
 
 def _draw_dirichlet(m: int, alpha: float, generator: torch.Generator | None) -> Tensor:
