@@ -73,6 +73,7 @@ class Algorithm1 {
  public:
   /// Mixed labels are built from this many of the inputs that an output uses most.
   static constexpr int kTopSources = 3;
+  static constexpr double kRounding = 1e-14;
 
   Algorithm1(const Grid& grid, const ProblemView& problem, const Settings& settings)
       : grid_(grid),
@@ -124,7 +125,6 @@ class Algorithm1 {
   /// Runs the sweeps from i.i.d. one-hot labels `start`, (m', n) row-major.
   void run(const std::int32_t* start) {
     initialise(start);
-    best_rank_ = {std::numeric_limits<double>::infinity(), 0};
     merits_.assign(settings_.sweeps, 0);
     bool settled = false;  // whether a sweep has changed nothing: the rest are spare
     int kicks = 0;
@@ -143,7 +143,7 @@ class Algorithm1 {
       gather_pressure();  // anew, so that rounding does not pile up
       merits_[s] = merit();
       const Rank rank = {settings_.resolve ? find_duplicates() : 0.0, merits_[s]};
-      const bool better = rank < best_rank_;
+      const bool better = s == 0 || is_better(rank, best_rank_);
       if (better) {
         best_rank_ = rank;
         best_ = z_;
@@ -156,6 +156,11 @@ class Algorithm1 {
   /// Number of duplicated outputs (if they are to be resolved), then merit: less is better.
   using Rank = std::pair<double, double>;
   const Rank& rank() const { return best_rank_; }
+  /// Whether a rank is better than another by more than rounding.
+  static bool is_better(const Rank& a, const Rank& b) {
+    return a.first != b.first ? a.first < b.first
+                              : a.second < b.second - kRounding * std::fabs(b.second);
+  }
   const std::vector<double>& merits() const { return merits_; }
 
   /// Writes the labels, (m', L, n) row-major, with `first_input` added to every source.
@@ -296,7 +301,7 @@ class Algorithm1 {
     for (int c = 0; c < pure; ++c) candidate_of_[sources_[c * levels_]] = -1;
     if (changed) {
       find_support(j);
-      own_energy_[j] = cost_and_prior(j) + minimiser_.charge_of(labels_.data());
+      own_energy_[j] = cost_and_prior(j) + smoothness_of_candidates(pure);
     }
     press(j, 1);
     return changed;
@@ -476,6 +481,16 @@ class Algorithm1 {
   double smoothness(int j) {
     double sum = 0;
     for (const auto& edge : grid_.edges) sum += charge_of(z(j, edge.earlier), z(j, edge.later));
+    return w_.beta * sum;
+  }
+
+  /// The same of the output just solved, whose labels are at hand as candidates.
+  double smoothness_of_candidates(int pure) const {
+    double sum = 0;
+    for (const auto& edge : grid_.edges) {
+      const int a = labels_[edge.earlier], b = labels_[edge.later];
+      sum += a < pure && b < pure ? a != b : charge_of(label(a), label(b));
+    }
     return w_.beta * sum;
   }
 

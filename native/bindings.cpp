@@ -138,7 +138,7 @@ void solve(const std::vector<Array<const double>>& costs,
   for (std::size_t p = 0; p < problems.size(); ++p) {
     const Algorithm1* best = job->run.get();
     for (; job != jobs.end() && job->problem == p; ++job)
-      if (job->run->rank() < best->rank()) best = job->run.get();
+      if (Algorithm1::is_better(job->run->rank(), best->rank())) best = job->run.get();
     best->write(to, first_input);
     std::copy(best->merits().begin(), best->merits().end(),
               merits.data() + p * static_cast<std::size_t>(sweeps));

@@ -57,14 +57,6 @@ class Minimiser {
   }
   Charges& charges() { return charges_; }
 
-  /// The sum of the charges of a labelling.
-  double charge_of(const int* labels) const {
-    double sum = 0;
-    for (const auto& edge : grid_.edges)
-      sum += charges_.row(labels[edge.earlier])[labels[edge.later]];
-    return sum;
-  }
-
   /// Improves `labels`, the labelling to start from (-1: any), and returns whether the result is
   /// known to be optimal.
   bool minimise(int* labels) {
@@ -418,8 +410,10 @@ class Minimiser {
   }
 
   double energy(const int* labels) const {
-    double sum = charge_of(labels);
+    double sum = 0;
     for (int t = 0; t < grid_.size; ++t) sum += unary(labels[t])[t];
+    for (const auto& edge : grid_.edges)
+      sum += charges_.row(labels[edge.earlier])[labels[edge.later]];
     return sum;
   }
 

@@ -83,6 +83,14 @@ def test_narasimhan_bilmes_improves_on_its_start_and_loses_to_algorithm_1():
     assert ours < rival < guessed
 
 
+def test_narasimhan_bilmes_leaves_a_lone_output_without_penalty():
+    # Nothing to be compatible with: the first iteration is one exact inner step.
+    problem = TINY["one output"]
+    z = rivals.narasimhan_bilmes(problem, iterations=1, generator=generator(0))
+    best = oracle.joint_minimum(problem, levels=1)
+    assert objective(problem, z).total == pytest.approx(best, abs=1e-6)
+
+
 def test_narasimhan_bilmes_follows_its_generator():
     problem = SMALL["flat maps"]
     state = torch.get_rng_state()

@@ -28,6 +28,9 @@ EXACT_STATES = 2**16
 TIE = 1e-12
 """Energies closer than this, relative to their size, are equal: rounding must not decide."""
 
+ROUNDING = 1e-14
+"""Merits closer than this, relative to their size, are equal."""
+
 
 @dataclass(frozen=True)
 class Weights:
@@ -55,7 +58,7 @@ def solve(
     see `kick`.
     """
     z = np.repeat(start[..., None], levels, axis=2)
-    best, best_rank = z, (math.inf, math.inf)
+    best, best_rank = z, (0.0, 0.0)
     merits = np.zeros(sweeps)
     settled = False
     kicks = itertools.count()
@@ -77,13 +80,20 @@ def solve(
             z[j] = minimise_output(w, z, j, allowed, extra[j])
         merits[t] = merit(w, z)
         rank = (duplicates(z) if resolve else 0, merits[t])
-        better = rank < best_rank
+        better = t == 0 or is_better(rank, best_rank)
         if better:
             best, best_rank = z, rank
         settled = not better if spare else t > 0 and np.array_equal(z, previous)
         if spare and not better:
             merits[t] = merits[t - 1]
     return best, merits
+
+
+def is_better(rank: tuple[float, float], other: tuple[float, float]) -> bool:
+    """Returns whether a number of duplicates and a merit are better by more than rounding."""
+    if rank[0] != other[0]:
+        return rank[0] < other[0]
+    return rank[1] < other[1] - ROUNDING * abs(other[1])
 
 
 def kick(z: Ints, m: int, number: int) -> Ints | None:

@@ -148,17 +148,18 @@ def _solve_reference(
             _reference.solve(w, start, sweeps=sweeps, levels=levels, resolve=resolve)
             for start in starts.astype(np.int64)
         ]
-        z, sweep_merits = min(
-            runs,
-            key=lambda run: (
-                _reference.duplicates(run[0]) if resolve else 0,
-                _reference.merit(w, run[0]),
-            ),
-        )
+        z, sweep_merits = runs[0]
+        for run in runs[1:]:
+            if _reference.is_better(_rank(w, run[0], resolve), _rank(w, z, resolve)):
+                z, sweep_merits = run
         sources.append(z.transpose(0, 2, 1).reshape(len(z), levels, *problem.grid) + first)
         merits.append(sweep_merits)
         first += problem.num_inputs
     return np.concatenate(sources), np.stack(merits)
+
+
+def _rank(w: _reference.Weights, z: _reference.Ints, resolve: bool) -> tuple[float, float]:
+    return (_reference.duplicates(z) if resolve else 0, _reference.merit(w, z))
 
 
 def _random_labels(problem: Problem, starts: int, generator: torch.Generator | None) -> _Starts:
