@@ -73,7 +73,6 @@ class Algorithm1 {
  public:
   /// Mixed labels are built from this many of the inputs that an output uses most.
   static constexpr int kTopSources = 3;
-  static constexpr double kRounding = 1e-14;
 
   Algorithm1(const Grid& grid, const ProblemView& problem, const Settings& settings)
       : grid_(grid),
@@ -155,24 +154,25 @@ class Algorithm1 {
 
   /// Number of duplicated outputs (if they are to be resolved), then merit: less is better.
   using Rank = std::pair<double, double>;
-  const Rank& rank() const { return best_rank_; }
-  /// Whether a rank is better than another by more than rounding.
+
+  /// What a run comes to.
+  struct Result {
+    Rank rank;
+    std::vector<int> labels;     ///< (m', n, L), locations in visiting order
+    std::vector<double> merits;  ///< after every sweep
+
+    /// Whether it is better than another by more than rounding.
+    bool better_than(const Result& other) const { return is_better(rank, other.rank); }
+  };
+  Result take_result() { return {best_rank_, std::move(best_), std::move(merits_)}; }
+
+ private:
+  static constexpr double kRounding = 1e-14;
   static bool is_better(const Rank& a, const Rank& b) {
     return a.first != b.first ? a.first < b.first
                               : a.second < b.second - kRounding * std::fabs(b.second);
   }
-  const std::vector<double>& merits() const { return merits_; }
 
-  /// Writes the labels, (m', L, n) row-major, with `first_input` added to every source.
-  void write(std::int64_t* sources, std::int64_t first_input) const {
-    for (int j = 0; j < problem_.outputs; ++j)
-      for (int t = 0; t < n_; ++t)
-        for (int l = 0; l < levels_; ++l)
-          sources[(static_cast<std::size_t>(j) * levels_ + l) * n_ + grid_.location[t]] =
-              first_input + best_[(static_cast<std::size_t>(j) * n_ + t) * levels_ + l];
-  }
-
- private:
   struct Share {
     int input;
     double count;

@@ -8,7 +8,6 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
-#include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -100,7 +99,7 @@ void solve(const std::vector<Array<const double>>& costs,
   struct Job {
     std::size_t problem;
     const std::int32_t* start;
-    std::unique_ptr<Algorithm1> run;
+    Algorithm1::Result result;
   };
   std::vector<ProblemView> problems(costs.size());
   std::vector<Job> jobs;
@@ -118,7 +117,7 @@ void solve(const std::vector<Array<const double>>& costs,
     problems[p] = {static_cast<int>(m), static_cast<int>(m_out), costs[p].data(),
                    compatibilities[p].data(), make_weights(weights[p])};
     for (std::size_t s = 0; s < starts[p].shape(0); ++s)
-      jobs.push_back({p, starts[p].data() + s * m_out * n, nullptr});
+      jobs.push_back({p, starts[p].data() + s * m_out * n, {}});
     outputs += m_out;
   }
   require(sources.size() == outputs * static_cast<std::size_t>(levels) * n, "sources' size");
@@ -127,22 +126,24 @@ void solve(const std::vector<Array<const double>>& costs,
   const nb::gil_scoped_release release;
   run_jobs(static_cast<int>(jobs.size()), threads, [&](int k) {
     Job& job = jobs[static_cast<std::size_t>(k)];
-    job.run = std::make_unique<Algorithm1>(grid, problems[job.problem],
-                                           Settings{sweeps, levels, resolve});
-    job.run->run(job.start);
+    Algorithm1 algorithm(grid, problems[job.problem], Settings{sweeps, levels, resolve});
+    algorithm.run(job.start);
+    job.result = algorithm.take_result();
   });
 
   std::int64_t* to = sources.data();
   std::int64_t first_input = 0;
   auto job = jobs.begin();
   for (std::size_t p = 0; p < problems.size(); ++p) {
-    const Algorithm1* best = job->run.get();
+    const Algorithm1::Result* best = &job->result;
     for (; job != jobs.end() && job->problem == p; ++job)
-      if (Algorithm1::is_better(job->run->rank(), best->rank())) best = job->run.get();
-    best->write(to, first_input);
-    std::copy(best->merits().begin(), best->merits().end(),
+      if (job->result.better_than(*best)) best = &job->result;
+    std::copy(best->merits.begin(), best->merits.end(),
               merits.data() + p * static_cast<std::size_t>(sweeps));
-    to += static_cast<std::size_t>(problems[p].outputs) * static_cast<std::size_t>(levels) * n;
+    const int* label = best->labels.data();
+    for (int j = 0; j < problems[p].outputs; ++j, to += levels * grid.size)
+      for (const int k : grid.location)
+        for (int l = 0; l < levels; ++l) to[l * grid.size + k] = first_input + *label++;
     first_input += problems[p].inputs;
   }
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -23,7 +24,7 @@ class Minimiser {
   static constexpr double kExactWork = 6000;
   /// Where moves follow a restricted solution: see `minimise`.
   static constexpr int kSmallGrid = 25;
-  static constexpr double kMovesFrom = 100000;
+  static constexpr double kMovesFrom = 0.7;
   /// Sums that one move may compare before a minimum cut takes over.
   static constexpr double kMoveWork = 1 << 15;
   /// Energies are compared up to this, relative to the largest cost: single precision's rounding.
@@ -68,10 +69,15 @@ class Minimiser {
     }
     for (int t = 0; t < grid_.size; ++t)
       if (!allowed(t, labels[t])) labels[t] = cheapest(t);  // a dominated label is never missed
+    start_.assign(labels, labels + grid_.size);
     solve_restricted(labels);
+    // Which labels are promising was judged by the present ones; where most were wrong, again.
+    int same = 0;
+    for (int t = 0; t < grid_.size; ++t) same += labels[t] == start_[t];
+    if (2 * same < grid_.size) solve_restricted(labels);
     // On a small grid that is optimal nearly always, and moves find next to nothing, unless it had
-    // to leave out much, or charges rule so that the costs do not tell which labels matter.
-    if (grid_.size > kSmallGrid || work > kMovesFrom || spread() < charges_.largest())
+    // to leave out most, or charges rule so that the costs do not tell which labels matter.
+    if (grid_.size > kSmallGrid || left_out() > kMovesFrom || spread() < charges_.largest())
       while (improve_by_moves(labels) && solve_restricted(labels)) {
       }
     return false;
@@ -98,8 +104,8 @@ class Minimiser {
   void eliminate() {
     const int n = grid_.size;
     lay_out_costs();
-    eliminate_round();  // a second one, with what the first has found, costs more than it saves
     choices_.reset(n, num_labels_ + 1);
+    eliminate_round();  // a second one, with what the first has found, costs more than it saves
     for (int t = 0; t < n; ++t) choices_.take_finite(t, row(costs_, t), num_labels_);
   }
 
@@ -145,30 +151,52 @@ class Minimiser {
         return eliminate_round<2>();
       case 3:
         return eliminate_round<3>();
-      default:
+      case 4:
         return eliminate_round<4>();
+      default:  // so many labels that going through those left at a location pays
+        for (int t = 0; t < grid_.size; ++t) {
+          choices_.take_finite(t, row(costs_, t), num_labels_);
+          find_reach_of_choices(t);
+        }
+        drop_dominated();
+    }
+  }
+
+  void drop_dominated() {
+    const bool planar = grid_.max_degree <= 4;
+    for (int t = 0; t < grid_.size; ++t) planar ? drop_dominated<4>(t) : drop_dominated<6>(t);
+  }
+
+  void find_reach_of_choices(int t) {
+    const int stride = charges_.stride(), count = choices_.count(t);
+    const int* labels = choices_.labels(t);
+    for (int c = 0; c < stride; c += kLanes) {
+      Lanes low = load(charges_.row(labels[0]) + c), high = low;
+      for (int a = 1; a < count; ++a) {
+        const Lanes charge = load(charges_.row(labels[a]) + c);
+        low = least(low, charge);
+        high = most(high, charge);
+      }
+      store(low, row(lowest_, t) + c);
+      store(high, row(highest_, t) + c);
     }
   }
 
   /// Groups of kLanes labels are handled kGroups at a time, all held in registers.
   template <int kGroups>
   void eliminate_round() {
-    const int n = grid_.size, stride = charges_.stride();
-    for (int t = 0; t < n; ++t)
-      for (int c = 0; c < stride; c += kGroups * kLanes)
-        find_reach<kGroups>(t, std::min(c, stride - kGroups * kLanes));
-    const bool planar = grid_.max_degree <= 4;
-    for (int t = 0; t < n; ++t) planar ? drop_dominated<4>(t) : drop_dominated<6>(t);
+    for (int t = 0; t < grid_.size; ++t) find_reach<kGroups>(t);
+    drop_dominated();
   }
 
   /// The least and the most that location t, with the labels left to it, charges a neighbour for
-  /// holding each of the labels c, c + 1, ...
+  /// holding each label.
   template <int kGroups>
-  void find_reach(int t, int c) {
+  void find_reach(int t) {
     const float* cost = row(costs_, t);
     Lanes low[kGroups], high[kGroups];
     for (int g = 0; g < kGroups; ++g) low[g] = Lanes{} + kNever, high[g] = Lanes{};
-    const float* charges = charges_.row(0) + c;
+    const float* charges = charges_.row(0);
     for (int a = 0; a < num_labels_; ++a, charges += charges_.stride()) {
       // 0 for a label that is left, NaN for one that is not: comparisons pass over it.
       const float left = cost[a] - cost[a];
@@ -179,8 +207,8 @@ class Minimiser {
       }
     }
     for (int g = 0; g < kGroups; ++g) {
-      store(low[g], row(lowest_, t) + c + g * kLanes);
-      store(high[g], row(highest_, t) + c + g * kLanes);
+      store(low[g], row(lowest_, t) + g * kLanes);
+      store(high[g], row(highest_, t) + g * kLanes);
     }
   }
 
@@ -240,6 +268,7 @@ class Minimiser {
   /// Finds `restricted_`; returns false if even the present labels and the best are too many.
   bool restrict_to_budget(const int* labels) {
     const int n = grid_.size;
+    restricted_.reset(n, num_labels_ + 1);
     float most_lag = 0;
     for (int t = 0; t < n; ++t) most_lag = std::max(most_lag, find_lags(t, labels));
     // within_[s][t]: how many labels at t lag by at most s shades (0: not at all).
@@ -254,7 +283,6 @@ class Minimiser {
     int limit = kShades - 1;
     while (limit >= 0 && frontier_.work(within_.data() + limit * n) > kExactWork) --limit;
     if (limit < 0) return false;
-    restricted_.reset(n, num_labels_ + 1);
     for (int t = 0; t < n; ++t) {
       const float* lag = row(highest_, t);
       for (int a = 0; a < choices_.count(t); ++a)
@@ -283,6 +311,13 @@ class Minimiser {
       most = std::max(most, lag[a]);
     }
     return most;
+  }
+
+  /// The share of labels that the restriction left out.
+  double left_out() const {
+    const int n = grid_.size;
+    const double all = std::accumulate(choices_.counts(), choices_.counts() + n, 0);
+    return 1 - std::accumulate(restricted_.counts(), restricted_.counts() + n, 0) / all;
   }
 
   /// The most that the costs of the labels left differ at a location.
@@ -432,7 +467,7 @@ class Minimiser {
   std::vector<float> cheapest_;
   std::vector<int> within_;
   std::vector<char> local_, alive_;
-  std::vector<int> trial_, survivors_;
+  std::vector<int> start_, trial_, survivors_;
   int edges_;
   float tie_ = 0;
   bool wide_ = false;
