@@ -13,61 +13,15 @@
 
 #include "grid.hpp"
 #include "minimise.hpp"
+#include "problem.hpp"
 
 namespace comixup {
-
-enum class Clip { kNone, kSoft, kHard };
-enum class Smoothness { kSquared, kInner, kReleased };
-
-/// The weights of Eq. (1) per location: beta / n, gamma / n, eta / n.
-struct Weights {
-  double beta = 0, gamma = 0, eta = 0;
-  Clip clip = Clip::kSoft;
-  double clip_level = 0;  ///< tau', where Eq. (2) clips the pressure
-  Smoothness smoothness = Smoothness::kSquared;
-
-  /// phi(v), Eq. (2)'s penalty of an input under pressure v, less the constant tau'.
-  double phi(double v) const {
-    if (clip == Clip::kNone) return v;
-    if (clip == Clip::kSoft) return std::max(v - clip_level, 0.0);
-    return v > clip_level ? v : 0.0;
-  }
-};
-
-struct ProblemView {
-  int inputs = 0, outputs = 0;
-  const double* cost = nullptr;           ///< (m, n) row-major; one-hot labels' prior folded in
-  const double* compatibility = nullptr;  ///< A, (m, m)
-  Weights weights;
-};
 
 struct Settings {
   int sweeps = 4;
   int levels = 2;
   bool resolve = false;
 };
-
-/// sum_i z_i z'_i of two labels, each a sorted list of `levels` inputs.
-inline double inner_product(const int* a, const int* b, int levels) {
-  int matches = 0;
-  for (int x = 0; x < levels; ++x)
-    for (int y = 0; y < levels; ++y) matches += a[x] == b[y];
-  return static_cast<double>(matches) / (levels * levels);
-}
-
-/// V(z, z') of two labels. Within [0, 1].
-inline double charge(const int* a, const int* b, int levels, Smoothness form) {
-  const bool pure_a = a[0] == a[levels - 1], pure_b = b[0] == b[levels - 1];
-  if (pure_a && pure_b) return a[0] == b[0] ? 0 : 1;
-  const double inner = inner_product(a, b, levels);
-  if (form == Smoothness::kInner) return 1 - inner;
-  if (form == Smoothness::kReleased && !std::equal(a, a + levels, b) &&
-      !((pure_a || pure_b) && inner > 0))
-    return 1;
-  const double norm_a = pure_a ? 1 : inner_product(a, a, levels);
-  const double norm_b = pure_b ? 1 : inner_product(b, b, levels);
-  return (norm_a + norm_b) / 2 - inner;
-}
 
 class Algorithm1 {
  public:
@@ -280,10 +234,10 @@ class Algorithm1 {
   bool minimise_output(int j, int levels, bool resolving) {
     press(j, -1);  // now v_-j, Eq. (2)
     find_penalties(j, resolving);
-    minimiser_.reset();
+    minimiser_.problem().clear();
     sources_.clear();
     add_pure_candidates();
-    const int pure = minimiser_.num_labels();
+    const int pure = minimiser_.problem().num_labels();
     if (levels > 1) add_mixed_candidates(j);
     fill_charges(pure);
     for (int t = 0; t < n_; ++t) labels_[t] = candidate_index(z(j, t));
@@ -339,7 +293,7 @@ class Algorithm1 {
     for (int a = 0; a < near; ++a) {
       const int i = near_[a];
       const float* c = cost32(i);
-      float* to = minimiser_.add_label();
+      float* to = minimiser_.problem().add_label();
       const float base = base_[i];
       Lanes closest = Lanes{} + std::numeric_limits<float>::infinity();
       for (int t = 0; t < n_; t += kLanes) {
@@ -351,7 +305,7 @@ class Algorithm1 {
       for (int l = 0; l < levels_; ++l) sources_[kept * levels_ + l] = i;
       candidate_of_[i] = useful ? kept : -1;
       kept += useful;
-      minimiser_.keep_labels(kept);
+      minimiser_.problem().keep_labels(kept);
     }
     sources_.resize(static_cast<std::size_t>(kept) * levels_);
   }
@@ -385,7 +339,7 @@ class Algorithm1 {
   void add_mixed_candidate(const int* label) {
     if (find_mixed(label) >= 0) return;
     sources_.insert(sources_.end(), label, label + levels_);
-    float* row = minimiser_.add_label();
+    float* row = minimiser_.problem().add_label();
     const auto share = 1.0f / static_cast<float>(levels_);
     std::fill_n(row, row_size_, static_cast<float>(-w_.eta * mixing_bonus(label)));
     for (int l = 0; l < levels_; ++l) {
@@ -421,8 +375,8 @@ class Algorithm1 {
   }
 
   void fill_charges(int pure) {
-    const int count = minimiser_.num_labels();
-    Charges& charges = minimiser_.charges();
+    const int count = minimiser_.problem().num_labels();
+    Charges& charges = minimiser_.problem().charges;
     charges.reset(count, static_cast<float>(w_.beta));
     for (int a = pure; a < count; ++a) {
       // Apart from the inputs it is made of, a mixed label is as far from one as from another.

@@ -166,22 +166,22 @@ bool minimise(Array<const double> unary, Array<const double> charge, const std::
 
   const nb::gil_scoped_release release;
   Minimiser minimiser(grid);
-  minimiser.reset();
+  minimiser.problem().clear();
   std::vector<double> least(unary.data(), unary.data() + n);
   for (std::size_t a = 1; a < count; ++a)
     for (std::size_t k = 0; k < n; ++k) least[k] = std::min(least[k], unary.data()[a * n + k]);
   for (std::size_t a = 0; a < count; ++a) {
-    float* row = minimiser.add_label();
+    float* row = minimiser.problem().add_label();
     for (std::size_t t = 0; t < n; ++t) {
       const auto k = static_cast<std::size_t>(grid.location[t]);
       row[t] = static_cast<float>(unary.data()[a * n + k] - least[k]);
     }
   }
-  minimiser.charges().reset(static_cast<int>(count), 0);
+  minimiser.problem().charges.reset(static_cast<int>(count), 0);
   for (std::size_t a = 0; a < count; ++a)
     for (std::size_t b = 0; b <= a; ++b)
-      minimiser.charges().set(static_cast<int>(a), static_cast<int>(b),
-                              static_cast<float>(charge.data()[a * count + b]));
+      minimiser.problem().charges.set(static_cast<int>(a), static_cast<int>(b),
+                                      static_cast<float>(charge.data()[a * count + b]));
   std::vector<int> x(n);
   for (std::size_t t = 0; t < n; ++t) x[t] = start.data()[grid.location[t]];
   const bool optimal = minimiser.minimise(x.data());

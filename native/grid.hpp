@@ -11,15 +11,17 @@ namespace comixup {
 /// Up to two neighbours along each of three axes, stored in place: the inner loops live on them.
 class Neighbours {
  public:
+  static constexpr int kMost = 6;
+
   void add(int location) { list_[count_++] = location; }
   int size() const { return count_; }
   const int* begin() const { return list_; }
   const int* end() const { return list_ + count_; }
   /// Fills what is past the end, for loops that want as many everywhere.
-  void pad(int location) { std::fill(list_ + count_, list_ + 6, location); }
+  void pad(int location) { std::fill(list_ + count_, list_ + kMost, location); }
 
  private:
-  int list_[6] = {};
+  int list_[kMost] = {};
   int count_ = 0;
 };
 

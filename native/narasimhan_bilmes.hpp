@@ -13,9 +13,9 @@
 #include <random>
 #include <vector>
 
-#include "algorithm.hpp"
 #include "grid.hpp"
 #include "minimise.hpp"
+#include "problem.hpp"
 
 namespace comixup {
 
@@ -75,7 +75,7 @@ class NarasimhanBilmes {
   }
 
   bool minimise_output(int j, int* labels, const double* cost) {
-    minimiser_.reset();
+    minimiser_.problem().clear();
     const double* gain = gain_.data() + static_cast<std::size_t>(j) * n_ * m_;
     const auto total = [&](int i, int t) {
       return cost[static_cast<std::size_t>(i) * n_ + t] + problem_.weights.gamma * gain[t * m_ + i];
@@ -84,10 +84,10 @@ class NarasimhanBilmes {
     for (int i = 0; i < m_; ++i)
       for (int t = 0; t < n_; ++t) least_total[t] = std::min(least_total[t], total(i, t));
     for (int i = 0; i < m_; ++i) {
-      float* row = minimiser_.add_label();
+      float* row = minimiser_.problem().add_label();
       for (int t = 0; t < n_; ++t) row[t] = static_cast<float>(total(i, t) - least_total[t]);
     }
-    minimiser_.charges().reset(m_, static_cast<float>(problem_.weights.beta));
+    minimiser_.problem().charges.reset(m_, static_cast<float>(problem_.weights.beta));
     int* mine = labels + static_cast<std::size_t>(j) * n_;
     const std::vector<int> before(mine, mine + n_);
     minimiser_.minimise(mine);

@@ -1,0 +1,55 @@
+// The inner problem of Algorithm 1: candidate labels for one output, what each costs at every
+// location, and what neighbouring labels charge each other. The energy of a labelling x is
+//   sum_t unary[x_t][t] + sum over neighbours of charge[x_t][x_t'].
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "frontier.hpp"
+#include "grid.hpp"
+#include "lanes.hpp"
+
+namespace comixup {
+
+class InnerProblem {
+ public:
+  explicit InnerProblem(const Grid& grid) : grid_(grid), row_size_(padded(grid.size)) {}
+
+  void clear() { num_labels_ = 0; }
+
+  /// Adds a label; its costs at all locations are to be written to the row returned, which has
+  /// room for whole lanes.
+  float* add_label() {
+    const auto size = static_cast<std::size_t>(num_labels_ + 1) * row_size_;
+    if (unary_.size() < size) unary_.resize(2 * size);
+    return unary_.data() + static_cast<std::size_t>(num_labels_++) * row_size_;
+  }
+  /// Forgets all but the first `count` labels.
+  void keep_labels(int count) { num_labels_ = count; }
+
+  int num_labels() const { return num_labels_; }
+  const float* unary(int label) const {
+    return unary_.data() + static_cast<std::size_t>(label) * row_size_;
+  }
+  /// From one label's row of costs to the next one's.
+  int row_size() const { return row_size_; }
+
+  double energy(const int* labels) const {
+    double sum = 0;
+    for (int t = 0; t < grid_.size; ++t) sum += unary(labels[t])[t];
+    for (const auto& edge : grid_.edges)
+      sum += charges.row(labels[edge.earlier])[labels[edge.later]];
+    return sum;
+  }
+
+  Charges charges;
+
+ private:
+  const Grid& grid_;
+  const int row_size_;
+  int num_labels_ = 0;
+  std::vector<float> unary_;  // (labels, n), rows padded to whole lanes
+};
+
+}  // namespace comixup
