@@ -22,8 +22,8 @@ class Labelling:
             made of, repeated where an input counts more than once.
         num_inputs: m, the number of inputs that `sources` points into.
         merits: (problems, sweeps) merit of Algorithm 1 after each sweep of the start that was
-            kept, one row per problem solved; empty for a labelling that no solver made. After an
-            early stop the last value is repeated, because nothing changes any more.
+            kept, one row per problem solved; empty for a labelling that no solver made. A sweep
+            whose outcome was given up repeats the value before it.
 
     >>> z = Labelling(torch.tensor([[[0, 1]], [[1, 1]]]), num_inputs=2)
     >>> z.source_ratio().tolist()

@@ -44,7 +44,8 @@ def solve(
     Args:
         problem: one problem, or a sequence of problems on the same grid (the partitions of a
             batch). A sequence gives one labelling of all inputs and outputs in order.
-        sweeps: T, the passes over the outputs; fewer if one changes nothing.
+        sweeps: T, the passes over the outputs. Once a sweep changes nothing, those left over start
+            from elsewhere (see docs/solver.md) and count only if they lead to something better.
         levels: L; masks are multiples of 1/L. 1 gives one-hot masks.
         starts: random starts, of which the one with the least merit is kept.
         resolve: before the last sweep, charge outputs with identical supports for different inputs
