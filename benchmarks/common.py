@@ -24,7 +24,7 @@ from torch.nn.functional import avg_pool2d, pad
 import comixup
 from comixup import Problem
 
-FIGURES = Path(__file__).parent / "figures"
+FIGURES = Path(os.environ.get("COMIXUP_FIGURES", Path(__file__).parent / "figures"))
 CIFAR = "cifar-100-python"
 console = Console(width=None if os.isatty(1) else 110)
 

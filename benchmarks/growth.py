@@ -110,7 +110,7 @@ def draw(found: dict[str, Curve]) -> None:
         axis.grid(alpha=0.3)
         axis.legend(frameon=False)
     figure.suptitle("Time of comixup.solve (4 sweeps; medians over random maps)")
-    FIGURES.mkdir(exist_ok=True)
+    FIGURES.mkdir(parents=True, exist_ok=True)
     figure.savefig(FIGURES / "growth.png", dpi=90)
 
 
@@ -174,7 +174,7 @@ def main() -> None:
             table(f"{key}, {name}: ms", [key, *heads], [["", *(f"{y:.3g}" for _, y in points)]])
     if platform.libc_ver()[0] == "glibc":
         show_memory()
-    console.print(f"Wrote {FIGURES.name}/growth.png")
+    console.print(f"Wrote {FIGURES / 'growth.png'}")
 
 
 if __name__ == "__main__":
