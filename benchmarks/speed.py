@@ -131,14 +131,17 @@ def partitions(seeds: int) -> float:
 
 
 def main() -> None:
-    arguments = options(__doc__, seeds=100, large_seeds=5)
+    arguments = options(__doc__, seeds=100, large_seeds=5, first_seed=0)
     kinds = ["U", "images"] if has_images() else ["U"]
     if not has_images():
         console.print("No real images: COMIXUP_DATA does not name a folder with cifar-100-python.")
     cases = [Case(m, maps, clip) for m in WANTED for maps in kinds for clip in ("soft", "hard")]
     for case in cases:
         seeds = arguments.seeds if case.m == 20 else arguments.large_seeds
-        for seed in progress(range(seeds), f"m = {case.m}, {case.maps}, {case.clip}"):
+        first = arguments.first_seed
+        for seed in progress(
+            range(first, first + seeds), f"m = {case.m}, {case.maps}, {case.clip}"
+        ):
             measure(case, seed)
     table(
         "Time of one partition, medians (4 sweeps, L = 2, 4 x 4, one thread); batch saliency kept",
