@@ -1,47 +1,26 @@
-// Python's view of the kernel: checks shapes, releases the interpreter, shares jobs among threads.
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
+// Python's view of the solver: checks shapes, releases the interpreter, shares jobs among threads.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <atomic>
 #include <cstdint>
-#include <exception>
-#include <mutex>
-#include <stdexcept>
 #include <string>
-#include <thread>
 #include <tuple>
 #include <vector>
 
 #include "algorithm.hpp"
+#include "arrays.hpp"
 #include "grid.hpp"
 #include "minimise.hpp"
 #include "narasimhan_bilmes.hpp"
+#include "threads.hpp"
 
-namespace nb = nanobind;
-using namespace nb::literals;
+using namespace nanobind::literals;
 
 namespace comixup {
 namespace {
 
-template <typename T>
-using Array = nb::ndarray<T, nb::c_contig, nb::device::cpu>;
 using WeightTuple = std::tuple<double, double, double, std::string, double, std::string>;
-
-void require(bool holds, const char* what) {
-  if (!holds) throw std::invalid_argument(what);
-}
-
-template <typename T>
-void require_shape(const Array<T>& array, std::initializer_list<std::size_t> shape,
-                   const char* what) {
-  bool same = array.ndim() == shape.size();
-  std::size_t axis = 0;
-  for (const std::size_t size : shape) same = same && array.shape(axis++) == size;
-  require(same, what);
-}
 
 Grid make_grid(const std::vector<int>& sides) {
   require(!sides.empty() && sides.size() <= 3, "grid must have 1 to 3 sides");
@@ -58,27 +37,6 @@ Weights make_weights(const WeightTuple& values) {
                  : smoothness == "released" ? Smoothness::kReleased
                                             : Smoothness::kSquared;
   return w;
-}
-
-/// Runs job(0) .. job(count - 1) on up to `threads` threads; rethrows what a job throws.
-template <typename Job>
-void run_jobs(int count, int threads, Job&& job) {
-  std::atomic<int> next{0};
-  std::exception_ptr failure;
-  std::mutex mutex;
-  const auto work = [&] {
-    try {
-      for (int k = next++; k < count; k = next++) job(k);
-    } catch (...) {
-      const std::lock_guard<std::mutex> lock(mutex);
-      failure = std::current_exception();
-    }
-  };
-  std::vector<std::thread> team;
-  for (int t = 1; t < std::min(threads, count); ++t) team.emplace_back(work);
-  work();
-  for (auto& thread : team) thread.join();
-  if (failure) std::rethrow_exception(failure);
 }
 
 /// Algorithm 1 on several problems from several starts each; the best start of each is kept, the
@@ -241,4 +199,5 @@ NB_MODULE(_native, m) {
   m.def("narasimhan_bilmes", &comixup::narasimhan_bilmes, "cost"_a, "compatibility"_a, "beta"_a,
         "gamma"_a, "total_clip"_a, "start"_a, "grid"_a, "iterations"_a, "seed"_a,
         "labels"_a.noconvert());
+  comixup::bind_blocks(m);
 }

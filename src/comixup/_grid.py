@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -43,7 +44,8 @@ def cell_of_pixel(size: int, cells: int, device: torch.device | None = None) -> 
     return torch.arange(size, device=device) * cells // size
 
 
-def cell_weights(size: Sequence[int], grid: Sequence[int]) -> Tensor:
+@functools.lru_cache(maxsize=64)
+def cell_weights(size: tuple[int, ...], grid: tuple[int, ...]) -> Tensor:
     """Returns the share of an image's pixels that each cell of the grid covers; it sums to one.
 
     >>> cell_weights((2, 4), (2, 3)).tolist()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from comixup._gather import gather_cells
 from comixup._grid import MAX_DIMENSIONS, cell_weights
 
 _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -89,6 +90,36 @@ class Labelling:
         """
         if size is None:
             size = self.grid
+        self._check_size(size)
+        return self._sum_of_masks(cell_weights(tuple(size), self.grid))
+
+    def mix_images(self, images: Tensor) -> Tensor:
+        """Returns images, or any other tensor (m, C, *size), mixed like these: (m', C, *size).
+
+        Each cell is upsampled by nearest neighbour, so it covers the pixels that `source_ratio`
+        counts. With more than one level cells are means: integers would have to be rounded and are
+        refused, as class indices of a segmentation mask have no mean (give it one-hot, in floats).
+        """
+        if images.ndim != 2 + len(self.grid) or len(images) != self.num_inputs:
+            sides = ", ".join("*" * len(self.grid))
+            raise ValueError(
+                f"`images` must have shape ({self.num_inputs}, channels, {sides}) for this "
+                f"labelling of {self.num_inputs} inputs on a grid {self.grid}, got "
+                f"{tuple(images.shape)}."
+            )
+        self._check_size(images.shape[2:])
+        if self.levels > 1 and not images.is_floating_point():
+            raise TypeError(
+                f"`images` must be floating point to be averaged, got {images.dtype}. Convert them "
+                "(masks of class indices: to one-hot), or solve with levels=1."
+            )
+        return gather_cells(images, self.sources)
+
+    def to(self, device: torch.device | str) -> Labelling:
+        """Returns the same labelling with its sources on a device."""
+        return Labelling(self.sources.to(device), self.num_inputs, self.merits)
+
+    def _check_size(self, size: Sequence[int]) -> None:
         if len(size) != len(self.grid):
             raise ValueError(
                 f"`size` must have one number per side of the grid {self.grid}, got {tuple(size)}."
@@ -98,11 +129,6 @@ class Labelling:
                 f"`size` must be at least the grid {self.grid} along every side, got "
                 f"{tuple(size)}. Solve on a smaller grid."
             )
-        return self._sum_of_masks(cell_weights(size, self.grid))
-
-    def to(self, device: torch.device | str) -> Labelling:
-        """Returns the same labelling with its sources on a device."""
-        return Labelling(self.sources.to(device), self.num_inputs, self.merits)
 
     def _sum_of_masks(self, weights: Tensor) -> Tensor:
         """Returns sum_k weights_k z_jk without building the masks, (m', m) float32."""

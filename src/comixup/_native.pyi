@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+from torch import Tensor
 
 _Floats = npt.NDArray[np.float64]
 
@@ -39,3 +40,11 @@ def narasimhan_bilmes(
     seed: int,
     labels: npt.NDArray[np.int32],
 ) -> int: ...
+def mix_blocks(
+    images: Tensor,
+    sources: Tensor,
+    row_cell: npt.NDArray[np.int64],
+    column_begin: npt.NDArray[np.int64],
+    threads: int,
+    out: Tensor,
+) -> None: ...

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from numbers import Real
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
-import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from comixup._checks import (
+    check_choice,
+    check_count,
+    check_finite,
+    check_number,
+    check_positive,
+    floating,
+)
 from comixup._grid import MAX_DIMENSIONS
+from comixup._maps import grid_sides, place_distances, pool, salient_places
+from comixup._random import dirichlet
 
 Clip: TypeAlias = Literal["soft", "hard"] | None
 Smoothness: TypeAlias = Literal["squared", "inner", "released"]
@@ -23,23 +30,12 @@ CompatibilityFn: TypeAlias = Callable[[Tensor], Tensor]
 PRIOR_FLOOR = 1e-8
 """Smallest mixing ratio: log(0) would forbid an input outright."""
 
-SALIENT_WINDOW = 8
-"""Side in pixels of the mean taken before looking for the most salient place."""
-
 MAX_LOCATIONS = 2**20
 MAX_LABELS = 2**28
 """Largest grid, and largest number of labels (outputs x locations), that is not a mistake."""
 
-MAX_MAGNITUDE = 1e30
-"""Largest cost, compatibility or weight: the kernel adds up a whole grid of them in float32."""
-
 _SYMMETRY_TOLERANCE = 1e-5
 _SUM_TOLERANCE = 1e-3
-_ADAPTIVE_MEAN: dict[int, Callable[[Tensor, Any], Tensor]] = {
-    1: F.adaptive_avg_pool1d,
-    2: F.adaptive_avg_pool2d,
-    3: F.adaptive_avg_pool3d,
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,21 +78,20 @@ class Problem:
     smoothness: Smoothness = "squared"
 
     def __post_init__(self) -> None:
-        cost = _floating("cost", self.cost)
+        cost = floating("cost", self.cost)
         if not 2 <= cost.ndim <= 1 + MAX_DIMENSIONS or cost.numel() == 0:
             raise ValueError(
                 "`cost` must have shape (inputs, *grid) with at least one input and a grid of 1 to "
                 f"{MAX_DIMENSIONS} dimensions, got {tuple(cost.shape)}."
             )
-        _check_finite("cost", cost)
+        check_finite("cost", cost)
         m, n = cost.shape[0], cost[0].numel()
 
-        compatibility = _floating("compatibility", self.compatibility)
+        compatibility = floating("compatibility", self.compatibility)
         _check_compatibility(compatibility, m)
 
         num_outputs = m if self.num_outputs is None else self.num_outputs
-        if isinstance(num_outputs, bool) or not isinstance(num_outputs, int) or num_outputs < 1:
-            raise ValueError(f"`num_outputs` must be a positive integer, got {num_outputs!r}.")
+        check_count("num_outputs", num_outputs)
         if n > MAX_LOCATIONS or num_outputs * n > MAX_LABELS:
             raise ValueError(
                 f"`cost` must have a grid of at most {MAX_LOCATIONS} locations and {MAX_LABELS} "
@@ -104,9 +99,9 @@ class Problem:
                 "the paper's is 4 x 4."
             )
         for name in ("beta", "gamma", "tau", "eta"):
-            _check_number(name, getattr(self, name))
-        _check_choice("clip", self.clip, ("soft", "hard", None))
-        _check_choice("smoothness", self.smoothness, get_args(Smoothness))
+            check_number(name, getattr(self, name))
+        check_choice("clip", self.clip, ("soft", "hard", None))
+        check_choice("smoothness", self.smoothness, get_args(Smoothness))
 
         object.__setattr__(self, "cost", cost)
         object.__setattr__(self, "compatibility", compatibility)
@@ -185,20 +180,17 @@ class Problem:
         >>> problem.grid, round(float(problem.cost.sum()), 4)
         ((4, 4), -6.0)
         """
-        saliency = _floating("saliency", saliency)
+        saliency = floating("saliency", saliency)
         if not 2 <= saliency.ndim <= 1 + MAX_DIMENSIONS or saliency.numel() == 0:
             raise ValueError(
                 "`saliency` must have shape (inputs, *size) with 1 to "
                 f"{MAX_DIMENSIONS} spatial dimensions and none empty, got {tuple(saliency.shape)}."
             )
-        _check_number("omega", omega, high=1)
+        check_number("omega", omega, high=1)
         if alpha is not None:
-            _check_number("alpha", alpha)
-            if alpha == 0:
-                raise ValueError("`alpha` must be above 0, got 0. Use None for no prior.")
-        sides = _grid_sides(grid, tuple(saliency.shape[1:]))
-        pooled = _ADAPTIVE_MEAN[len(sides)](saliency.unsqueeze(1), sides).squeeze(1)
-        _check_finite("saliency", pooled)
+            check_positive("alpha", alpha, "Use None for no prior.")
+        pooled = pool(saliency, grid_sides(grid, tuple(saliency.shape[1:])))
+        check_finite("saliency", pooled)
         m = saliency.shape[0]
         total = pooled.flatten(1).sum(1)
         least = saliency.flatten(1).amin(1)
@@ -213,13 +205,12 @@ class Problem:
         normalised = pooled / total.view(-1, *[1] * (saliency.ndim - 1))
 
         if compatibility is None:
-            eye = torch.eye(m, device=saliency.device)
-            matrix = (1 - omega) * eye + omega * place_distances(saliency)
+            matrix = paper_compatibility(salient_places(saliency), omega)
         elif callable(compatibility):
             matrix = compatibility(saliency)
         else:
             matrix = compatibility
-        prior = None if alpha is None else _draw_dirichlet(m, alpha, generator)
+        prior = None if alpha is None else dirichlet(alpha, m, generator)[0]
         return cls(
             cost=-normalised,
             compatibility=matrix,
@@ -234,89 +225,10 @@ class Problem:
         )
 
 
-def place_distances(saliency: Tensor) -> Tensor:
-    """Returns A_c, (m, m): l1 distances between the inputs' most salient places, scaled to sum m.
-
-    All zero if every place is the same.
-
-    Paper: the arg max of the raw map. As in the authors' code, the map is averaged over a window
-    of `SALIENT_WINDOW` pixels first, so that one hot pixel does not decide.
-    """
-    m, *size = saliency.shape
-    smooth = saliency
-    for axis, side in enumerate(size, start=1):  # sums, as good as means to find the largest
-        smooth = _running_sum(smooth, axis, min(SALIENT_WINDOW, side))
-    place = torch.stack(torch.unravel_index(smooth.flatten(1).argmax(1), smooth.shape[1:]), 1)
-    distance = (place.unsqueeze(0) - place.unsqueeze(1)).abs().sum(-1).to(saliency.dtype)
-    # Where all places coincide the sum is zero, and so is every distance: 0 / 1.
-    return distance * m / distance.sum().clamp(min=1)
-
-
-def _running_sum(values: Tensor, axis: int, window: int) -> Tensor:
-    """Returns the sums of all runs of `window` values along an axis, by doubling."""
-    if window == 1:
-        return values
-    half, runs = window // 2, values.shape[axis] - window + 1
-    shorter = _running_sum(values, axis, half)
-    total = shorter.narrow(axis, 0, runs) + shorter.narrow(axis, half, runs)
-    return total + values.narrow(axis, window - 1, runs) if window % 2 else total
-
-
-def _draw_dirichlet(m: int, alpha: float, generator: torch.Generator | None) -> Tensor:
-    """Returns one draw of Dirichlet(alpha, ..., alpha), (m,)."""
-    # torch.distributions takes no generator, so the draw is NumPy's, seeded by torch's.
-    device = generator.device if generator is not None else None
-    seed = int(torch.randint(2**62, (), generator=generator, device=device))
-    return torch.from_numpy(np.random.default_rng(seed).dirichlet(np.full(m, alpha)))
-
-
-def _grid_sides(grid: int | Sequence[int], size: tuple[int, ...]) -> tuple[int, ...]:
-    sides = tuple(grid) if isinstance(grid, Iterable) else (grid,) * len(size)
-    if len(sides) != len(size) or any(
-        isinstance(side, bool) or not isinstance(side, int) or side < 1 for side in sides
-    ):
-        raise ValueError(
-            "`grid` must be a positive integer, or one per spatial side of the saliency "
-            f"{size}, got {grid!r}."
-        )
-    return tuple(min(cells, pixels) for cells, pixels in zip(sides, size, strict=True))
-
-
-def _floating(name: str, value: object) -> Tensor:
-    """Returns a tensor argument detached, in float32 or float64."""
-    if not isinstance(value, Tensor):
-        raise TypeError(
-            f"`{name}` must be a torch tensor, got {type(value).__name__}. Wrap it in "
-            "torch.as_tensor()."
-        )
-    if value.is_complex() or value.dtype == torch.bool:
-        raise TypeError(f"`{name}` must hold real numbers, got {value.dtype}.")
-    value = value.detach()
-    return value if value.dtype in (torch.float32, torch.float64) else value.float()
-
-
-def _check_finite(name: str, value: Tensor) -> None:
-    wrong = ~(value.abs() <= MAX_MAGNITUDE)  # also true for NaN
-    if bool(wrong.any()):
-        bad = int(wrong.flatten(1).any(1).nonzero()[0])
-        raise ValueError(
-            f"`{name}` must be finite and at most {MAX_MAGNITUDE:g} in size, got "
-            f"{float(value[wrong][0]):g} for input {bad}. Replace that input's map, for instance "
-            "by a uniform one."
-        )
-
-
-def _check_number(name: str, value: Any, high: float = MAX_MAGNITUDE) -> None:
-    rule = f"a number from 0 to {high:g}"
-    if isinstance(value, bool) or not issubclass(type(value), Real):
-        raise TypeError(f"`{name}` must be {rule}, got {value!r}.")
-    if not 0 <= value <= high:  # NaN is not
-        raise ValueError(f"`{name}` must be {rule}, got {value!r}.")
-
-
-def _check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
-    if value not in choices:
-        raise ValueError(f"`{name}` must be one of {list(choices)}, got {value!r}.")
+def paper_compatibility(places: Tensor, omega: float) -> Tensor:
+    """Returns A = (1 - omega) I + omega A_c of inputs with these most salient places."""
+    eye = torch.eye(len(places), device=places.device)
+    return (1 - omega) * eye + omega * place_distances(places)
 
 
 def _check_compatibility(matrix: Tensor, m: int) -> None:
@@ -325,7 +237,7 @@ def _check_compatibility(matrix: Tensor, m: int) -> None:
             f"`compatibility` must have shape ({m}, {m}), a row and a column per input, got "
             f"{tuple(matrix.shape)}."
         )
-    _check_finite("compatibility", matrix)
+    check_finite("compatibility", matrix)
     if bool((matrix < 0).any()):
         raise ValueError(
             f"`compatibility` must not be negative, got {float(matrix.min()):g}. Shift or clamp it."
@@ -350,7 +262,7 @@ def _check_compatibility(matrix: Tensor, m: int) -> None:
 
 
 def _checked_prior(prior: object, m: int) -> Tensor:
-    ratio = _floating("prior", prior)
+    ratio = floating("prior", prior)
     if ratio.shape != (m,):
         raise ValueError(
             f"`prior` must have shape ({m},), one ratio per input, got {tuple(ratio.shape)}."

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from comixup import _native, _reference
+from comixup._checks import check_count
 from comixup._labelling import Labelling
 from comixup._problem import MAX_LABELS, Problem
 
@@ -60,20 +61,13 @@ def solve(
     torch.Size([5, 5, 4, 4])
     """
     problems = _checked_problems(problem)
-    for name, value in (("sweeps", sweeps), ("levels", levels), ("starts", starts)):
-        _check_count(name, value)
-    if levels > MAX_LEVELS:
-        raise ValueError(f"`levels` must be at most {MAX_LEVELS}, got {levels}. The paper uses 2.")
-    if sweeps > MAX_SWEEPS:
-        raise ValueError(f"`sweeps` must be at most {MAX_SWEEPS}, got {sweeps}. Four will do.")
+    check_settings(sweeps=sweeps, levels=levels, starts=starts, num_threads=num_threads)
     labels = starts * levels * sum(p.num_outputs * p.num_locations for p in problems)
     if labels > MAX_LABELS:
         raise ValueError(
             f"`problem` must have at most {MAX_LABELS} labels over all starts and levels, got "
             f"{labels}. Use fewer starts, outputs or locations."
         )
-    if num_threads is not None:
-        _check_count("num_threads", num_threads)
     if method not in ("native", "reference"):
         raise ValueError(f'`method` must be "native" or "reference", got {method!r}.')
     begin = [_random_labels(p, starts, generator) for p in problems]
@@ -84,6 +78,20 @@ def solve(
         sum(p.num_inputs for p in problems),
         torch.from_numpy(merits),
     )
+
+
+def check_settings(
+    *, sweeps: int, levels: int, starts: int = 1, num_threads: int | None = None
+) -> None:
+    """Refuses counts with which `solve` cannot run."""
+    for name, value in (("sweeps", sweeps), ("levels", levels), ("starts", starts)):
+        check_count(name, value)
+    if levels > MAX_LEVELS:
+        raise ValueError(f"`levels` must be at most {MAX_LEVELS}, got {levels}. The paper uses 2.")
+    if sweeps > MAX_SWEEPS:
+        raise ValueError(f"`sweeps` must be at most {MAX_SWEEPS}, got {sweeps}. Four will do.")
+    if num_threads is not None:
+        check_count("num_threads", num_threads)
 
 
 def weights_of(problem: Problem) -> _reference.Weights:
@@ -191,8 +199,3 @@ def _checked_problems(problem: Problem | Sequence[Problem]) -> list[Problem]:
     if len(grids) > 1:
         raise ValueError(f"`problem` must have one grid for all its problems, got {sorted(grids)}.")
     return problems
-
-
-def _check_count(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"`{name}` must be a positive integer, got {value!r}.")

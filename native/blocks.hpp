@@ -1,0 +1,115 @@
+// Mixing pixels: every cell of an output is copied from one input, or is the mean of several.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+namespace comixup {
+
+/// A bfloat16 number: the upper half of a float.
+struct BFloat16 {
+  std::uint16_t bits;
+};
+
+inline float widen(float x) { return x; }
+inline double widen(double x) { return x; }
+inline float widen(BFloat16 x) {
+  const std::uint32_t bits = static_cast<std::uint32_t>(x.bits) << 16;
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+inline void narrow(float x, float& to) { to = x; }
+inline void narrow(double x, double& to) { to = x; }
+inline void narrow(float x, BFloat16& to) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
+  // To the nearest, ties to even, as torch does; a NaN must not be rounded into an infinity.
+  to.bits =
+      static_cast<std::uint16_t>(is_nan ? 0x7fc0u : (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+/// Where the cells of an image lie among its elements. A row is one line of pixels: of one channel,
+/// or of all of them for images that keep their channels last.
+struct BlockLayout {
+  /// Cells side by side and the rows they cover.
+  struct Band {
+    std::size_t first_cell;
+    std::vector<std::size_t> row_begin;
+  };
+  std::size_t image_size = 0;             ///< elements of one image
+  std::vector<Band> bands;                ///< all cells, by the rows they cover
+  std::vector<std::size_t> column_begin;  ///< where each cell along a row begins; then its length
+
+  /// Calls visit(cell, rows, first element of a row, elements of a row) for each cell.
+  template <typename Visit>
+  void for_each_cell(Visit&& visit) const {
+    for (const Band& band : bands)
+      for (std::size_t c = 0; c + 1 < column_begin.size(); ++c)
+        visit(band.first_cell + c, band.row_begin, column_begin[c],
+              column_begin[c + 1] - column_begin[c]);
+  }
+};
+
+/// Copies the rows of one cell.
+template <typename T>
+void copy_cell(const T* from, const std::vector<std::size_t>& rows, std::size_t begin,
+               std::size_t count, T* to) {
+  constexpr std::size_t kChunk = 16 / sizeof(T), kShort = 8 * kChunk;
+  if (count % kChunk == 0 && count <= kShort) {  // cheaper than finding out how to copy so little
+    for (const std::size_t row : rows)
+      for (std::size_t x = row + begin; x < row + begin + count; x += kChunk)
+        std::memcpy(to + x, from + x, kChunk * sizeof(T));
+  } else {
+    for (const std::size_t row : rows)
+      std::memcpy(to + row + begin, from + row + begin, count * sizeof(T));
+  }
+}
+
+/// One output from its `sources`, one input per cell.
+template <typename T>
+void copy_blocks(const BlockLayout& layout, const T* images, const std::int64_t* sources, T* to) {
+  layout.for_each_cell([&](std::size_t cell, const std::vector<std::size_t>& rows,
+                           std::size_t begin, std::size_t count) {
+    const auto source = static_cast<std::size_t>(sources[cell]);
+    copy_cell(images + source * layout.image_size, rows, begin, count, to);
+  });
+}
+
+/// One output from its `sources` (levels, cells): each cell is the mean of its inputs.
+template <typename T>
+void mean_blocks(const BlockLayout& layout, const T* images, const std::int64_t* sources,
+                 std::size_t levels, std::size_t cells, T* to) {
+  using Wide = decltype(widen(T{}));
+  const Wide share = Wide{1} / static_cast<Wide>(levels);
+  layout.for_each_cell([&](std::size_t cell, const std::vector<std::size_t>& rows,
+                           std::size_t begin, std::size_t count) {
+    const auto input = [&](std::size_t level) {
+      return images + static_cast<std::size_t>(sources[level * cells + cell]) * layout.image_size;
+    };
+    const T* first = input(0);
+    bool pure = true;
+    for (std::size_t l = 1; l < levels; ++l) pure = pure && input(l) == first;
+    if (pure) {
+      copy_cell(first, rows, begin, count, to);
+    } else if (levels == 2) {  // the usual case, without the loop that would keep it from SIMD
+      const T* second = input(1);
+      for (const std::size_t row : rows)
+        for (std::size_t x = row + begin; x < row + begin + count; ++x)
+          narrow((widen(first[x]) + widen(second[x])) * share, to[x]);
+    } else {
+      for (const std::size_t row : rows)
+        for (std::size_t x = row + begin; x < row + begin + count; ++x) {
+          Wide sum = widen(first[x]);
+          for (std::size_t l = 1; l < levels; ++l) sum += widen(input(l)[x]);
+          narrow(sum * share, to[x]);
+        }
+    }
+  });
+}
+
+}  // namespace comixup

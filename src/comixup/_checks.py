@@ -1,0 +1,66 @@
+"""Checks of what a caller gives, each with a sentence that says what is wrong and what to do."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any
+
+import torch
+from torch import Tensor
+
+MAX_MAGNITUDE = 1e30
+"""Largest cost, compatibility or weight: the kernel adds up a whole grid of them in float32."""
+
+
+def floating(name: str, value: object) -> Tensor:
+    """Returns a tensor argument detached, in float32 or float64."""
+    if not isinstance(value, Tensor):
+        raise TypeError(
+            f"`{name}` must be a torch tensor, got {type(value).__name__}. Wrap it in "
+            "torch.as_tensor()."
+        )
+    if value.is_complex() or value.dtype == torch.bool:
+        raise TypeError(f"`{name}` must hold real numbers, got {value.dtype}.")
+    value = value.detach()
+    return value if value.dtype in (torch.float32, torch.float64) else value.float()
+
+
+def check_finite(name: str, value: Tensor) -> None:
+    """Refuses NaN, infinities and absurd sizes; the first axis counts inputs."""
+    wrong = ~(value.abs() <= MAX_MAGNITUDE)  # also true for NaN
+    if bool(wrong.any()):
+        bad = int(wrong.flatten(1).any(1).nonzero()[0])
+        raise ValueError(
+            f"`{name}` must be finite and at most {MAX_MAGNITUDE:g} in size, got "
+            f"{float(value[wrong][0]):g} for input {bad}. Replace that input's map, for instance "
+            "by a uniform one."
+        )
+
+
+def check_number(name: str, value: Any, high: float = MAX_MAGNITUDE) -> None:
+    """Refuses what is not a number from 0 to `high`."""
+    rule = f"a number from 0 to {high:g}"
+    if isinstance(value, bool) or not issubclass(type(value), Real):
+        raise TypeError(f"`{name}` must be {rule}, got {value!r}.")
+    if not 0 <= value <= high:  # NaN is not
+        raise ValueError(f"`{name}` must be {rule}, got {value!r}.")
+
+
+def check_positive(name: str, value: Any, hint: str = "") -> None:
+    """Refuses what is not a number above 0; the hint says what to do instead."""
+    check_number(name, value)
+    if value == 0:
+        raise ValueError(f"`{name}` must be above 0, got {value!r}. {hint}".rstrip())
+
+
+def check_count(name: str, value: object, low: int = 1) -> None:
+    """Refuses what is not a whole number from `low` on."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < low:
+        rule = "a positive integer" if low == 1 else f"an integer of at least {low}"
+        raise ValueError(f"`{name}` must be {rule}, got {value!r}.")
+
+
+def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
+    """Refuses what is not one of the choices."""
+    if value not in choices:
+        raise ValueError(f"`{name}` must be one of {list(choices)}, got {value!r}.")

@@ -1,0 +1,98 @@
+"""Pixels of each output from the inputs that its cells name: the work of mixing images."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from comixup import _native
+from comixup._grid import cell_of_pixel
+
+_MEANS_IN_KERNEL = (torch.float32, torch.float64, torch.bfloat16)
+_CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+
+def gather_cells(images: Tensor, sources: Tensor) -> Tensor:
+    """Returns the mean over l of images[sources[j, l, cell of the pixel]], (m', C, *size).
+
+    Never more than three times as large as its answer: no tensor has a place for every pair of
+    input and output. In host memory the kernel copies runs of pixels; other devices, and images
+    that gradients flow through, take `gather_pixels`. Both give the same numbers.
+
+    Args:
+        images: (m, C, *size), of any dtype; floating where there is more than one level.
+        sources: (m', L, *grid) integers, on any device.
+    """
+    in_kernel = (
+        images.device.type == "cpu"
+        and (sources.shape[1] == 1 or images.dtype in _MEANS_IN_KERNEL)
+        and not (images.requires_grad and torch.is_grad_enabled())
+        and not torch.compiler.is_compiling()
+    )
+    sources = sources.to(images.device, torch.int64, non_blocking=True)
+    return (_gather_blocks if in_kernel else gather_pixels)(images, sources)
+
+
+def gather_pixels(images: Tensor, sources: Tensor) -> Tensor:
+    """Returns what `gather_cells` returns, by torch operations that know every device."""
+    size = images.shape[2:]
+    for axis, (pixels, cells) in enumerate(zip(size, sources.shape[2:], strict=True), start=2):
+        sources = sources.index_select(axis, cell_of_pixel(pixels, cells, images.device))
+    shape = (len(sources), images.shape[1], *size)
+    levels = [level.unsqueeze(1).expand(shape) for level in sources.unbind(1)]
+    if len(levels) == 1:
+        return images.gather(0, levels[0])
+    # Half precision is widened for the sum, as in the kernel.
+    wide = torch.promote_types(images.dtype, torch.float32)
+    total = images.gather(0, levels[0]).to(wide)
+    for level in levels[1:]:
+        total = total + images.gather(0, level)
+    return (total * (1 / len(levels))).to(images.dtype)
+
+
+def _gather_blocks(images: Tensor, sources: Tensor) -> Tensor:
+    """Returns what `gather_cells` returns, by the kernel."""
+    size = tuple(images.shape[2:])
+    format_ = _CHANNELS_LAST.get(images.ndim)
+    last = format_ is not None and images.is_contiguous(memory_format=format_)
+    last = last and not images.is_contiguous()
+    images = images.detach() if last else images.detach().contiguous()
+    out = torch.empty(
+        (len(sources), *images.shape[1:]),
+        dtype=images.dtype,
+        memory_format=format_ if last and format_ is not None else torch.contiguous_format,
+    )
+    row_cell, column_begin = _layout(images.shape[1], size, tuple(sources.shape[2:]), last)
+    _native.mix_blocks(
+        _flat(images, last),
+        sources.flatten(2).contiguous(),
+        row_cell,
+        column_begin,
+        torch.get_num_threads(),
+        _flat(out, last),
+    )
+    return out
+
+
+def _flat(images: Tensor, channels_last: bool) -> Tensor:
+    """Returns a view (m, elements) of images in the order they have in memory."""
+    return (images.movedim(1, -1) if channels_last else images).view(len(images), -1)
+
+
+@functools.lru_cache(maxsize=64)
+def _layout(
+    channels: int, size: tuple[int, ...], grid: tuple[int, ...], channels_last: bool
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Returns the first cell of each row of an image, and where cells begin along a row."""
+    first = np.zeros(1, dtype=np.int64)
+    for pixels, cells in zip(size[:-1], grid[:-1], strict=True):
+        cell = cell_of_pixel(pixels, cells).numpy()
+        first = (first[:, None] * cells + cell).ravel()
+    columns = np.searchsorted(cell_of_pixel(size[-1], grid[-1]).numpy(), np.arange(grid[-1] + 1))
+    if channels_last:
+        return first * grid[-1], columns * channels
+    return np.tile(first * grid[-1], channels), columns

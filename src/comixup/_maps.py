@@ -1,0 +1,79 @@
+"""From saliency maps to what a problem needs of them: cells of a grid, and salient places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+SALIENT_WINDOW = 8
+"""Side in pixels of the mean taken before looking for the most salient place."""
+
+_ADAPTIVE_MEAN: dict[int, Callable[[Tensor, Any], Tensor]] = {
+    1: F.adaptive_avg_pool1d,
+    2: F.adaptive_avg_pool2d,
+    3: F.adaptive_avg_pool3d,
+}
+
+
+def grid_sides(grid: int | Sequence[int], size: tuple[int, ...]) -> tuple[int, ...]:
+    """Returns the cells along each side: as asked for, but at most one per pixel.
+
+    >>> grid_sides(4, (32, 3))
+    (4, 3)
+    """
+    sides = tuple(grid) if isinstance(grid, Iterable) else (grid,) * len(size)
+    if len(sides) != len(size) or any(
+        isinstance(side, bool) or not isinstance(side, int) or side < 1 for side in sides
+    ):
+        raise ValueError(
+            "`grid` must be a positive integer, or one per spatial side of the saliency "
+            f"{size}, got {grid!r}."
+        )
+    return tuple(min(cells, pixels) for cells, pixels in zip(sides, size, strict=True))
+
+
+def pool(saliency: Tensor, sides: tuple[int, ...]) -> Tensor:
+    """Returns the mean of each map over each cell, (m, *sides)."""
+    size = saliency.shape[1:]
+    if all(pixels % cells == 0 for pixels, cells in zip(size, sides, strict=True)):
+        # Cells of one size: a plain mean, several times as fast as the adaptive one.
+        blocks = [b for p, c in zip(size, sides, strict=True) for b in (c, p // c)]
+        axes = tuple(range(2, len(blocks) + 1, 2))
+        return saliency.reshape(len(saliency), *blocks).mean(axes)
+    return _ADAPTIVE_MEAN[len(sides)](saliency.unsqueeze(1), sides).squeeze(1)
+
+
+def salient_places(saliency: Tensor) -> Tensor:
+    """Returns the most salient place of each map, (m, dimensions) integers.
+
+    Paper: the arg max of the raw map. As in the authors' code, the map is averaged over a window
+    of `SALIENT_WINDOW` pixels first, so that one hot pixel does not decide.
+    """
+    smooth = saliency
+    for axis, side in enumerate(saliency.shape[1:], start=1):  # sums: as good as means here
+        smooth = _running_sum(smooth, axis, min(SALIENT_WINDOW, side))
+    return torch.stack(torch.unravel_index(smooth.flatten(1).argmax(1), smooth.shape[1:]), 1)
+
+
+def place_distances(places: Tensor) -> Tensor:
+    """Returns A_c, (m, m): l1 distances between the inputs' places, scaled to sum m.
+
+    All zero if every place is the same.
+    """
+    distance = (places.unsqueeze(0) - places.unsqueeze(1)).abs().sum(-1).float()
+    # Where all places coincide the sum is zero, and so is every distance: 0 / 1.
+    return distance * len(places) / distance.sum().clamp(min=1)
+
+
+def _running_sum(values: Tensor, axis: int, window: int) -> Tensor:
+    """Returns the sums of all runs of `window` values along an axis, by doubling."""
+    if window == 1:
+        return values
+    half, runs = window // 2, values.shape[axis] - window + 1
+    shorter = _running_sum(values, axis, half)
+    total = shorter.narrow(axis, 0, runs) + shorter.narrow(axis, half, runs)
+    return total + values.narrow(axis, window - 1, runs) if window % 2 else total

@@ -1,0 +1,28 @@
+"""Random draws that torch makes without a generator only, and so are made here."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def dirichlet(
+    alpha: float, parts: int, generator: torch.Generator | None = None, rows: int = 1
+) -> Tensor:
+    """Returns draws of Dirichlet(alpha, ..., alpha), (rows, parts), on the CPU.
+
+    >>> dirichlet(2.0, 3, rows=4).sum(1).round(decimals=6).tolist()
+    [1.0, 1.0, 1.0, 1.0]
+    """
+    # torch.distributions takes no generator, so the draws are NumPy's, seeded by torch's.
+    device = generator.device if generator is not None else None
+    seed = int(torch.randint(2**62, (), generator=generator, device=device))
+    return torch.from_numpy(np.random.default_rng(seed).dirichlet(np.full(parts, alpha), rows))
+
+
+def coin(p: float, generator: torch.Generator | None = None) -> bool:
+    """Returns True with probability p; certain outcomes use up no randomness."""
+    if p in (0, 1):
+        return bool(p)
+    return float(torch.rand((), generator=generator)) < p

@@ -1,0 +1,170 @@
+"""Where an image matters to a model: the gradient of the training loss."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from comixup._checks import check_number
+from comixup._mix import check_images
+from comixup._wrappers import without_sync
+
+LossFn: TypeAlias = Callable[[Any, Tensor], Tensor]
+"""Returns the scalar loss of a model's outputs, whatever they are, and targets."""
+
+Backward: TypeAlias = Callable[[Tensor], object]
+"""Runs the backward pass of a loss: a GradScaler's, Fabric's, Accelerate's or Lightning's."""
+
+
+@dataclass(frozen=True, eq=False)
+class CleanPass:
+    """What one pass over the unmixed batch gives."""
+
+    saliency: Tensor
+    """(m, *size) float32, detached."""
+    loss: Tensor
+    """The loss, detached and not weighted."""
+    outputs: Any
+    """What the model returned; tensors in it may still hold on to their graph."""
+
+
+def saliency(
+    model: nn.Module,
+    images: Tensor,
+    targets: Tensor,
+    *,
+    loss_fn: LossFn | None = None,
+    keep_gradients: bool = True,
+    clean_weight: float = 1.0,
+    backward: Backward | None = None,
+) -> Tensor:
+    """Returns how much each pixel matters to the training loss, (m, *size) float32.
+
+    The l2 norm over channels of the loss's gradient with respect to the images (section 3 of the
+    paper). Runs the model in the mode it is in.
+
+    Args:
+        model: any module; under DistributedDataParallel gradients are not exchanged here, since
+            the mixed batch's backward pass will exchange the sum.
+        images: (m, C, *size), floating point. Not changed.
+        targets: what `loss_fn` takes: class indices, or (m, classes) shares.
+        loss_fn: scalar loss of (outputs, targets), for instance for models that return tuples;
+            None means `cross_entropy`. Use `binary_cross_entropy_with_logits` for multi-label
+            targets.
+        keep_gradients: let the pass add `clean_weight` times the loss's gradient to the weights'
+            `.grad`, as the paper does: clean images then train the model too. If False only the
+            images' gradient is computed, which is cheaper, and running statistics stay as they
+            are.
+        clean_weight: weight of the clean loss; 0 keeps nothing, as `keep_gradients=False`.
+        backward: runs the backward pass in place of `loss.backward()`: the same one as for the
+            mixed loss, so that both gradients carry the same scale. The answer does not depend
+            on that scale. Not used where no gradients are kept.
+
+    >>> model = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
+    >>> saliency(model, torch.rand(5, 1, 8, 8), torch.tensor([0, 1, 2, 0, 1])).shape
+    torch.Size([5, 8, 8])
+    """
+    return clean_pass(
+        model,
+        images,
+        targets,
+        loss_fn=loss_fn,
+        keep_gradients=keep_gradients,
+        clean_weight=clean_weight,
+        backward=backward,
+    ).saliency
+
+
+def clean_pass(
+    model: nn.Module,
+    images: Tensor,
+    targets: Tensor,
+    *,
+    loss_fn: LossFn | None = None,
+    keep_gradients: bool = True,
+    clean_weight: float = 1.0,
+    backward: Backward | None = None,
+) -> CleanPass:
+    """Returns the saliency together with the clean loss and outputs; see `saliency`."""
+    check_images(images)
+    if not images.is_floating_point():
+        raise TypeError(
+            f"`images` must be floating point to have a gradient, got {images.dtype}. Scale them, "
+            "for instance by torchvision's v2.ToDtype(torch.float32, scale=True)."
+        )
+    check_number("clean_weight", clean_weight)
+    keep = keep_gradients and clean_weight > 0
+    inputs = images.detach().requires_grad_()
+    still = contextlib.nullcontext() if keep else unchanged_buffers(model)
+    with still, without_sync(model), torch.enable_grad():
+        outputs = model(inputs)
+        loss = loss_of(outputs, targets, loss_fn)
+        if keep:
+            gradient = _gradient_keeping(loss, inputs, clean_weight, backward)
+        else:
+            # The mean over a batch is a small number for half precision: take the sum.
+            weight = torch.full_like(loss, len(images))
+            (gradient,) = torch.autograd.grad(loss, inputs, weight, allow_unused=True)
+            gradient = None if gradient is None else gradient.float() / len(images)
+    if gradient is None:
+        raise ValueError(
+            "`model` must pass a gradient on to its images, but the loss does not depend on them. "
+            "Is there a detach(), a no_grad() or an arg max on the way?"
+        )
+    norm = torch.linalg.vector_norm(gradient, dim=1, dtype=torch.float32)
+    return CleanPass(norm, loss.detach(), outputs)
+
+
+def loss_of(outputs: Any, targets: Tensor, loss_fn: LossFn | None) -> Tensor:
+    """Returns the scalar loss of a model's outputs; None means `cross_entropy`."""
+    if loss_fn is None:
+        if not isinstance(outputs, Tensor):
+            raise TypeError(
+                f"`model` must return a tensor of logits, got {type(outputs).__name__}. Give a "
+                "`loss_fn` that takes what the model returns, such as "
+                "lambda outputs, targets: F.cross_entropy(outputs.logits, targets)."
+            )
+        return F.cross_entropy(outputs, targets)
+    loss = loss_fn(outputs, targets)
+    if not isinstance(loss, Tensor) or loss.numel() != 1:
+        got = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
+        raise TypeError(f"`loss_fn` must return a scalar tensor, got {got}. Take its mean.")
+    return loss
+
+
+def _gradient_keeping(
+    loss: Tensor, inputs: Tensor, clean_weight: float, backward: Backward | None
+) -> Tensor | None:
+    """Runs the whole backward pass; returns the gradient of the bare loss by the inputs."""
+    if not loss.requires_grad:
+        return None
+    scales: list[Tensor] = []  # what the caller's backward pass multiplies the loss by
+    handle = loss.register_hook(scales.append)  # type: ignore[no-untyped-call]
+    weighted = loss * clean_weight
+    weighted.backward() if backward is None else backward(weighted)  # type: ignore[no-untyped-call]
+    handle.remove()
+    if not scales:
+        raise ValueError(
+            "`backward` must run the backward pass of the loss it is given, but no gradient "
+            "arrived. A GradScaler's is lambda loss: scaler.scale(loss).backward()."
+        )
+    return None if inputs.grad is None else inputs.grad.float() / scales[0].float()
+
+
+@contextlib.contextmanager
+def unchanged_buffers(model: nn.Module) -> Iterator[None]:
+    """Gives a training model's buffers back their values at the end: running statistics, mostly."""
+    buffers = [buffer for buffer in model.buffers() if model.training]
+    values = [buffer.clone() for buffer in buffers]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for buffer, value in zip(buffers, values, strict=True):
+                buffer.copy_(value)

@@ -1,0 +1,51 @@
+"""Models inside models: DistributedDataParallel, torch.compile, Fabric."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from torch import nn
+
+_INSIDE = {
+    "DataParallel": "module",
+    "DistributedDataParallel": "module",
+    "FullyShardedDataParallel": "_fsdp_wrapped_module",
+    "OptimizedModule": "_orig_mod",
+    "_FabricModule": "_forward_module",
+}
+"""Modules that only pass their calls on, by name (not all can be imported everywhere), and where
+each keeps the module it passes them on to."""
+
+
+def layers_of_wrapping(model: nn.Module) -> Iterator[nn.Module]:
+    """Yields a model, then what it wraps, then what that wraps, and so on."""
+    while True:
+        yield model
+        names = (_INSIDE.get(kind.__name__) for kind in type(model).__mro__)
+        inside = [model._modules.get(name) for name in names if name is not None]
+        if not inside or inside[0] is None:
+            return
+        model = inside[0]
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """Returns the model that the user wrote.
+
+    >>> import torch
+    >>> layer = nn.Linear(2, 3)
+    >>> unwrapped(torch.compile(layer)) is layer
+    True
+    """
+    *_, inner = layers_of_wrapping(model)
+    return inner
+
+
+def without_sync(model: nn.Module) -> contextlib.AbstractContextManager[object]:
+    """Returns a context in which backward passes exchange no gradients between processes."""
+    for module in layers_of_wrapping(model):
+        no_sync = getattr(type(module), "no_sync", None)
+        if no_sync is not None:
+            context: contextlib.AbstractContextManager[object] = no_sync(module)
+            return context
+    return contextlib.nullcontext()

@@ -1,0 +1,10 @@
+"""The methods, one file each, and the training step they share."""
+
+from comixup.mixers._comixup import CoMixup as CoMixup
+from comixup.mixers._cutmix import CutMix as CutMix
+from comixup.mixers._input import InputMixup as InputMixup
+from comixup.mixers._manifold import ManifoldMixup as ManifoldMixup
+from comixup.mixers._mixer import Mixed as Mixed
+from comixup.mixers._mixer import Mixer as Mixer
+from comixup.mixers._training_step import Step as Step
+from comixup.mixers._training_step import training_step as training_step

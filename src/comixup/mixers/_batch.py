@@ -1,0 +1,94 @@
+"""A batch's saliency as the problems of its partitions."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from comixup._checks import MAX_MAGNITUDE, floating
+from comixup._maps import grid_sides, pool, salient_places
+
+
+@dataclass(frozen=True, eq=False)
+class Maps:
+    """What is left of saliency maps once they are pooled: a few numbers each, on the CPU.
+
+    Attributes:
+        cells: (m, *grid), each map summing to one.
+        places: (m, dimensions): the most salient place of each map.
+        uniform: how many maps were not usable and became uniform.
+    """
+
+    cells: Tensor
+    places: Tensor
+    uniform: int
+
+
+def summarise(saliency: Tensor, sides: tuple[int, ...]) -> Maps:
+    """Returns a batch's maps pooled to a grid, with unusable ones made uniform.
+
+    All that a device is waited for is one copy of these numbers.
+    """
+    maps = floating("saliency", saliency).clamp(min=0)  # keeps NaN
+    flat = maps.flatten(1)
+    top, total = flat.amax(1), flat.sum(1)
+    usable = (top > 0) & (top <= MAX_MAGNITUDE) & (total <= MAX_MAGNITUDE)  # False for NaN
+    shape = (-1, *[1] * (maps.ndim - 1))
+    scale = torch.where(usable, top, 1.0).view(shape)
+    # Each map on a scale of its largest value: tiny gradients must not vanish in the sums.
+    maps = torch.where(usable.view(shape), maps / scale, 1.0)
+    cells = pool(maps, sides)
+    places = salient_places(maps)
+    constant = (flat == top.unsqueeze(1)).all(1)
+    numbers = torch.cat([cells.flatten(1), places, (~usable | constant).unsqueeze(1)], 1).cpu()
+    n = math.prod(sides)
+    cells, places, uniform = numbers[:, :n], numbers[:, n:-1], numbers[:, -1]
+    cells = cells / cells.sum(1, keepdim=True)
+    return Maps(cells.reshape(-1, *sides), places, int(uniform.sum()))
+
+
+def sides_for(grid: int | Sequence[int], images: Tensor, saliency: Tensor) -> tuple[int, ...]:
+    """Returns the cells along each side: as asked for, at most one per pixel of image and map."""
+    size = [min(sides) for sides in zip(images.shape[2:], saliency.shape[1:], strict=True)]
+    return grid_sides(grid, tuple(size))
+
+
+def given(saliency: Tensor | None) -> Tensor:
+    """Returns saliency that the calling convention has already checked."""
+    if saliency is None:
+        raise ValueError("`saliency` must be given, got None.")
+    return saliency
+
+
+def part_sizes(inputs: int, partition_size: int | None, outputs: int) -> list[tuple[int, int]]:
+    """Returns how many inputs and outputs each part has: near-equal, and none without an output.
+
+    >>> part_sizes(21, 20, 21), part_sizes(7, 3, 2)
+    ([(11, 11), (10, 10)], [(4, 1), (3, 1)])
+    """
+    parts = 1 if partition_size is None else -(-inputs // partition_size)
+    parts = min(parts, outputs)
+    return list(zip(_shares(inputs, parts), _shares(outputs, parts), strict=True))
+
+
+def _shares(total: int, parts: int) -> list[int]:
+    """Returns a number in near-equal parts, the larger ones first."""
+    return [total // parts + (k < total % parts) for k in range(parts)]
+
+
+def warn_of_uniform(maps: Maps, already: bool) -> bool:
+    """Warns, unless it already has, of maps that were not usable; returns whether it ever has."""
+    if maps.uniform and not already:
+        warnings.warn(
+            f"{maps.uniform} of {len(maps.cells)} saliency maps are zero, constant, NaN or "
+            "infinite: these inputs count as salient everywhere alike. `last.uniform_maps` counts "
+            "them; this is said once. Half-precision gradients can vanish or overflow: see "
+            "torch.amp.GradScaler.",
+            stacklevel=4,
+        )
+    return already or bool(maps.uniform)

@@ -1,0 +1,213 @@
+"""Co-Mixup: one discrete problem over the whole batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias, TypedDict
+
+import torch
+from torch import Tensor
+
+from comixup._checks import check_choice, check_count, check_number, check_positive
+from comixup._labelling import Labelling
+from comixup._mix import Plan
+from comixup._problem import Clip, CompatibilityFn, Problem, Smoothness, paper_compatibility
+from comixup._random import dirichlet
+from comixup._solve import check_settings, solve
+from comixup.mixers._batch import Maps, given, part_sizes, sides_for, summarise, warn_of_uniform
+from comixup.mixers._mixer import CleanSettings, Mixed, Mixer
+
+TargetWeight: TypeAlias = Literal["area", "saliency"]
+
+
+class Weights(TypedDict):
+    """The weights of Eq. (1)."""
+
+    beta: float
+    gamma: float
+    tau: float
+    eta: float
+
+
+class CoMixup(Mixer):
+    """Co-Mixup (Kim et al., ICLR 2021): salient, smooth and diverse mixtures of a whole batch.
+
+    The defaults are the paper's. From each partition of the batch as many outputs are made as it
+    has inputs; each output may take cells from any of them.
+
+    Args:
+        num_classes: columns of the mixed targets; None if targets come with theirs.
+        p: probability that a batch is mixed at all.
+        partition_size: at most this many inputs are mixed together, in parts of near-equal size;
+            None means the whole batch.
+        num_outputs: images to make of a batch, shared out among its parts; None: as many as it has.
+        clean_weight: weight of the clean loss whose gradient `saliency` keeps.
+        keep_gradients: see `comixup.saliency`.
+        resolve: part outputs that would use the same inputs (a step of the authors' code).
+        target_weight: an input's weight in the target: its share of the pixels ("area"), or of the
+            saliency that the output shows ("saliency").
+        sweeps: passes of Algorithm 1 over the outputs.
+        levels: L; masks are multiples of 1/L.
+        grid: cells a side, or one number per side; at most one per pixel.
+        beta: weight of smoothness.
+        gamma: weight of the compatibility penalty between outputs.
+        tau: load up to which nothing is penalised, relative to the mean load of an input.
+        eta: weight of the prior.
+        omega: weight of the distances between salient places in the compatibility matrix.
+        alpha: the prior's Dirichlet parameter; None leaves the prior out.
+        compatibility: the (m, m) matrix itself, or a function of a part's saliency that returns it.
+        clip: see `Problem`.
+        smoothness: see `Problem`.
+        num_threads: threads that share the partitions; None means one per core.
+        generator: where all draws come from, on the CPU; None means torch's global one.
+        validate: check class indices even where the host has to wait for a device.
+
+    >>> mixup = CoMixup(num_classes=10)
+    >>> images, targets = torch.rand(8, 3, 32, 32), torch.arange(8)
+    >>> mixed, soft = mixup(images, targets, saliency=torch.rand(8, 32, 32))
+    >>> mixed.shape, soft.shape
+    (torch.Size([8, 3, 32, 32]), torch.Size([8, 10]))
+    """
+
+    needs_saliency = True
+
+    def __init__(
+        self,
+        num_classes: int | None = None,
+        *,
+        p: float = 1.0,
+        partition_size: int | None = 20,
+        num_outputs: int | None = None,
+        clean_weight: float = 1.0,
+        keep_gradients: bool = True,
+        resolve: bool = True,
+        target_weight: TargetWeight = "area",
+        sweeps: int = 4,
+        levels: int = 2,
+        grid: int | Sequence[int] = 4,
+        beta: float = 0.32,
+        gamma: float = 1.0,
+        tau: float = 0.83,
+        eta: float = 0.05,
+        omega: float = 0.001,
+        alpha: float | None = 2.0,
+        compatibility: Tensor | CompatibilityFn | None = None,
+        clip: Clip = "soft",
+        smoothness: Smoothness = "squared",
+        num_threads: int | None = None,
+        generator: torch.Generator | None = None,
+        validate: bool = False,
+    ) -> None:
+        super().__init__(num_classes, p=p, generator=generator, validate=validate)
+        for name, count in (("partition_size", partition_size), ("num_outputs", num_outputs)):
+            if count is not None:
+                check_count(name, count)
+        check_number("clean_weight", clean_weight)
+        check_choice("target_weight", target_weight, ("area", "saliency"))
+        check_number("omega", omega, high=1)
+        if alpha is not None:
+            check_positive("alpha", alpha, "Use None for no prior.")
+        check_settings(sweeps=sweeps, levels=levels, num_threads=num_threads)
+        for side in (grid,) if isinstance(grid, int) else grid:
+            check_count("grid", side)
+        # A problem of two inputs, so that a wrong weight is refused here and not while training.
+        weights: Weights = {"beta": beta, "gamma": gamma, "tau": tau, "eta": eta}
+        Problem(-torch.eye(2), torch.eye(2), **weights, clip=clip, smoothness=smoothness)
+
+        self.partition_size = partition_size
+        self.num_outputs = num_outputs
+        self.clean_weight = clean_weight
+        self.keep_gradients = keep_gradients
+        self.resolve = resolve
+        self.target_weight = target_weight
+        self.sweeps = sweeps
+        self.levels = levels
+        self.grid = grid
+        self.weights = weights
+        self.omega = omega
+        self.alpha = alpha
+        self.compatibility = compatibility
+        self.clip: Clip = clip
+        self.smoothness: Smoothness = smoothness
+        self.num_threads = num_threads
+        self._warned = False
+
+    def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
+        """Returns the labelling that Algorithm 1 finds for a batch."""
+        saliency = given(saliency)
+        maps = summarise(saliency, sides_for(self.grid, images, saliency))
+        self._warned = warn_of_uniform(maps, already=self._warned)
+        labelling = solve(
+            self._problems(maps, saliency),
+            sweeps=self.sweeps,
+            levels=self.levels,
+            resolve=self.resolve,
+            num_threads=self.num_threads,
+            generator=self.generator,
+        )
+        by_saliency = self.target_weight == "saliency"
+        ratio = saliency_ratio(labelling, maps.cells) if by_saliency else None
+        return Mixed(labelling, target_ratio=ratio, uniform_maps=maps.uniform)
+
+    def leave(self, images: Tensor) -> Plan:
+        """Returns the plan that shows images as they are: all, or `num_outputs` at random."""
+        if self.num_outputs is None:
+            return super().leave(images)
+        m = len(images)
+        order = torch.randperm(m, generator=self.generator)
+        own = order[torch.arange(self.num_outputs) % m]
+        return Labelling(own.view(-1, *[1] * (images.ndim - 1)), num_inputs=m)
+
+    def clean_settings(self) -> CleanSettings:
+        """Returns how the pass over the clean batch is made."""
+        return {"keep_gradients": self.keep_gradients, "clean_weight": self.clean_weight}
+
+    def _problems(self, maps: Maps, saliency: Tensor) -> list[Problem]:
+        """Returns the problem of each partition."""
+        m = len(saliency)
+        problems, first = [], 0
+        for inputs, outputs in part_sizes(m, self.partition_size, self.num_outputs or m):
+            part = slice(first, first + inputs)
+            first += inputs
+            problems.append(
+                Problem(
+                    -maps.cells[part],
+                    self._compatibility(maps, saliency, part),
+                    outputs,
+                    **self.weights,
+                    prior=self._prior(inputs),
+                    clip=self.clip,
+                    smoothness=self.smoothness,
+                )
+            )
+        return problems
+
+    def _compatibility(self, maps: Maps, saliency: Tensor, part: slice) -> Tensor:
+        if self.compatibility is None:
+            return paper_compatibility(maps.places[part], self.omega)
+        if isinstance(self.compatibility, Tensor):
+            if self.compatibility.shape != (len(saliency),) * 2:
+                m = len(saliency)
+                raise ValueError(
+                    f"`compatibility` must have shape ({m}, {m}), a row and a column per image of "
+                    f"the batch, got {tuple(self.compatibility.shape)}. A "
+                    "function of the saliency works for batches of any size."
+                )
+            return self.compatibility[part, part].cpu()
+        return self.compatibility(saliency[part]).cpu()
+
+    def _prior(self, inputs: int) -> Tensor | None:
+        return None if self.alpha is None else dirichlet(self.alpha, inputs, self.generator)[0]
+
+
+def saliency_ratio(labelling: Labelling, cells: Tensor) -> Tensor:
+    """Returns each input's share of the saliency that an output shows, (m', m); rows sum to one.
+
+    An output that shows no saliency at all has the shares of its area.
+    """
+    sources = labelling.sources.flatten(2)
+    shown = cells.flatten(1)[sources, torch.arange(sources.shape[2])] / labelling.levels
+    ratio = torch.zeros(labelling.num_outputs, labelling.num_inputs)
+    ratio.scatter_add_(1, sources.flatten(1), shown.flatten(1).float())
+    total = ratio.sum(1, keepdim=True)
+    return torch.where(total > 0, ratio / total, labelling.source_ratio())

@@ -1,0 +1,128 @@
+"""CutMix: boxes of other images pasted over each image."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from comixup.mixers._input import check_same_batch
+from comixup.mixers._mixer import Mixed
+from comixup.mixers._partners import PartnerMixer, ratio_matrix
+
+
+@dataclass(frozen=True, eq=False)
+class Boxes:
+    """A plan: partner k of an image covers it inside box k; later boxes lie over earlier ones.
+
+    Attributes:
+        partners: (m, k) integers.
+        begin: (m or 1, k, dimensions) first pixel of each box along each side, on the CPU.
+        end: the pixel after the last; equal to `begin` for an empty box.
+        size: the images' spatial size.
+    """
+
+    partners: Tensor
+    begin: Tensor
+    end: Tensor
+    size: tuple[int, ...]
+
+    @property
+    def num_inputs(self) -> int:
+        """m, the number of inputs, and of outputs."""
+        return len(self.partners)
+
+    @property
+    def owner(self) -> Tensor:
+        """(m or 1, *size): 0 where an image shows itself, 1 + k where its k-th partner."""
+        owner = torch.zeros(len(self.begin), *self.size, dtype=torch.int64)
+        for k in range(self.partners.shape[1]):
+            inside = torch.ones(len(self.begin), *[1] * len(self.size), dtype=torch.bool)
+            for axis, side in enumerate(self.size):
+                pixel = torch.arange(side).view(-1, *[1] * (len(self.size) - 1 - axis))
+                shape = (-1, *[1] * len(self.size))
+                begin, end = self.begin[:, k, axis].view(shape), self.end[:, k, axis].view(shape)
+                inside = inside & (pixel >= begin) & (pixel < end)
+            owner = torch.where(inside, k + 1, owner)
+        return owner
+
+    @property
+    def masks(self) -> Tensor:
+        """The share of each input at each pixel of each output, (m, m, *size)."""
+        m = self.num_inputs
+        sources = torch.cat([torch.arange(m).unsqueeze(1), self.partners], 1)
+        who = sources.gather(1, self.owner.flatten(1).expand(m, -1)).view(m, 1, *self.size)
+        return torch.zeros(m, m, *self.size).scatter_(1, who, 1.0)
+
+    def source_ratio(self, size: Sequence[int] | None = None) -> Tensor:
+        """Returns the share of each input in the pixels of each output, (m, m)."""
+        self._check_size(self.size if size is None else size)
+        owner, k = self.owner.flatten(1), self.partners.shape[1]
+        pixels = torch.stack([(owner == source).sum(1) for source in range(k + 1)], 1)
+        return ratio_matrix(self.partners, pixels / math.prod(self.size))
+
+    def mix_images(self, images: Tensor) -> Tensor:
+        """Returns images, or any tensor (m, C, *size), with the same boxes pasted."""
+        check_same_batch(images, self.num_inputs)
+        self._check_size(images.shape[2:])
+        partners = self.partners.to(images.device, non_blocking=True)
+        if len(self.begin) > 1:
+            return self._mix_by_masks(images, partners)
+        mixed = images.clone()
+        corners = torch.stack([self.begin[0], self.end[0]], -1).tolist()
+        for partner, box in zip(partners.unbind(1), corners, strict=True):
+            inside = (slice(None), slice(None), *(slice(begin, end) for begin, end in box))
+            mixed[inside] = images[inside].index_select(0, partner)
+        return mixed
+
+    def _mix_by_masks(self, images: Tensor, partners: Tensor) -> Tensor:
+        owner = self.owner.unsqueeze(1).to(images.device, non_blocking=True)
+        mixed = images
+        for k, partner in enumerate(partners.unbind(1), start=1):
+            mixed = torch.where(owner == k, images.index_select(0, partner), mixed)
+        return mixed
+
+    def _check_size(self, size: Sequence[int]) -> None:
+        if tuple(size) != self.size:
+            raise ValueError(
+                f"`images` must have the size {self.size} for which these boxes were drawn, got "
+                f"{tuple(size)}. Resize them first."
+            )
+
+
+class CutMix(PartnerMixer):
+    """CutMix (Yun et al., ICCV 2019): boxes of other images pasted over each image.
+
+    A box covers a partner's ratio of the image, around a random centre, as far as it lies inside;
+    the targets count the pixels that can be seen in the end.
+
+    Args:
+        num_classes: columns of the mixed targets; None if targets come with theirs.
+        p: probability that a batch is mixed at all.
+        alpha: parameter of the ratios' Beta, or Dirichlet, distribution.
+        num_inputs: images in each output: itself and others, a box each, later ones on top.
+        per_sample: draw ratios and boxes for each image rather than for the batch.
+        generator: where all draws come from, on the CPU; None means torch's global one.
+        validate: check class indices even where the host has to wait for a device.
+
+    >>> mixup = CutMix(num_classes=10)
+    >>> images, targets = mixup(torch.rand(8, 3, 32, 32), torch.arange(8))
+    >>> images.shape, targets.shape
+    (torch.Size([8, 3, 32, 32]), torch.Size([8, 10]))
+    """
+
+    def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
+        """Returns partners and boxes for a batch."""
+        m, size = len(images), tuple(images.shape[2:])
+        partners, ratios = self.draw_partners(m), self.draw_ratios(m)[:, 1:]
+        sides = torch.tensor(size)
+        centre = torch.rand(*ratios.shape, len(size), generator=self.generator) * sides
+        centre = centre.floor().long()
+        # A box with the image's proportions: each side is the root of the ratio.
+        half = (0.5 * ratios.unsqueeze(-1) ** (1 / len(size)) * sides).long()
+        begin = (centre - half).clamp(min=0)
+        end = torch.minimum(centre + half, sides)
+        return Mixed(Boxes(partners, begin, end, size))

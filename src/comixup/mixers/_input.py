@@ -1,0 +1,98 @@
+"""Input mixup: every pixel is a weighted mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from comixup.mixers._mixer import Mixed
+from comixup.mixers._partners import PartnerMixer, ratio_matrix
+
+
+@dataclass(frozen=True, eq=False)
+class Blend:
+    """A plan: output j is ratios[j, 0] of image j plus ratios[j, k] of its k-th partner.
+
+    Attributes:
+        partners: (m, k) integers.
+        ratios: (m or 1, 1 + k) float32; rows sum to one.
+    """
+
+    partners: Tensor
+    ratios: Tensor
+
+    @property
+    def num_inputs(self) -> int:
+        """m, the number of inputs, and of outputs."""
+        return len(self.partners)
+
+    @property
+    def masks(self) -> Tensor:
+        """The share of each input in each output, (m, m, 1): the same at every pixel."""
+        return self.source_ratio().unsqueeze(-1)
+
+    def source_ratio(self, size: Sequence[int] | None = None) -> Tensor:
+        """Returns the share of each input in each output, (m, m); the size plays no part."""
+        return ratio_matrix(self.partners, self.ratios)
+
+    def mix_images(self, images: Tensor) -> Tensor:
+        """Returns images, or any floating tensor (m, ...), blended alike."""
+        check_same_batch(images, self.num_inputs)
+        if not images.is_floating_point():
+            raise TypeError(
+                f"`images` must be floating point to be averaged, got {images.dtype}. Convert them "
+                "first (masks of class indices: to one-hot)."
+            )
+        # Half precision is too coarse for the ratios: means are taken in single precision.
+        wide = torch.promote_types(images.dtype, torch.float32)
+        ratios = self.ratios.to(images.device, wide, non_blocking=True)
+        partners = self.partners.to(images.device, non_blocking=True)
+        shape = (-1, *[1] * (images.ndim - 1))
+        total = images * ratios[:, 0].view(shape)
+        for partner, ratio in zip(partners.unbind(1), ratios[:, 1:].unbind(1), strict=True):
+            total = torch.addcmul(
+                total, images.index_select(0, partner).to(wide), ratio.view(shape)
+            )
+        return total.to(images.dtype)
+
+    def to(self, device: torch.device) -> Blend:
+        """Returns the same plan with its tensors on a device."""
+        return Blend(
+            self.partners.to(device, non_blocking=True), self.ratios.to(device, non_blocking=True)
+        )
+
+
+class InputMixup(PartnerMixer):
+    """Input mixup (Zhang et al., ICLR 2018): weighted means of whole images.
+
+    Args:
+        num_classes: columns of the mixed targets; None if targets come with theirs.
+        p: probability that a batch is mixed at all.
+        alpha: parameter of the ratios' Beta, or Dirichlet, distribution.
+        num_inputs: images in each output: itself and others of the batch, at random.
+        per_sample: draw ratios for each image rather than for the batch.
+        generator: where all draws come from, on the CPU; None means torch's global one.
+        validate: check class indices even where the host has to wait for a device.
+
+    >>> mixup = InputMixup(num_classes=10, alpha=0.2)
+    >>> images, targets = mixup(torch.rand(8, 3, 32, 32), torch.arange(8))
+    >>> images.shape, targets.shape
+    (torch.Size([8, 3, 32, 32]), torch.Size([8, 10]))
+    """
+
+    def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
+        """Returns partners and ratios for a batch."""
+        m = len(images)
+        return Mixed(Blend(self.draw_partners(m), self.draw_ratios(m)))
+
+
+def check_same_batch(images: Tensor, m: int) -> None:
+    """Refuses a tensor of another batch size than the plan's."""
+    if len(images) != m:
+        raise ValueError(
+            f"`images` must have {m} inputs, as the batch this plan was drawn for, got "
+            f"{len(images)}."
+        )

@@ -1,0 +1,86 @@
+"""One step of training, the same for every method."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from comixup._saliency import Backward, LossFn, loss_of
+from comixup.mixers._manifold import ManifoldMixup
+from comixup.mixers._mixer import Mixer
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """What a training step comes to, short of its backward pass.
+
+    Attributes:
+        loss: of the mixed batch, to be given to the backward pass.
+        outputs: what the model returned for the mixed batch.
+        targets: the mixed batch's targets.
+        clean_loss: of the batch as it came, detached, where the method made a pass over it. If the
+            method keeps gradients this loss's are already in the weights' `.grad`.
+        clean_outputs: what the model returned for the batch as it came, or None: the honest base
+            for a training accuracy.
+    """
+
+    loss: Tensor
+    outputs: Any
+    targets: Tensor
+    clean_loss: Tensor | None = None
+    clean_outputs: Any = None
+
+
+def training_step(
+    model: nn.Module,
+    mixer: Mixer | None,
+    images: Tensor,
+    targets: Tensor,
+    *,
+    loss_fn: LossFn | None = None,
+    clean_loss_fn: LossFn | None = None,
+    backward: Backward | None = None,
+) -> Step:
+    """Returns the loss of a mixed batch, after a pass over the clean one if the method wants it.
+
+    Zero the gradients before, and run the backward pass of `.loss` after: methods that keep the
+    clean gradient have put it in `.grad` by then.
+
+    Args:
+        model: in training mode; wrapped, compiled or neither.
+        mixer: any of this package's methods; None trains on the batch as it comes.
+        images: (m, C, *size).
+        targets: (m,) class indices, or (m, classes) shares.
+        loss_fn: scalar loss of (outputs, soft targets); None means `cross_entropy`.
+        clean_loss_fn: scalar loss of (outputs, targets) for the clean batch; None means `loss_fn`.
+        backward: your own backward pass, the one you will give `.loss` to: a GradScaler's,
+            Fabric's, Accelerate's; None means `loss.backward()`.
+
+    >>> import torch
+    >>> from comixup import CoMixup
+    >>> model = nn.Sequential(nn.Flatten(), nn.Linear(192, 10))
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    >>> optimizer.zero_grad()
+    >>> step = training_step(model, CoMixup(10), torch.rand(8, 3, 8, 8), torch.arange(8))
+    >>> step.loss.backward()
+    >>> optimizer.step()
+    """
+    clean = None
+    if mixer is not None:
+        if isinstance(mixer, ManifoldMixup):
+            mixer.attach(model)
+        clean = mixer.clean_pass(
+            model, images, targets, loss_fn=clean_loss_fn or loss_fn, backward=backward
+        )
+        saliency = None if clean is None else clean.saliency
+        images, targets = mixer(images, targets, saliency)
+    outputs = model(images)
+    return Step(
+        loss_of(outputs, targets, loss_fn),
+        outputs,
+        targets,
+        None if clean is None else clean.loss,
+        None if clean is None else clean.outputs,
+    )
