@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from comixup import Problem
+from comixup._checks import on_host
 from comixup._maps import place_distances, salient_places
 from comixup._problem import PRIOR_FLOOR
 from problems import generator, maps
@@ -25,6 +26,11 @@ def spot(size, *places):
 
 
 # ---- Fields ------------------------------------------------------------------------------------
+
+
+def distances_of(saliency):
+    places = on_host(salient_places(saliency))
+    return torch.from_numpy(place_distances(places)).float()
 
 
 def test_defaults_are_the_papers():
@@ -139,7 +145,7 @@ def test_distances_between_the_brightest_places_by_hand():
     size = (24, 24)
     saliency = torch.stack([spot(size, (0, 0)), spot(size, (0, 6)), spot(size, (16, 2))])
     expected = torch.tensor([[0.0, 6, 18], [6, 0, 20], [18, 20, 0]]) * 3 / 88
-    assert_close(place_distances(salient_places(saliency)), expected)
+    assert_close(distances_of(saliency), expected)
     problem = Problem.from_saliency(saliency, omega=0.1)
     assert_close(problem.compatibility, 0.9 * torch.eye(3) + 0.1 * expected)
 
@@ -149,19 +155,19 @@ def test_one_hot_pixel_does_not_decide():
     steady, hot = spot(size, (0, 0)), spot(size, (0, 0))
     hot[23, 23] = 20.0  # brighter than any pixel, but not than 64 of them
     saliency = torch.stack([steady, hot, spot(size, (0, 16))])
-    assert_close(place_distances(salient_places(saliency))[0, 1], torch.tensor(0.0))
-    assert place_distances(salient_places(saliency))[0, 2] > 0
+    assert_close(distances_of(saliency)[0, 1], torch.tensor(0.0))
+    assert distances_of(saliency)[0, 2] > 0
 
 
 def test_one_place_for_all_gives_no_distances():
     saliency = torch.stack([spot((16, 16), (4, 4))] * 3)
-    assert_close(place_distances(salient_places(saliency)), torch.zeros(3, 3))
+    assert_close(distances_of(saliency), torch.zeros(3, 3))
     assert_close(Problem.from_saliency(saliency).compatibility, 0.999 * torch.eye(3))
 
 
 @pytest.mark.parametrize("size", [(40,), (12, 9), (9, 10, 11), (3, 3)])
 def test_distances_sum_to_the_number_of_inputs(size):
-    distance = place_distances(salient_places(torch.rand(6, *size, generator=generator(5))))
+    distance = distances_of(torch.rand(6, *size, generator=generator(5)))
     assert_close(distance.sum(), torch.tensor(6.0 if max(size) > 8 else 0.0))
     assert_close(distance, distance.T)
 
@@ -173,7 +179,7 @@ def test_places_are_those_of_the_mean_over_a_window(size):
     smooth = mean(saliency.unsqueeze(1), [min(8, side) for side in size], stride=1).squeeze(1)
     places = [np.unravel_index(int(s.argmax()), s.shape) for s in smooth]
     apart = torch.tensor([[np.abs(np.subtract(p, q)).sum() for q in places] for p in places])
-    assert_close(place_distances(salient_places(saliency)), apart * 4 / apart.sum().float())
+    assert_close(distances_of(saliency), apart * 4 / apart.sum().float())
 
 
 def test_the_users_own_matrix_or_function():

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
+
+Floats: TypeAlias = npt.NDArray[np.float64]
 
 MAX_MAGNITUDE = 1e30
 """Largest cost, compatibility or weight: the kernel adds up a whole grid of them in float32."""
@@ -25,15 +29,19 @@ def floating(name: str, value: object) -> Tensor:
     return value if value.dtype in (torch.float32, torch.float64) else value.float()
 
 
-def check_finite(name: str, value: Tensor) -> None:
+def on_host(value: Tensor) -> Floats:
+    """Returns a tensor as a float64 array in host memory, where checks are cheap."""
+    return np.ascontiguousarray(value.numpy(force=True), dtype=np.float64)
+
+
+def check_finite(name: str, values: Floats) -> None:
     """Refuses NaN, infinities and absurd sizes; the first axis counts inputs."""
-    wrong = ~(value.abs() <= MAX_MAGNITUDE)  # also true for NaN
-    if bool(wrong.any()):
-        bad = int(wrong.flatten(1).any(1).nonzero()[0])
+    if not np.abs(values).max() <= MAX_MAGNITUDE:  # NaN is not
+        bad, *_ = place = np.argwhere(~(np.abs(values) <= MAX_MAGNITUDE))[0]
         raise ValueError(
             f"`{name}` must be finite and at most {MAX_MAGNITUDE:g} in size, got "
-            f"{float(value[wrong][0]):g} for input {bad}. Replace that input's map, for instance "
-            "by a uniform one."
+            f"{values[tuple(place)]:g} for input {bad}. Replace that input's map, for instance by "
+            "a uniform one."
         )
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from comixup._checks import Floats
 
 SALIENT_WINDOW = 8
 """Side in pixels of the mean taken before looking for the most salient place."""
@@ -59,14 +62,18 @@ def salient_places(saliency: Tensor) -> Tensor:
     return torch.stack(torch.unravel_index(smooth.flatten(1).argmax(1), smooth.shape[1:]), 1)
 
 
-def place_distances(places: Tensor) -> Tensor:
+def place_distances(places: Floats) -> Floats:
     """Returns A_c, (m, m): l1 distances between the inputs' places, scaled to sum m.
 
     All zero if every place is the same.
+
+    >>> place_distances(np.array([[0.0, 0.0], [1.0, 2.0]])).tolist()
+    [[0.0, 1.0], [1.0, 0.0]]
     """
-    distance = (places.unsqueeze(0) - places.unsqueeze(1)).abs().sum(-1).float()
+    distance = np.abs(places[:, None] - places[None]).sum(-1)
     # Where all places coincide the sum is zero, and so is every distance: 0 / 1.
-    return distance * len(places) / distance.sum().clamp(min=1)
+    scaled: Floats = distance * (len(places) / max(distance.sum(), 1.0))
+    return scaled
 
 
 def _running_sum(values: Tensor, axis: int, window: int) -> Tensor:

@@ -5,23 +5,26 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from comixup._checks import (
+    Floats,
     check_choice,
     check_count,
     check_finite,
     check_number,
     check_positive,
     floating,
+    on_host,
 )
 from comixup._grid import MAX_DIMENSIONS
 from comixup._maps import grid_sides, place_distances, pool, salient_places
-from comixup._random import dirichlet
+from comixup._random import dirichlet, draws
 
 Clip: TypeAlias = Literal["soft", "hard"] | None
 Smoothness: TypeAlias = Literal["squared", "inner", "released"]
@@ -36,6 +39,15 @@ MAX_LABELS = 2**28
 
 _SYMMETRY_TOLERANCE = 1e-5
 _SUM_TOLERANCE = 1e-3
+
+
+class HostArrays(NamedTuple):
+    """A problem's tensors as float64 arrays in host memory."""
+
+    cost: Floats
+    """(m, n)."""
+    compatibility: Floats
+    prior: Floats | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +69,7 @@ class Problem:
         prior: lambda, (m,), the mixing ratio's distribution; None means no prior.
         clip: what `tau` does to the penalty: "soft" (Eq. (2)) counts what exceeds it, "hard" (the
             authors' code) all of what lies above it, None (the appendix's tables) ignores it.
+        host: the tensors as arrays in host memory, made once: checks and solver read them.
         smoothness: charge for two neighbours z, z': "squared" is |z - z'|^2 / 2, "inner" is
             1 - z.z' (Eq. (1) to the letter), "released" the authors' table. All the same
             for one-hot labels.
@@ -76,6 +89,7 @@ class Problem:
     prior: Tensor | None = None
     clip: Clip = "soft"
     smoothness: Smoothness = "squared"
+    host: HostArrays = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         cost = floating("cost", self.cost)
@@ -84,11 +98,13 @@ class Problem:
                 "`cost` must have shape (inputs, *grid) with at least one input and a grid of 1 to "
                 f"{MAX_DIMENSIONS} dimensions, got {tuple(cost.shape)}."
             )
-        check_finite("cost", cost)
         m, n = cost.shape[0], cost[0].numel()
+        host_cost = on_host(cost).reshape(m, n)
+        check_finite("cost", host_cost)
 
         compatibility = floating("compatibility", self.compatibility)
-        _check_compatibility(compatibility, m)
+        host_compatibility = on_host(compatibility)
+        _check_compatibility(host_compatibility, m)
 
         num_outputs = m if self.num_outputs is None else self.num_outputs
         check_count("num_outputs", num_outputs)
@@ -108,8 +124,14 @@ class Problem:
         object.__setattr__(self, "num_outputs", num_outputs)
         for name in ("beta", "gamma", "tau", "eta"):
             object.__setattr__(self, name, float(getattr(self, name)))
+        host_prior = None
         if self.prior is not None:
-            object.__setattr__(self, "prior", _checked_prior(self.prior, m))
+            prior = floating("prior", self.prior)
+            _check_prior(on_host(prior), m)
+            object.__setattr__(self, "prior", prior.clamp(min=PRIOR_FLOOR))
+            host_prior = on_host(prior.clamp(min=PRIOR_FLOOR))
+        host = HostArrays(host_cost, host_compatibility, host_prior)
+        object.__setattr__(self, "host", host)
 
     @property
     def num_inputs(self) -> int:
@@ -190,8 +212,8 @@ class Problem:
         if alpha is not None:
             check_positive("alpha", alpha, "Use None for no prior.")
         pooled = pool(saliency, grid_sides(grid, tuple(saliency.shape[1:])))
-        check_finite("saliency", pooled)
-        m = saliency.shape[0]
+        check_finite("saliency", on_host(pooled))
+        m, device = saliency.shape[0], saliency.device
         total = pooled.flatten(1).sum(1)
         least = saliency.flatten(1).amin(1)
         refused = (least < 0) | (total <= 0)
@@ -205,12 +227,12 @@ class Problem:
         normalised = pooled / total.view(-1, *[1] * (saliency.ndim - 1))
 
         if compatibility is None:
-            matrix = paper_compatibility(salient_places(saliency), omega)
+            matrix = paper_compatibility(on_host(salient_places(saliency)), omega).to(device)
         elif callable(compatibility):
             matrix = compatibility(saliency)
         else:
             matrix = compatibility
-        prior = None if alpha is None else dirichlet(alpha, m, generator)[0]
+        prior = None if alpha is None else dirichlet(alpha, m, draws(generator))[0]
         return cls(
             cost=-normalised,
             compatibility=matrix,
@@ -219,40 +241,41 @@ class Problem:
             gamma=gamma,
             tau=tau,
             eta=eta,
-            prior=None if prior is None else prior.to(saliency.device),
+            prior=None if prior is None else prior.to(device),
             clip=clip,
             smoothness=smoothness,
         )
 
 
-def paper_compatibility(places: Tensor, omega: float) -> Tensor:
+def paper_compatibility(places: Floats, omega: float) -> Tensor:
     """Returns A = (1 - omega) I + omega A_c of inputs with these most salient places."""
-    eye = torch.eye(len(places), device=places.device)
-    return (1 - omega) * eye + omega * place_distances(places)
+    matrix = omega * place_distances(places)
+    matrix[np.diag_indices_from(matrix)] += 1 - omega
+    return torch.from_numpy(matrix.astype(np.float32))
 
 
-def _check_compatibility(matrix: Tensor, m: int) -> None:
+def _check_compatibility(matrix: Floats, m: int) -> None:
     if matrix.shape != (m, m):
         raise ValueError(
             f"`compatibility` must have shape ({m}, {m}), a row and a column per input, got "
-            f"{tuple(matrix.shape)}."
+            f"{matrix.shape}."
         )
     check_finite("compatibility", matrix)
-    if bool((matrix < 0).any()):
+    if matrix.min() < 0:
         raise ValueError(
-            f"`compatibility` must not be negative, got {float(matrix.min()):g}. Shift or clamp it."
+            f"`compatibility` must not be negative, got {matrix.min():g}. Shift or clamp it."
         )
-    asymmetry = float((matrix - matrix.T).abs().max())
-    if asymmetry > _SYMMETRY_TOLERANCE * max(1.0, float(matrix.max())):
+    asymmetry = np.abs(matrix - matrix.T).max()
+    if asymmetry > _SYMMETRY_TOLERANCE * max(1.0, matrix.max()):
         raise ValueError(
             f"`compatibility` must be symmetric, got entries that differ by {asymmetry:g} from "
             "their mirror. Use (A + A.T) / 2."
         )
     # Diagonal dominance proves the matrix positive semi-definite (Gershgorin) at no cost; the
     # paper's matrix always is, so the eigenvalues are only for matrices that users bring.
-    if bool((2 * matrix.diagonal() < matrix.sum(1)).any()):
-        smallest = float(torch.linalg.eigvalsh(matrix.cpu().double())[0])
-        if smallest < -_SYMMETRY_TOLERANCE * float(matrix.max()):
+    if (2 * matrix.diagonal() < matrix.sum(1)).any():
+        smallest = np.linalg.eigvalsh(matrix)[0]
+        if smallest < -_SYMMETRY_TOLERANCE * matrix.max():
             warnings.warn(
                 "`compatibility` is not positive semi-definite (smallest eigenvalue "
                 f"{smallest:.3g}), so the penalty is not pairwise supermodular (Proposition 1). "
@@ -261,16 +284,10 @@ def _check_compatibility(matrix: Tensor, m: int) -> None:
             )
 
 
-def _checked_prior(prior: object, m: int) -> Tensor:
-    ratio = floating("prior", prior)
+def _check_prior(ratio: Floats, m: int) -> None:
     if ratio.shape != (m,):
-        raise ValueError(
-            f"`prior` must have shape ({m},), one ratio per input, got {tuple(ratio.shape)}."
-        )
-    if not bool(torch.isfinite(ratio).all()) or bool((ratio < 0).any()):
+        raise ValueError(f"`prior` must have shape ({m},), one ratio per input, got {ratio.shape}.")
+    if not np.isfinite(ratio).all() or ratio.min() < 0:
         raise ValueError(f"`prior` must be finite and not negative, got {ratio.tolist()}.")
-    if abs(float(ratio.sum()) - 1) > _SUM_TOLERANCE:
-        raise ValueError(
-            f"`prior` must sum to 1, got {float(ratio.sum()):g}. Divide it by its sum."
-        )
-    return ratio.clamp(min=PRIOR_FLOOR)
+    if abs(ratio.sum() - 1) > _SUM_TOLERANCE:
+        raise ValueError(f"`prior` must sum to 1, got {ratio.sum():g}. Divide it by its sum.")

@@ -7,18 +7,20 @@ import torch
 from torch import Tensor
 
 
-def dirichlet(
-    alpha: float, parts: int, generator: torch.Generator | None = None, rows: int = 1
-) -> Tensor:
-    """Returns draws of Dirichlet(alpha, ..., alpha), (rows, parts), on the CPU.
-
-    >>> dirichlet(2.0, 3, rows=4).sum(1).round(decimals=6).tolist()
-    [1.0, 1.0, 1.0, 1.0]
-    """
-    # torch.distributions takes no generator, so the draws are NumPy's, seeded by torch's.
+def draws(generator: torch.Generator | None = None) -> np.random.Generator:
+    """Returns NumPy's kind of generator, seeded by torch's: torch.distributions takes none."""
     device = generator.device if generator is not None else None
     seed = int(torch.randint(2**62, (), generator=generator, device=device))
-    return torch.from_numpy(np.random.default_rng(seed).dirichlet(np.full(parts, alpha), rows))
+    return np.random.default_rng(seed)
+
+
+def dirichlet(alpha: float, parts: int, random: np.random.Generator, rows: int = 1) -> Tensor:
+    """Returns draws of Dirichlet(alpha, ..., alpha), (rows, parts), on the CPU.
+
+    >>> dirichlet(2.0, 3, draws(), rows=4).sum(1).round(decimals=6).tolist()
+    [1.0, 1.0, 1.0, 1.0]
+    """
+    return torch.from_numpy(random.dirichlet(np.full(parts, alpha), rows))
 
 
 def coin(p: float, generator: torch.Generator | None = None) -> bool:

@@ -9,7 +9,6 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from comixup import _native, _reference
 from comixup._checks import check_count
@@ -97,13 +96,13 @@ def check_settings(
 def weights_of(problem: Problem) -> _reference.Weights:
     """Returns a problem as plain arrays, with weights per location and the prior in the costs."""
     n = problem.num_locations
-    cost = _array(problem.cost).reshape(problem.num_inputs, n)
-    eta = 0.0 if problem.prior is None else problem.eta / n
-    if problem.prior is not None:
-        cost = cost - eta * np.log(_array(problem.prior))[:, None]
+    cost, compatibility, prior = problem.host
+    eta = 0.0 if prior is None else problem.eta / n
+    if prior is not None:
+        cost = cost - eta * np.log(prior)[:, None]
     return _reference.Weights(
-        cost=np.ascontiguousarray(cost),
-        compatibility=_array(problem.compatibility),
+        cost=cost,
+        compatibility=compatibility,
         grid=problem.grid,
         beta=problem.beta / n,
         gamma=problem.gamma / n,
@@ -180,10 +179,6 @@ def _random_labels(problem: Problem, starts: int, generator: torch.Generator | N
     )
     labels: _Starts = draw.cpu().numpy()
     return labels
-
-
-def _array(value: Tensor) -> _reference.Floats:
-    return np.ascontiguousarray(value.numpy(force=True), dtype=np.float64)
 
 
 def _checked_problems(problem: Problem | Sequence[Problem]) -> list[Problem]:

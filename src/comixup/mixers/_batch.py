@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from comixup._checks import MAX_MAGNITUDE, floating
+from comixup._checks import MAX_MAGNITUDE, Floats, floating, on_host
 from comixup._maps import grid_sides, pool, salient_places
 
 
@@ -25,31 +25,32 @@ class Maps:
     """
 
     cells: Tensor
-    places: Tensor
+    places: Floats
     uniform: int
 
 
 def summarise(saliency: Tensor, sides: tuple[int, ...]) -> Maps:
     """Returns a batch's maps pooled to a grid, with unusable ones made uniform.
 
-    All that a device is waited for is one copy of these numbers.
+    All that a device is waited for is one copy of these few numbers.
     """
-    maps = floating("saliency", saliency).clamp(min=0)  # keeps NaN
+    maps = floating("saliency", saliency)
     flat = maps.flatten(1)
-    top, total = flat.amax(1), flat.sum(1)
-    usable = (top > 0) & (top <= MAX_MAGNITUDE) & (total <= MAX_MAGNITUDE)  # False for NaN
-    shape = (-1, *[1] * (maps.ndim - 1))
-    scale = torch.where(usable, top, 1.0).view(shape)
-    # Each map on a scale of its largest value: tiny gradients must not vanish in the sums.
-    maps = torch.where(usable.view(shape), maps / scale, 1.0)
-    cells = pool(maps, sides)
-    places = salient_places(maps)
-    constant = (flat == top.unsqueeze(1)).all(1)
-    numbers = torch.cat([cells.flatten(1), places, (~usable | constant).unsqueeze(1)], 1).cpu()
+    low, top = flat.amin(1, keepdim=True), flat.amax(1, keepdim=True)
+    cells = pool(maps, sides).flatten(1)
+    numbers = on_host(torch.cat([low, top, cells, salient_places(maps)], 1))
+    lows, tops = numbers[:, 0], numbers[:, 1]
+    if (lows < 0).any():
+        raise ValueError(
+            f"`saliency` must not be negative, got {lows.min():g} for input {lows.argmin()}. Take "
+            "its absolute value."
+        )
     n = math.prod(sides)
-    cells, places, uniform = numbers[:, :n], numbers[:, n:-1], numbers[:, -1]
-    cells = cells / cells.sum(1, keepdim=True)
-    return Maps(cells.reshape(-1, *sides), places, int(uniform.sum()))
+    shares, places = numbers[:, 2 : 2 + n], numbers[:, 2 + n :]
+    uniform = ~((lows < tops) & (tops <= MAX_MAGNITUDE))  # also true for NaN
+    shares[uniform], places[uniform] = 1, 0
+    shares /= shares.sum(1, keepdims=True)
+    return Maps(torch.from_numpy(shares).float().view(-1, *sides), places, int(uniform.sum()))
 
 
 def sides_for(grid: int | Sequence[int], images: Tensor, saliency: Tensor) -> tuple[int, ...]:

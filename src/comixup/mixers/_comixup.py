@@ -12,7 +12,7 @@ from comixup._checks import check_choice, check_count, check_number, check_posit
 from comixup._labelling import Labelling
 from comixup._mix import Plan
 from comixup._problem import Clip, CompatibilityFn, Problem, Smoothness, paper_compatibility
-from comixup._random import dirichlet
+from comixup._random import dirichlet, draws
 from comixup._solve import check_settings, solve
 from comixup.mixers._batch import Maps, given, part_sizes, sides_for, summarise, warn_of_uniform
 from comixup.mixers._mixer import CleanSettings, Mixed, Mixer
@@ -164,8 +164,8 @@ class CoMixup(Mixer):
 
     def _problems(self, maps: Maps, saliency: Tensor) -> list[Problem]:
         """Returns the problem of each partition."""
-        m = len(saliency)
-        problems, first = [], 0
+        m, random = len(saliency), draws(self.generator)
+        problems, first, alpha = [], 0, self.alpha
         for inputs, outputs in part_sizes(m, self.partition_size, self.num_outputs or m):
             part = slice(first, first + inputs)
             first += inputs
@@ -175,7 +175,7 @@ class CoMixup(Mixer):
                     self._compatibility(maps, saliency, part),
                     outputs,
                     **self.weights,
-                    prior=self._prior(inputs),
+                    prior=None if alpha is None else dirichlet(alpha, inputs, random)[0],
                     clip=self.clip,
                     smoothness=self.smoothness,
                 )
@@ -195,9 +195,6 @@ class CoMixup(Mixer):
                 )
             return self.compatibility[part, part].cpu()
         return self.compatibility(saliency[part]).cpu()
-
-    def _prior(self, inputs: int) -> Tensor | None:
-        return None if self.alpha is None else dirichlet(self.alpha, inputs, self.generator)[0]
 
 
 def saliency_ratio(labelling: Labelling, cells: Tensor) -> Tensor:

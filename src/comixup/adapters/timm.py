@@ -1,0 +1,253 @@
+"""A replacement for timm's `Mixup` that also knows Co-Mixup: same arguments, same call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from comixup._checks import check_number
+from comixup._mix import Plan
+from comixup._random import coin
+from comixup._saliency import Backward, CleanPass, LossFn
+from comixup._spectral import spectral_residual
+from comixup._targets import soft_targets
+from comixup.mixers import CoMixup, CutMix, InputMixup, ManifoldMixup, Mixed, Mixer
+from comixup.mixers._cutmix import Boxes
+
+
+class Mixup(Mixer):
+    """timm's `Mixup` with Co-Mixup beside mixup and CutMix: `x, target = mixup_fn(x, target)`.
+
+    Change `from timm.data import Mixup` to `from comixup.adapters.timm import Mixup`. As there,
+    targets become (batch, classes) with label smoothing, also while `mixup_enabled` is False, so
+    that `SoftTargetCrossEntropy` serves throughout. Unlike there, the caller's tensors are not
+    changed, batches may have any size, partners are drawn at random, and draws come from torch.
+
+    By default Co-Mixup looks for what stands out in each image (`saliency_fn`). To use the model's
+    gradients, as the paper does, ask for them before, or call `comixup.training_step`:
+
+        saliency = mixup_fn.saliency(model, x, target, loss_fn=train_loss_fn)
+        x, target = mixup_fn(x, target, saliency)
+
+    Args:
+        mixup_alpha: parameter of mixup's Beta distribution; 0 leaves mixup out.
+        cutmix_alpha: parameter of CutMix's Beta distribution; 0 leaves CutMix out.
+        cutmix_minmax: smallest and largest side of CutMix's box as a part of the image's, in place
+            of `cutmix_alpha`.
+        prob: probability that a batch is mixed at all.
+        switch_prob: probability of CutMix rather than mixup where both are active.
+        mode: "batch", or "elem" to draw mixup's and CutMix's ratios for each image. `prob`,
+            `switch_prob` and `comixup_prob` decide for whole batches in both.
+        correct_lam: True, as CutMix's targets always count the pixels that can be seen.
+        label_smoothing: part of each target that is spread over all classes.
+        num_classes: columns of the targets.
+        comixup_prob: probability of Co-Mixup rather than the others; None means 0.5, or 1 where
+            neither of the others is active.
+        mixer: the method used in Co-Mixup's place; None means `CoMixup` with the paper's settings.
+        saliency_fn: returns maps (batch, *size) of images, for calls without `saliency`.
+        generator: where all draws come from, on the CPU; None means torch's global one.
+
+    >>> mixup_fn = Mixup(mixup_alpha=0.8, cutmix_alpha=1.0, label_smoothing=0.1, num_classes=10)
+    >>> x, target = mixup_fn(torch.rand(7, 3, 32, 32), torch.arange(7))
+    >>> x.shape, target.shape
+    (torch.Size([7, 3, 32, 32]), torch.Size([7, 10]))
+    """
+
+    def __init__(
+        self,
+        mixup_alpha: float = 1.0,
+        cutmix_alpha: float = 0.0,
+        cutmix_minmax: Sequence[float] | None = None,
+        prob: float = 1.0,
+        switch_prob: float = 0.5,
+        mode: str = "batch",
+        correct_lam: bool = True,
+        label_smoothing: float = 0.1,
+        num_classes: int = 1000,
+        *,
+        comixup_prob: float | None = None,
+        mixer: Mixer | None = None,
+        saliency_fn: Callable[[Tensor], Tensor] = spectral_residual,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        check_number("prob", prob, high=1)
+        super().__init__(num_classes, p=prob, generator=generator)
+        check_number("mixup_alpha", mixup_alpha)
+        check_number("cutmix_alpha", cutmix_alpha)
+        check_number("switch_prob", switch_prob, high=1)
+        check_number("label_smoothing", label_smoothing, high=1)
+        if mode not in ("batch", "elem"):
+            raise ValueError(
+                f'`mode` must be "batch" or "elem", got {mode!r}. Partners are drawn at random '
+                'here, not in pairs: use "elem".'
+            )
+        if not correct_lam:
+            raise ValueError(
+                "`correct_lam` must be True, got False: targets always count the pixels that can "
+                "be seen. Leave it out."
+            )
+        per_sample = mode == "elem"
+        self.input_mixup = self.cutmix = None
+        if mixup_alpha:
+            self.input_mixup = InputMixup(
+                num_classes, alpha=mixup_alpha, per_sample=per_sample, generator=generator
+            )
+        if cutmix_minmax is not None:
+            self.cutmix = MinMaxCutMix(
+                num_classes, cutmix_minmax, per_sample=per_sample, generator=generator
+            )
+        elif cutmix_alpha:
+            self.cutmix = CutMix(
+                num_classes, alpha=cutmix_alpha, per_sample=per_sample, generator=generator
+            )
+        alone = self.input_mixup is None and self.cutmix is None
+        if comixup_prob is None:
+            comixup_prob = 1.0 if alone else 0.5
+        check_number("comixup_prob", comixup_prob, high=1)
+        if alone and comixup_prob < 1:
+            raise ValueError(
+                "`comixup_prob` must be 1 where neither mixup nor CutMix is active, got "
+                f"{comixup_prob!r}. Use `prob` to leave batches unmixed, or set mixup_alpha or "
+                "cutmix_alpha above 0."
+            )
+        if mixer is not None:
+            _check_mixer(mixer, num_classes)
+        self.comixup = CoMixup(num_classes, generator=generator) if mixer is None else mixer
+        self.switch_prob = switch_prob
+        self.comixup_prob = comixup_prob
+        self.label_smoothing = label_smoothing
+        self.saliency_fn = saliency_fn
+        self._chosen: Mixer | None = None
+
+    @property
+    def mixup_enabled(self) -> bool:
+        """Whether batches are mixed; timm's training script sets it to False at `mixup_off_epoch`."""
+        return self.enabled
+
+    @mixup_enabled.setter
+    def mixup_enabled(self, value: bool) -> None:
+        self.enabled = value
+
+    def __call__(
+        self, images: Tensor, targets: Tensor, saliency: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Returns the mixed images and their smoothed soft targets, (batch, classes) float32."""
+        soft = self.smooth(targets)
+        try:
+            return super().__call__(images, soft, saliency)
+        finally:
+            self._chosen = None
+
+    def smooth(self, targets: Tensor) -> Tensor:
+        """Returns class indices, or (batch, classes) shares, smoothed as timm does.
+
+        >>> Mixup(num_classes=4, label_smoothing=0.2).smooth(torch.tensor([1])).tolist()
+        [[0.05000000074505806, 0.8500000238418579, 0.05000000074505806, 0.05000000074505806]]
+        """
+        inputs = len(targets) if isinstance(targets, Tensor) and targets.ndim else 0
+        soft = soft_targets(targets, inputs, self.num_classes, validate=self.validate)
+        off = self.label_smoothing / soft.shape[1]
+        return off + soft * (1 - self.label_smoothing)
+
+    def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
+        """Returns how the chosen method mixes a batch."""
+        if self._chosen is not None and self._chosen.needs_saliency and saliency is None:
+            raise ValueError(
+                "`saliency` must be what mixup_fn.saliency(model, x, target) returned for this "
+                "batch, got None. Call mixup_fn(x, target, saliency)."
+            )
+        mixer = self._choose() if self._chosen is None else self._chosen
+        if mixer.needs_saliency and saliency is None:
+            saliency = self.saliency_fn(images)
+        return mixer.draw(images, saliency)
+
+    def leave(self, images: Tensor) -> Plan:
+        """Returns the plan that leaves a batch as it is."""
+        return self.comixup.leave(images)
+
+    def clean_pass(
+        self,
+        model: nn.Module,
+        images: Tensor,
+        targets: Tensor,
+        *,
+        loss_fn: LossFn | None = None,
+        backward: Backward | None = None,
+    ) -> CleanPass | None:
+        """Returns saliency, loss and outputs of the clean batch if it is Co-Mixup's turn.
+
+        The loss function is given smoothed soft targets, as for mixed batches.
+        """
+        self._toss = coin(self.p, self.generator)
+        if not (self._toss and self.enabled):
+            return None
+        self._chosen = self._choose()
+        soft = self.smooth(targets)
+        return self._chosen.clean_pass(model, images, soft, loss_fn=loss_fn, backward=backward)
+
+    def _choose(self) -> Mixer:
+        """Returns the method for a batch."""
+        if coin(self.comixup_prob, self.generator):
+            return self.comixup
+        if self.input_mixup is None or self.cutmix is None:
+            return self.input_mixup or self.cutmix or self.comixup
+        return self.cutmix if coin(self.switch_prob, self.generator) else self.input_mixup
+
+
+class MinMaxCutMix(CutMix):
+    """CutMix whose box has sides drawn evenly between two parts of the image's, all inside it.
+
+    Args:
+        num_classes: columns of the mixed targets.
+        minmax: smallest and largest part of a side, 0 <= smallest < largest <= 1.
+        per_sample: draw boxes for each image rather than for the batch.
+        generator: where all draws come from, on the CPU; None means torch's global one.
+    """
+
+    def __init__(
+        self,
+        num_classes: int | None,
+        minmax: Sequence[float],
+        *,
+        per_sample: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(num_classes, per_sample=per_sample, generator=generator)
+        if len(minmax) != 2 or not 0 <= minmax[0] < minmax[1] <= 1:
+            raise ValueError(
+                "`cutmix_minmax` must be two numbers, 0 <= smallest < largest <= 1, got "
+                f"{minmax!r}. Usual values are (0.2, 0.8)."
+            )
+        self.minmax = tuple(minmax)
+
+    def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
+        """Returns partners and boxes for a batch."""
+        m, size = len(images), tuple(images.shape[2:])
+        sides = torch.tensor(size)
+        low, high = ((part * sides).long() for part in self.minmax)
+        shape = (m if self.per_sample else 1, 1, len(size))
+        cut = low + self._below((high - low).clamp(min=1), shape)
+        begin = self._below(sides - cut + 1, shape)
+        return Mixed(Boxes(self.draw_partners(m), begin, begin + cut, size))
+
+    def _below(self, bound: Tensor, shape: tuple[int, ...]) -> Tensor:
+        """Returns integers from 0 up to below a bound."""
+        return (torch.rand(shape, generator=self.generator) * bound).long()
+
+
+def _check_mixer(mixer: Mixer, num_classes: int) -> None:
+    """Refuses a method that the shim's own arguments would contradict."""
+    if not isinstance(mixer, Mixer) or isinstance(mixer, ManifoldMixup | Mixup):
+        raise TypeError(
+            "`mixer` must be a method that mixes images, such as comixup.CoMixup(num_classes), got "
+            f"{type(mixer).__name__}."
+        )
+    if mixer.p != 1:
+        raise ValueError(f"`mixer` must have p = 1, got {mixer.p!r}. Use `prob` instead.")
+    if mixer.num_classes not in (None, num_classes):
+        raise ValueError(
+            f"`mixer` must have num_classes = {num_classes}, as given here, got "
+            f"{mixer.num_classes}."
+        )

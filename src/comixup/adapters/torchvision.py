@@ -1,0 +1,198 @@
+"""Mixing as a torchvision transform of batches, beside `v2.MixUp` and `v2.CutMix`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import PIL.Image
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils.data import get_worker_info
+from torchvision import tv_tensors
+from torchvision.transforms import v2
+
+from comixup._mix import Plan
+from comixup._spectral import spectral_residual
+from comixup.mixers import ManifoldMixup, Mixer
+
+SaliencyFn = Callable[[Tensor], Tensor]
+"""Returns maps (m, *size) of images (m, C, *size), without a model or with one of its own."""
+
+_SEEDS = 2**63
+"""Seeds of a torch.Generator lie below this number."""
+
+
+class BatchMix(v2.Transform):  # type: ignore[misc]  # torchvision ships no types
+    """Mixes whole batches by any method of this package: `images, labels = mix(images, labels)`.
+
+    Called as `v2.MixUp` is: after the data loader, or in its collate function, alone or in
+    `v2.Compose` and `v2.RandomChoice`. In a nested sample every `tv_tensors.Image` and
+    `tv_tensors.Video` is mixed alike, or the first plain tensor if there is none, and so is every
+    floating-point `tv_tensors.Mask` of shape (batch, classes, height, width); what else there is
+    passes through. The first image decides the saliency.
+
+    In a data loader's workers, draws come from torch's global generator, which the loader seeds
+    differently for each. A mixer with a generator of its own would repeat itself in every worker
+    and epoch, so there that generator's seed is combined with the worker's.
+
+    Args:
+        mixer: the method. Its `num_classes` is needed where labels are class indices.
+        saliency_fn: returns maps (batch, *size) of images, for methods that need saliency.
+        labels_getter: returns the labels of the sample it is given; "default" means its second
+            item, or what stands there or in the sample itself under "labels" or a key with "label".
+
+    >>> from comixup import CoMixup
+    >>> mix = BatchMix(CoMixup(num_classes=10))
+    >>> images, labels = mix(torch.rand(8, 3, 32, 32), torch.arange(8))
+    >>> images.shape, labels.shape
+    (torch.Size([8, 3, 32, 32]), torch.Size([8, 10]))
+    """
+
+    def __init__(
+        self,
+        mixer: Mixer,
+        saliency_fn: SaliencyFn = spectral_residual,
+        *,
+        labels_getter: Callable[[Any], Any] | str = "default",
+    ) -> None:
+        super().__init__()
+        if not isinstance(mixer, Mixer):
+            raise TypeError(
+                "`mixer` must be one of comixup's methods, such as comixup.CoMixup(num_classes), "
+                f"got {type(mixer).__name__}."
+            )
+        if isinstance(mixer, ManifoldMixup):
+            raise TypeError(
+                "`mixer` must mix images, got ManifoldMixup, which mixes inside the model. Use "
+                "comixup.training_step."
+            )
+        if not callable(saliency_fn):
+            raise TypeError(
+                "`saliency_fn` must be a function that returns the maps of images, got "
+                f"{saliency_fn!r}."
+            )
+        if labels_getter != "default" and not callable(labels_getter):
+            raise ValueError(
+                '`labels_getter` must be "default" or a function that returns the labels of a '
+                f"sample, got {labels_getter!r}."
+            )
+        self.mixer = mixer
+        self.saliency_fn = saliency_fn
+        self._labels_getter = default_labels if labels_getter == "default" else labels_getter
+        self._worker_seed: int | None = None
+
+    def forward(self, *inputs: Any) -> Any:
+        """Returns the sample with its images mixed and its labels (batch, classes) float32."""
+        sample = inputs if len(inputs) > 1 else inputs[0]
+        flat, spec = tree_flatten(sample)
+        labels = self._labels_getter(sample)
+        images = images_among(flat, labels)
+        _check(flat, labels)
+        self._part_from_other_workers()
+
+        batch = channels_first(flat[images[0]])
+        wanted = self.mixer.needs_saliency and self.mixer.enabled
+        maps = self.saliency_fn(batch) if wanted else None
+        mixed, soft = self.mixer(batch, labels, maps)
+        if self.mixer.last is None:
+            raise RuntimeError(f"{type(self.mixer).__name__} must set `last`, got None.")
+        plan = self.mixer.last.plan
+        outputs = list(flat)
+        outputs[images[0]] = as_before(mixed, flat[images[0]])
+        for place, item in enumerate(flat):
+            if place in images[1:] or isinstance(item, tv_tensors.Mask):
+                outputs[place] = mixed_alike(item, plan)
+            elif item is labels:
+                outputs[place] = soft
+        return tree_unflatten(outputs, spec)
+
+    def extra_repr(self) -> str:
+        """Returns what `repr` shows: the method and where its saliency comes from."""
+        name = getattr(self.saliency_fn, "__name__", repr(self.saliency_fn))
+        return f"mixer={type(self.mixer).__name__}, saliency_fn={name}"
+
+    def _part_from_other_workers(self) -> None:
+        """Gives the copy of the mixer in a worker process draws of its own."""
+        worker = get_worker_info()
+        if worker is None or self.mixer.generator is None or self._worker_seed == worker.seed:
+            return
+        self._worker_seed = worker.seed
+        seed = (self.mixer.generator.initial_seed() + worker.seed) % _SEEDS
+        self.mixer.generator = torch.Generator().manual_seed(seed)
+
+
+def default_labels(sample: Any) -> Any:
+    """Returns the labels where torchvision's own transforms look for them.
+
+    >>> default_labels({"image": 1, "label": 2})
+    2
+    """
+    if isinstance(sample, tuple | list) and len(sample) > 1:
+        sample = sample[1]
+    if isinstance(sample, Mapping):
+        keys = sorted(sample, key=lambda key: str(key).lower() != "labels")
+        return next((sample[key] for key in keys if "label" in str(key).lower()), None)
+    return sample
+
+
+def images_among(flat: list[Any], labels: Any) -> list[int]:
+    """Returns the places of the images in a flat sample, by torchvision's rule for plain tensors.
+
+    If no item says that it is an image or a video, the first plain tensor is one.
+    """
+    images = [k for k, x in enumerate(flat) if isinstance(x, tv_tensors.Image | tv_tensors.Video)]
+    plain = (k for k, x in enumerate(flat) if type(x) is Tensor and x is not labels)
+    images = images or [next(plain, -1)]
+    if images == [-1]:
+        raise ValueError(
+            "`inputs` must hold a batch of images as a tensor, got "
+            f"{[type(item).__name__ for item in flat]}. Call the transform on batches: after the "
+            "data loader, or after default_collate in its collate function."
+        )
+    return images
+
+
+def channels_first(images: Tensor) -> Tensor:
+    """Returns images as a plain tensor, (batch, channels, *size), also where they are a video."""
+    plain = images.as_subclass(Tensor)
+    return plain.transpose(1, 2) if isinstance(images, tv_tensors.Video) else plain
+
+
+def as_before(mixed: Tensor, images: Tensor) -> Tensor:
+    """Returns mixed images in the type and layout that they came in."""
+    if isinstance(images, tv_tensors.Video):
+        mixed = mixed.transpose(1, 2)
+    if isinstance(images, tv_tensors.TVTensor):
+        wrapped: Tensor = tv_tensors.wrap(mixed, like=images)
+        return wrapped
+    return mixed
+
+
+def mixed_alike(item: Tensor, plan: Plan) -> Tensor:
+    """Returns another image or mask of the same batch, mixed by the same plan."""
+    return as_before(plan.mix_images(channels_first(item)), item)
+
+
+def _check(flat: list[Any], labels: Any) -> None:
+    """Refuses samples that cannot be mixed."""
+    if not isinstance(labels, Tensor) or not any(item is labels for item in flat):
+        raise ValueError(
+            "`inputs` must hold the labels as a tensor, second or under the key 'labels', got "
+            f"{type(labels).__name__} there. Give a `labels_getter` if they are elsewhere."
+        )
+    for item in flat:
+        name = type(item).__name__
+        if isinstance(item, PIL.Image.Image | tv_tensors.BoundingBoxes) or name == "KeyPoints":
+            raise ValueError(
+                f"`inputs` must hold no PIL images, bounding boxes or keypoints, got {name}. They "
+                "cannot be mixed: leave them out of the sample."
+            )
+        one_hot = isinstance(item, tv_tensors.Mask) and item.ndim == 4 and item.is_floating_point()
+        if isinstance(item, tv_tensors.Mask) and not one_hot:
+            raise ValueError(
+                "`inputs` must hold masks as floating-point shares (batch, classes, height, "
+                f"width), got {item.dtype} {tuple(item.shape)}. Make them one-hot: the mean of two "
+                "class indices is a third class."
+            )
