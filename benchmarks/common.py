@@ -127,7 +127,7 @@ def smooth_saliency(m: int, seed: int, size: int = 32, window: int = 13) -> Tens
 
 def image_saliency(m: int, seed: int) -> Tensor:
     """Returns (m, 32, 32) edge strength of CIFAR-100 images: saliency that needs no model."""
-    images = _cifar()
+    images, _ = cifar()
     chosen = torch.randperm(len(images), generator=seeded(seed))[:m]
     grey = pad(images[chosen].float().mean(1, keepdim=True), (1, 1, 1, 1), mode="replicate")
     right = grey[:, :, 1:-1, 2:] - grey[:, :, 1:-1, :-2]
@@ -141,10 +141,12 @@ def has_images() -> bool:
 
 
 @functools.lru_cache(maxsize=1)
-def _cifar() -> Tensor:
+def cifar() -> tuple[Tensor, Tensor]:
+    """Returns CIFAR-100's training images, (50000, 3, 32, 32) uint8, and their fine classes."""
     with (Path(os.environ["COMIXUP_DATA"]) / CIFAR / "train").open("rb") as file:
-        data = pickle.load(file, encoding="latin1")["data"]
-    return torch.from_numpy(np.asarray(data)).view(-1, 3, 32, 32)
+        batch = pickle.load(file, encoding="latin1")
+    images = torch.from_numpy(np.asarray(batch["data"])).view(-1, 3, 32, 32)
+    return images, torch.tensor(batch["fine_labels"])
 
 
 MAPS = {"U": noise_saliency, "smooth": smooth_saliency, "images": image_saliency}

@@ -39,19 +39,24 @@ def gather_cells(images: Tensor, sources: Tensor) -> Tensor:
 
 def gather_pixels(images: Tensor, sources: Tensor) -> Tensor:
     """Returns what `gather_cells` returns, by torch operations that know every device."""
-    size = images.shape[2:]
-    for axis, (pixels, cells) in enumerate(zip(size, sources.shape[2:], strict=True), start=2):
-        sources = sources.index_select(axis, cell_of_pixel(pixels, cells, images.device))
-    shape = (len(sources), images.shape[1], *size)
-    levels = [level.unsqueeze(1).expand(shape) for level in sources.unbind(1)]
-    if len(levels) == 1:
-        return images.gather(0, levels[0])
+    shape = (len(sources), *images.shape[1:])
+    # One level after the other, so that indices and terms of a single one are in memory.
+    levels = (_upsampled(level, images).unsqueeze(1).expand(shape) for level in sources.unbind(1))
+    total = images.gather(0, next(levels))
+    if sources.shape[1] == 1:
+        return total
     # Half precision is widened for the sum, as in the kernel.
-    wide = torch.promote_types(images.dtype, torch.float32)
-    total = images.gather(0, levels[0]).to(wide)
-    for level in levels[1:]:
-        total = total + images.gather(0, level)
-    return (total * (1 / len(levels))).to(images.dtype)
+    total = total.to(torch.promote_types(images.dtype, torch.float32))
+    for level in levels:
+        total += images.gather(0, level)
+    return total.mul_(1 / sources.shape[1]).to(images.dtype)
+
+
+def _upsampled(cells: Tensor, images: Tensor) -> Tensor:
+    """Returns a value per cell, (m', *grid), as one per pixel of the images, (m', *size)."""
+    for axis, pixels in enumerate(images.shape[2:], start=1):
+        cells = cells.index_select(axis, cell_of_pixel(pixels, cells.shape[axis], images.device))
+    return cells
 
 
 def _gather_blocks(images: Tensor, sources: Tensor) -> Tensor:

@@ -138,7 +138,7 @@ class CoMixup(Mixer):
         maps = summarise(saliency, sides_for(self.grid, images, saliency))
         self._warned = warn_of_uniform(maps, already=self._warned)
         labelling = solve(
-            self._problems(maps, saliency),
+            self.problems(maps, saliency),
             sweeps=self.sweeps,
             levels=self.levels,
             resolve=self.resolve,
@@ -162,7 +162,7 @@ class CoMixup(Mixer):
         """Returns how the pass over the clean batch is made."""
         return {"keep_gradients": self.keep_gradients, "clean_weight": self.clean_weight}
 
-    def _problems(self, maps: Maps, saliency: Tensor) -> list[Problem]:
+    def problems(self, maps: Maps, saliency: Tensor) -> list[Problem]:
         """Returns the problem of each partition."""
         m, random = len(saliency), draws(self.generator)
         problems, first, alpha = [], 0, self.alpha
