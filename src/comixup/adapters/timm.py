@@ -89,7 +89,8 @@ class Mixup(Mixer):
                 "be seen. Leave it out."
             )
         per_sample = mode == "elem"
-        self.input_mixup = self.cutmix = None
+        self.input_mixup: InputMixup | None = None
+        self.cutmix: CutMix | None = None
         if mixup_alpha:
             self.input_mixup = InputMixup(
                 num_classes, alpha=mixup_alpha, per_sample=per_sample, generator=generator
@@ -123,7 +124,7 @@ class Mixup(Mixer):
 
     @property
     def mixup_enabled(self) -> bool:
-        """Whether batches are mixed; timm's training script sets it to False at `mixup_off_epoch`."""
+        """Whether batches are mixed; timm's script sets it to False at `mixup_off_epoch`."""
         return self.enabled
 
     @mixup_enabled.setter

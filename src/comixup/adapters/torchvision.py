@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 from torch.utils.data import get_worker_info
-from torchvision import tv_tensors
-from torchvision.transforms import v2
+from torchvision import tv_tensors  # type: ignore[import-untyped]
+from torchvision.transforms import v2  # type: ignore[import-untyped]
 
 from comixup._mix import Plan
 from comixup._spectral import spectral_residual
@@ -73,14 +73,16 @@ class BatchMix(v2.Transform):  # type: ignore[misc]  # torchvision ships no type
                 "`saliency_fn` must be a function that returns the maps of images, got "
                 f"{saliency_fn!r}."
             )
-        if labels_getter != "default" and not callable(labels_getter):
+        if labels_getter == "default":
+            labels_getter = default_labels
+        if not callable(labels_getter):
             raise ValueError(
                 '`labels_getter` must be "default" or a function that returns the labels of a '
                 f"sample, got {labels_getter!r}."
             )
         self.mixer = mixer
         self.saliency_fn = saliency_fn
-        self._labels_getter = default_labels if labels_getter == "default" else labels_getter
+        self._labels_getter = labels_getter
         self._worker_seed: int | None = None
 
     def forward(self, *inputs: Any) -> Any:

@@ -1,0 +1,84 @@
+"""Small coloured shapes that a small network learns in seconds: the data of the other examples."""
+
+from __future__ import annotations
+
+import argparse
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+CLASSES = ("disc", "ring", "cross", "stripes")
+SIZE = 32
+"""Pixels a side."""
+BATCH = 32
+
+
+def draw_shapes(count: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns images (count, 3, 32, 32), class indices (count,) and the shapes' pixels, boolean.
+
+    Each image shows one shape of random place, size and colour on another, noisy colour.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    targets = torch.randint(len(CLASSES), (count,), generator=generator)
+    radius = 5 + 5 * torch.rand(count, 1, 1, generator=generator)
+    centre = 10 + 12 * torch.rand(2, count, 1, 1, generator=generator)
+    pixel = torch.arange(SIZE)
+    x, y = (pixel.view(1, 1, -1) - centre[0]).abs(), (pixel.view(1, -1, 1) - centre[1]).abs()
+    box = torch.maximum(x, y) < radius
+    distance = (x.square() + y.square()).sqrt()
+    shapes = torch.stack(
+        [
+            distance < radius,
+            (distance < radius) & (distance > 0.6 * radius),
+            box & (torch.minimum(x, y) < 0.3 * radius),
+            box & (pixel.view(1, -1, 1) % 4 < 2),
+        ],
+        dim=1,
+    )
+    shown = shapes[torch.arange(count), targets]
+    colours = torch.rand(2, count, 3, 1, 1, generator=generator)
+    colours[1] = (colours[0] + 0.5) % 1  # never too close to the ground's
+    images = torch.where(shown.unsqueeze(1), colours[1], colours[0])
+    images = images + 0.1 * torch.randn(images.shape, generator=generator)
+    return (images - 0.5) / 0.3, targets, shown
+
+
+def train_set(count: int = 512) -> TensorDataset:
+    """Returns images and class indices to train on."""
+    images, targets, _ = draw_shapes(count)
+    return TensorDataset(images, targets)
+
+
+def train_loader(count: int = 512) -> DataLoader[tuple[Tensor, ...]]:
+    """Returns shuffled batches to train on; the last one is as small as it comes out."""
+    return DataLoader(train_set(count), batch_size=BATCH, shuffle=True)
+
+
+def small_net() -> nn.Sequential:
+    """Returns an untrained convolutional network for the shapes."""
+    return nn.Sequential(
+        *(nn.Conv2d(3, 12, 3, stride=2, padding=1), nn.BatchNorm2d(12), nn.ReLU()),
+        *(nn.Conv2d(12, 24, 3, stride=2, padding=1), nn.BatchNorm2d(24), nn.ReLU()),
+        *(nn.Conv2d(24, 48, 3, padding=1), nn.BatchNorm2d(48), nn.ReLU()),
+        *(nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(48, len(CLASSES))),
+    )
+
+
+@torch.no_grad()
+def test_loss(model: nn.Module) -> float:
+    """Returns the mean loss of unseen shapes, unmixed; the model keeps its mode."""
+    images, targets, _ = draw_shapes(256, seed=1)
+    mode = model.training
+    model.eval()
+    loss = F.cross_entropy(model(images), targets)
+    model.train(mode)
+    return float(loss)
+
+
+def parse_steps(description: str | None, steps: int = 60) -> int:
+    """Returns the training steps asked for on the command line."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--steps", type=int, default=steps, help="training steps")
+    return int(parser.parse_args().steps)

@@ -1,0 +1,381 @@
+"""The adapters, called as the libraries' own transforms are, and beside them."""
+
+import pickle
+
+import numpy as np
+import pytest
+import timm.data
+import torch
+import torch.nn.functional as F
+from timm.loss import SoftTargetCrossEntropy
+from torch import nn
+from torch.testing import assert_close
+from torch.utils.data import DataLoader, TensorDataset, default_collate
+from torchvision import tv_tensors
+from torchvision.transforms import v2
+
+import comixup
+from comixup.adapters.timm import MinMaxCutMix, Mixup
+from comixup.adapters.torchvision import BatchMix
+
+CLASSES = 5
+
+
+def batch(m=8, seed=0, size=(16, 16)):
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.rand(m, 3, *size, generator=generator)
+    return images, torch.randint(CLASSES, (m,), generator=generator)
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def small_model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(784, CLASSES))
+
+
+METHODS = [comixup.CoMixup, comixup.CutMix, comixup.InputMixup]
+
+
+class TestBatchMix:
+    @pytest.mark.parametrize("method", METHODS)
+    @pytest.mark.parametrize("m", [1, 2, 7, 8])
+    def test_mixes_batches_of_any_size_and_leaves_the_callers_alone(self, method, m):
+        images, labels = batch(m)
+        kept = images.clone(), images._version, labels._version
+        mixed, soft = BatchMix(method(CLASSES, generator=seeded()))(images, labels)
+        assert mixed.shape == images.shape
+        assert type(mixed) is torch.Tensor
+        assert soft.shape == (m, CLASSES)
+        assert_close(soft.sum(1), torch.ones(m))
+        assert (images._version, labels._version) == kept[1:]
+        assert_close(images, kept[0], rtol=0, atol=0)
+
+    def test_is_the_mixer_with_spectral_residual_saliency(self):
+        images, labels = batch()
+        ours = BatchMix(comixup.CoMixup(CLASSES, generator=seeded()))(images, labels)
+        mixer = comixup.CoMixup(CLASSES, generator=seeded())
+        theirs = mixer(images, labels, comixup.spectral_residual(images))
+        for one, other in zip(ours, theirs, strict=True):
+            assert_close(one, other, rtol=0, atol=0)
+
+    def test_takes_any_saliency_function(self):
+        seen = []
+
+        def brightness(images):
+            seen.append(images)
+            return images.mean(1)
+
+        BatchMix(comixup.CoMixup(CLASSES), brightness)(*batch())
+        BatchMix(comixup.CutMix(CLASSES), brightness)(*batch())  # needs none, so asks for none
+        assert len(seen) == 1
+
+    def test_keeps_image_type_and_passes_the_rest_through(self):
+        images, labels = batch()
+        sample = {
+            "image": tv_tensors.Image(images),
+            "labels": labels,
+            "index": torch.arange(8),
+            "name": "a",
+        }
+        mixed = BatchMix(comixup.CoMixup(CLASSES))(sample)
+        assert isinstance(mixed["image"], tv_tensors.Image)
+        assert mixed["labels"].shape == (8, CLASSES)
+        assert mixed["index"] is sample["index"]
+        assert mixed["name"] == "a"
+
+    def test_second_images_and_masks_follow_the_first_image(self):
+        images, labels = batch()
+        masks = F.one_hot(torch.randint(3, (8, 16, 16), generator=seeded()), 3)
+        masks = masks.movedim(-1, 1).float()
+        transform = BatchMix(comixup.CoMixup(CLASSES))
+        twin = {"labels": labels, "mask": tv_tensors.Mask(masks)}
+        out = transform((tv_tensors.Image(images), twin, tv_tensors.Image(2 * images)))
+        assert_close(out[2].as_subclass(torch.Tensor), 2 * out[0].as_subclass(torch.Tensor))
+        assert isinstance(out[1]["mask"], tv_tensors.Mask)
+        plan = transform.mixer.last.plan
+        assert_close(out[1]["mask"].as_subclass(torch.Tensor), plan.mix_images(masks))
+
+    def test_videos_keep_time_before_channels(self):
+        video = torch.rand(4, 6, 3, 16, 16, generator=seeded())
+        transform = BatchMix(comixup.CoMixup(CLASSES))
+        mixed, _ = transform(tv_tensors.Video(video), torch.arange(4))
+        assert isinstance(mixed, tv_tensors.Video)
+        plan = transform.mixer.last.plan
+        expected = plan.mix_images(video.transpose(1, 2)).transpose(1, 2)
+        assert_close(mixed.as_subclass(torch.Tensor), expected)
+
+    def test_one_hot_labels_need_no_number_of_classes(self):
+        images, labels = batch()
+        _, soft = BatchMix(comixup.CoMixup())(images, F.one_hot(labels, CLASSES))
+        assert soft.shape == (8, CLASSES)
+        assert soft.dtype == torch.float32
+
+    def test_stands_beside_torchvisions_own(self):
+        torch.manual_seed(0)
+        ours = BatchMix(comixup.CoMixup(CLASSES))
+        choice = v2.RandomChoice([v2.CutMix(num_classes=CLASSES), ours])
+        for _ in range(10):
+            mixed, soft = choice(*batch())
+            assert mixed.shape == (8, 3, 16, 16)
+            assert soft.shape == (8, CLASSES)
+        assert ours.mixer.last is not None
+        mixed, soft = v2.Compose([ours, v2.MixUp(num_classes=CLASSES)])(*batch())
+        assert_close(soft.sum(1), torch.ones(8))
+
+    def test_repr_names_method_and_saliency(self):
+        text = repr(BatchMix(comixup.CoMixup(CLASSES)))
+        assert text == "BatchMix(mixer=CoMixup, saliency_fn=spectral_residual)"
+
+    def test_is_copied_by_pickling(self):
+        transform = BatchMix(comixup.CoMixup(CLASSES, generator=seeded(3)))
+        copy = pickle.loads(pickle.dumps(transform))
+        assert_close(copy(*batch())[0], transform(*batch())[0], rtol=0, atol=0)
+
+    def test_off_means_soft_labels_alone(self):
+        images, labels = batch()
+        transform = BatchMix(comixup.CoMixup(CLASSES))
+        transform.mixer.enabled = False
+        mixed, soft = transform(images, labels)
+        assert_close(mixed, images)
+        assert_close(soft, F.one_hot(labels, CLASSES).float())
+
+
+class Collate:
+    def __init__(self, transform):
+        self.transform = transform
+
+    def __call__(self, samples):
+        return self.transform(*default_collate(samples))
+
+
+class TestWorkers:
+    def epoch(self, generator, loader_seed):
+        same = TensorDataset(batch(8)[0].repeat(2, 1, 1, 1), batch(8)[1].repeat(2))
+        collate = Collate(BatchMix(comixup.CutMix(CLASSES, generator=generator)))
+        loader = DataLoader(
+            same, 8, num_workers=2, collate_fn=collate, generator=seeded(loader_seed)
+        )
+        return [images for images, _ in loader]
+
+    @pytest.mark.parametrize("own", [False, True])
+    def test_each_worker_and_epoch_draws_its_own_and_can_be_repeated(self, own):
+        def run(seed):
+            return self.epoch(seeded(7) if own else None, seed)
+
+        first, second = run(0)
+        assert not torch.equal(first, second)  # equal batches, one from each worker
+        again = run(0)
+        assert_close(again, [first, second], rtol=0, atol=0)
+        assert not torch.equal(run(1)[0], first)
+
+    def test_a_generators_seed_counts_in_workers(self):
+        assert not torch.equal(self.epoch(seeded(7), 0)[0], self.epoch(seeded(8), 0)[0])
+
+
+class TestBatchMixRefuses:
+    @pytest.mark.parametrize(
+        ("make", "message"),
+        [
+            (lambda: BatchMix(v2.MixUp(num_classes=2)), "`mixer` must be one of comixup's methods"),
+            (lambda: BatchMix(comixup.ManifoldMixup(2, layers=["0"])), "`mixer` must mix images"),
+            (lambda: BatchMix(comixup.CutMix(2), None), "`saliency_fn` must be a function"),
+            (
+                lambda: BatchMix(comixup.CutMix(2), labels_getter="last"),
+                '`labels_getter` must be "default" or a function',
+            ),
+        ],
+    )
+    def test_wrong_settings(self, make, message):
+        with pytest.raises((TypeError, ValueError), match=message):
+            make()
+
+    @pytest.mark.parametrize(
+        ("sample", "message"),
+        [
+            ((torch.rand(2, 3, 8, 8), "ab"), "must hold the labels as a tensor, .* got str"),
+            ({"image": torch.rand(2, 3, 8, 8)}, "must hold the labels .* got NoneType"),
+            (("a", torch.arange(2)), "must hold a batch of images"),
+            ((torch.rand(3, 8, 8), torch.tensor(1)), "`targets` must have shape"),
+            ((torch.rand(3, 8), torch.arange(3)), "Mix whole batches"),
+        ],
+    )
+    def test_samples_without_images_or_labels(self, sample, message):
+        with pytest.raises(ValueError, match=message):
+            BatchMix(comixup.CutMix(CLASSES))(sample)
+
+    def test_boxes(self):
+        boxes = tv_tensors.BoundingBoxes(
+            torch.tensor([[0, 0, 1, 1]]), format="XYXY", canvas_size=(16, 16)
+        )
+        with pytest.raises(ValueError, match=r"no PIL images, bounding boxes .* BoundingBoxes"):
+            BatchMix(comixup.CutMix(CLASSES))(*batch(), boxes)
+
+    def test_masks_of_class_indices(self):
+        mask = tv_tensors.Mask(torch.zeros(8, 16, 16, dtype=torch.int64))
+        with pytest.raises(ValueError, match="Make them one-hot"):
+            BatchMix(comixup.CutMix(CLASSES))(*batch(), mask)
+
+
+class TestTimm:
+    @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.3])
+    def test_smooths_exactly_as_timm_while_off(self, smoothing):
+        images, targets = batch()
+        settings = {"label_smoothing": smoothing, "num_classes": CLASSES}
+        ours, theirs = Mixup(**settings), timm.data.Mixup(**settings)
+        ours.mixup_enabled = theirs.mixup_enabled = False
+        for mixup_fn in (ours, theirs):
+            assert mixup_fn(images.clone(), targets)[1].shape == (8, CLASSES)
+        x, soft = ours(images, targets)
+        assert_close(soft, theirs(images.clone(), targets)[1], rtol=0, atol=1e-7)
+        assert_close(x, images, rtol=0, atol=0)
+
+    def test_same_ratio_same_targets_as_timm(self, monkeypatch):
+        images, targets = batch()
+        monkeypatch.setattr(np.random, "beta", lambda *_, **__: 0.25)
+        theirs = timm.data.Mixup(num_classes=CLASSES)(images.clone(), targets)
+        mixup_fn = Mixup(num_classes=CLASSES, comixup_prob=0)
+        mixup_fn.input_mixup.draw_ratios = lambda _: torch.tensor([[0.25, 0.75]])
+        mixup_fn.input_mixup.draw_partners = lambda m: torch.arange(m).flip(0).unsqueeze(1)
+        for one, other in zip(mixup_fn(images, targets), theirs, strict=True):
+            assert_close(one, other)
+
+    @pytest.mark.parametrize("m", [1, 2, 7])
+    @pytest.mark.parametrize("mode", ["batch", "elem"])
+    def test_any_batch_size_and_not_in_place(self, m, mode):
+        images, targets = batch(m)
+        version = images._version
+        mixup_fn = Mixup(0.8, 1.0, mode=mode, num_classes=CLASSES, generator=seeded())
+        for _ in range(10):
+            x, soft = mixup_fn(images, targets)
+            assert x.shape == images.shape
+            assert soft.shape == (m, CLASSES)
+            assert_close(soft.sum(1), torch.ones(m))
+            assert float(soft.min()) >= 0.1 / CLASSES - 1e-6
+        assert images._version == version
+
+    def test_methods_come_in_the_proportions_asked_for(self):
+        images, targets = batch(4)
+        mixup_fn = Mixup(
+            0.8,
+            1.0,
+            prob=0.8,
+            switch_prob=0.25,
+            num_classes=CLASSES,
+            comixup_prob=0.5,
+            generator=seeded(),
+        )
+        names = []
+        for _ in range(400):
+            mixup_fn(images, targets)
+            last = mixup_fn.last
+            names.append(type(last.plan).__name__ if last.mixed else "none")
+        expected = {"none": 80, "Labelling": 160, "Boxes": 40, "Blend": 120}
+        for name, count in expected.items():
+            assert abs(names.count(name) - count) < 40, name  # about four standard errors
+
+    def test_alone_it_is_co_mixup_always(self):
+        mixup_fn = Mixup(0, 0, num_classes=CLASSES, label_smoothing=0, generator=seeded())
+        images, targets = batch()
+        ours = mixup_fn(images, targets)
+        mixer = comixup.CoMixup(CLASSES, generator=seeded())
+        for one, other in zip(
+            ours, mixer(images, targets, comixup.spectral_residual(images)), strict=True
+        ):
+            assert_close(one, other, rtol=0, atol=0)
+
+    def test_saliency_of_the_model_keeps_the_gradient_of_the_smoothed_clean_loss(self):
+        images, targets = batch()
+        model, loss_fn = small_model(), SoftTargetCrossEntropy()
+        mixup_fn = Mixup(0, 0, num_classes=CLASSES, generator=seeded())
+        saliency = mixup_fn.saliency(model, images, targets, loss_fn=loss_fn)
+        kept = model[3].weight.grad.clone()
+        model.zero_grad()
+        F.cross_entropy(model(images), targets, label_smoothing=0.1).backward()
+        assert_close(kept, model[3].weight.grad)
+        _, soft = mixup_fn(images, targets, saliency)
+        assert soft.shape == (8, CLASSES)
+
+    def test_the_method_chosen_for_the_saliency_is_the_one_used(self):
+        images, targets = batch(4)
+        model = small_model()
+        mixup_fn = Mixup(
+            0.8, 1.0, prob=0.8, num_classes=CLASSES, comixup_prob=0.4, generator=seeded()
+        )
+        seen = set()
+        for _ in range(40):
+            saliency = mixup_fn.saliency(model, images, targets)
+            mixup_fn(images, targets, saliency)
+            name = type(mixup_fn.last.plan).__name__ if mixup_fn.last.mixed else "none"
+            assert (saliency is not None) == (name == "Labelling")
+            seen.add(name)
+        assert seen == {"none", "Labelling", "Boxes", "Blend"}
+
+    def test_runs_in_the_shared_training_step(self):
+        model = small_model()
+        mixup_fn = Mixup(0, 0, num_classes=CLASSES)
+        loss_fn = SoftTargetCrossEntropy()
+        step = comixup.training_step(model, mixup_fn, *batch(), loss_fn=loss_fn)
+        assert step.clean_loss is not None
+        assert step.targets.shape == (8, CLASSES)
+        assert torch.isfinite(step.loss)
+
+    def test_forgotten_saliency_is_noticed(self):
+        mixup_fn = Mixup(0, 0, num_classes=CLASSES)
+        mixup_fn.saliency(small_model(), *batch())
+        with pytest.raises(ValueError, match="`saliency` must be what"):
+            mixup_fn(*batch())
+        mixup_fn(*batch())  # the next batch is not held to it
+
+    def test_soft_targets_are_smoothed_too(self):
+        _, targets = batch()
+        mixup_fn = Mixup(num_classes=CLASSES)
+        assert_close(mixup_fn.smooth(F.one_hot(targets, CLASSES)), mixup_fn.smooth(targets))
+
+    @pytest.mark.parametrize("per_sample", [False, True])
+    @pytest.mark.parametrize("size", [(16, 16), (9, 30), (1, 1)])
+    def test_boxes_have_sides_within_minmax_and_lie_inside(self, per_sample, size):
+        cutmix = MinMaxCutMix(CLASSES, (0.25, 0.75), per_sample=per_sample, generator=seeded())
+        for _ in range(20):
+            images, targets = batch(6, size=size)
+            _, soft = cutmix(images, targets)
+            boxes = cutmix.last.plan
+            sides = torch.tensor(size)
+            assert (boxes.begin >= 0).all()
+            assert (boxes.end <= sides).all()
+            cut = boxes.end - boxes.begin
+            assert (cut >= (0.25 * sides).long()).all()
+            assert (cut <= 0.75 * sides).all()
+            assert_close(soft.sum(1), torch.ones(6))
+
+    def test_minmax_takes_the_place_of_alpha(self):
+        mixup_fn = Mixup(0, 0, (0.2, 0.8), num_classes=CLASSES, comixup_prob=0)
+        mixup_fn(*batch())
+        assert isinstance(mixup_fn.cutmix, MinMaxCutMix)
+        assert type(mixup_fn.last.plan).__name__ == "Boxes"
+
+    @pytest.mark.parametrize(
+        ("settings", "message"),
+        [
+            ({"mode": "pair"}, '`mode` must be "batch" or "elem"'),
+            ({"correct_lam": False}, "`correct_lam` must be True"),
+            ({"cutmix_minmax": (0.8, 0.2)}, "`cutmix_minmax` must be two numbers"),
+            ({"cutmix_minmax": (0.2,)}, "`cutmix_minmax` must be two numbers"),
+            ({"mixup_alpha": -1}, "`mixup_alpha` must be a number from 0"),
+            ({"prob": 2}, "`prob` must be a number from 0 to 1"),
+            ({"label_smoothing": 2}, "`label_smoothing` must be a number from 0 to 1"),
+            ({"mixup_alpha": 0, "comixup_prob": 0.5}, "`comixup_prob` must be 1 where neither"),
+            ({"mixer": comixup.CoMixup(p=0.5)}, "`mixer` must have p = 1"),
+            ({"mixer": comixup.CoMixup(7)}, "`mixer` must have num_classes = 1000"),
+            ({"mixer": comixup.ManifoldMixup(layers=["0"])}, "`mixer` must be a method that mixes"),
+        ],
+    )
+    def test_senseless_arguments_are_refused(self, settings, message):
+        with pytest.raises((TypeError, ValueError), match=message):
+            Mixup(**settings)
+
+    def test_targets_that_are_no_tensor_are_refused(self):
+        with pytest.raises(TypeError, match="`targets` must be a torch tensor"):
+            Mixup(num_classes=CLASSES)(batch()[0], [0, 1])

@@ -1,0 +1,125 @@
+"""Each example trains a few steps with the real library."""
+
+import importlib
+import math
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+STEPS = 12
+
+
+@pytest.fixture
+def example(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # such small layers gain nothing from more, and lose on busy cores
+    yield importlib.import_module
+    torch.set_num_threads(threads)
+
+
+def check(before, after):
+    assert math.isfinite(after)
+    assert after < before
+
+
+def test_plain_pytorch(example, capsys):
+    results = example("plain_pytorch").main(STEPS)
+    assert set(results) == {"float32", "mixed precision"}
+    for before, after in results.values():
+        check(before, after)
+    assert capsys.readouterr().out.count("test loss") == 2
+
+
+def test_torchvision_transform(example):
+    results = example("torchvision_transform").main(2 * STEPS)
+    assert set(results) == {"after the loader", "in the collate function"}
+    for before, after in results.values():
+        check(before, after)
+
+
+def test_timm_training(example):
+    check(*example("timm_training").main(2 * STEPS))
+
+
+@pytest.mark.filterwarnings("ignore:.*does not have many workers:UserWarning:lightning")
+@pytest.mark.filterwarnings("ignore:.*treespec, LeafSpec:FutureWarning:lightning")
+def test_lightning_training(example):
+    results = example("lightning_training").main(STEPS)
+    assert set(results) == {"CoMixupClassifier", "AutomaticClassifier"}
+    for before, after in results.values():
+        check(before, after)
+
+
+@pytest.mark.filterwarnings("ignore:.*does not have many workers:UserWarning:lightning")
+@pytest.mark.filterwarnings("ignore:.*treespec, LeafSpec:FutureWarning:lightning")
+def test_lightning_zeroes_gradients_after_an_automatic_training_step(example):
+    # What the comment in the example says. If this fails, it can be simpler.
+    lightning = example("lightning")
+    kinds = example("lightning_training")
+    seen = []
+
+    class Watched(kinds.AutomaticClassifier):
+        def __init__(self):
+            super().__init__()
+            self.mixup.keep_gradients = True
+
+        def on_before_zero_grad(self, optimizer):
+            seen.append(self.net[0].weight.grad is not None)
+
+    trainer = lightning.Trainer(
+        max_steps=1,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_model_summary=False,
+        enable_progress_bar=False,
+    )
+    trainer.fit(Watched(), example("tiny_data").train_loader(64))
+    assert seen == [True]  # the clean gradient was there, and is wiped
+
+
+def test_accelerate_training(example):
+    check(*example("accelerate_training").main(STEPS))
+
+
+def test_segmentation(example):
+    check(*example("segmentation").main(STEPS))
+
+
+def test_ddp_training_in_two_processes():
+    run = subprocess.run(
+        [sys.executable, "-W", "error", str(EXAMPLES / "ddp_training.py"), "--steps", str(STEPS)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env={key: value for key, value in os.environ.items() if key != "RANK"},  # not torchrun's
+    )
+    assert run.returncode == 0, run.stderr
+    before, after = map(float, re.findall(r"\d+\.\d+", run.stdout)[:2])
+    check(before, after)
+    assert "same weights in 2 processes: True" in run.stdout
+
+
+def test_the_shapes_are_the_same_every_time_and_every_class_is_there(example):
+    data = example("tiny_data")
+    images, targets, shown = data.draw_shapes(64)
+    again = data.draw_shapes(64)[0]
+    torch.testing.assert_close(images, again, rtol=0, atol=0)
+    assert images.shape == (64, 3, data.SIZE, data.SIZE)
+    assert len(targets.unique()) == len(data.CLASSES)
+    assert shown.flatten(1).any(1).all()
+
+
+def test_every_example_is_run_here_or_by_the_demo():
+    parts = {"tiny_data", "demo", "demo_picture"}
+    here = Path(__file__).read_text(encoding="utf-8")
+    for path in sorted(EXAMPLES.glob("*.py")):
+        assert path.stem in parts or f"def test_{path.stem}" in here, path.name
