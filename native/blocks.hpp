@@ -85,7 +85,8 @@ template <typename T>
 void mean_blocks(const BlockLayout& layout, const T* images, const std::int64_t* sources,
                  std::size_t levels, std::size_t cells, T* to) {
   using Wide = decltype(widen(T{}));
-  const Wide share = Wide{1} / static_cast<Wide>(levels);
+  std::vector<Wide> share;  // of each level in the mean of those up to it
+  for (std::size_t l = 0; l < levels; ++l) share.push_back(static_cast<Wide>(1.0 / (l + 1.0)));
   layout.for_each_cell([&](std::size_t cell, const std::vector<std::size_t>& rows,
                            std::size_t begin, std::size_t count) {
     const auto input = [&](std::size_t level) {
@@ -99,14 +100,16 @@ void mean_blocks(const BlockLayout& layout, const T* images, const std::int64_t*
     } else if (levels == 2) {  // the usual case, without the loop that would keep it from SIMD
       const T* second = input(1);
       for (const std::size_t row : rows)
-        for (std::size_t x = row + begin; x < row + begin + count; ++x)
-          narrow((widen(first[x]) + widen(second[x])) * share, to[x]);
+        for (std::size_t x = row + begin; x < row + begin + count; ++x) {
+          const Wide a = widen(first[x]);
+          narrow(a + (widen(second[x]) - a) * share[1], to[x]);
+        }
     } else {
       for (const std::size_t row : rows)
         for (std::size_t x = row + begin; x < row + begin + count; ++x) {
-          Wide sum = widen(first[x]);
-          for (std::size_t l = 1; l < levels; ++l) sum += widen(input(l)[x]);
-          narrow(sum * share, to[x]);
+          Wide mean = widen(first[x]);  // so far, which leaves a mean of equal pixels alone
+          for (std::size_t l = 1; l < levels; ++l) mean += (widen(input(l)[x]) - mean) * share[l];
+          narrow(mean, to[x]);
         }
     }
   });

@@ -42,14 +42,21 @@ def gather_pixels(images: Tensor, sources: Tensor) -> Tensor:
     shape = (len(sources), *images.shape[1:])
     # One level after the other, so that indices and terms of a single one are in memory.
     levels = (_upsampled(level, images).unsqueeze(1).expand(shape) for level in sources.unbind(1))
-    total = images.gather(0, next(levels))
-    if sources.shape[1] == 1:
-        return total
-    # Half precision is widened for the sum, as in the kernel.
-    total = total.to(torch.promote_types(images.dtype, torch.float32))
-    for level in levels:
-        total += images.gather(0, level)
-    return total.mul_(1 / sources.shape[1]).to(images.dtype)
+    mean = images.gather(0, next(levels))
+    if sources.shape[1] > 1:
+        # As in the kernel: half precision is widened, and a mean of equal pixels is that pixel.
+        mean = mean.to(torch.promote_types(images.dtype, torch.float32))
+        for count, level in enumerate(levels, start=2):
+            mean += images.gather(0, level).to(mean.dtype).sub_(mean).mul_(1 / count)
+    return in_format_of(images, mean.to(images.dtype))
+
+
+def in_format_of(images: Tensor, mixed: Tensor) -> Tensor:
+    """Returns mixed images in the memory format of those they were made of."""
+    format_ = _CHANNELS_LAST.get(images.ndim)
+    if format_ is None or images.is_contiguous() or not images.is_contiguous(memory_format=format_):
+        return mixed
+    return mixed.contiguous(memory_format=format_)
 
 
 def _upsampled(cells: Tensor, images: Tensor) -> Tensor:

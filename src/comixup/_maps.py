@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from comixup._checks import Floats
+from comixup._grid import MAX_DIMENSIONS
 
 SALIENT_WINDOW = 8
 """Side in pixels of the mean taken before looking for the most salient place."""
@@ -22,16 +23,27 @@ _ADAPTIVE_MEAN: dict[int, Callable[[Tensor, Any], Tensor]] = {
 }
 
 
+def check_grid(grid: object) -> None:
+    """Refuses what is neither a positive integer nor a sequence of one to three of them."""
+    sides = tuple(grid) if isinstance(grid, Iterable) else (grid,)
+    if not 1 <= len(sides) <= MAX_DIMENSIONS or any(
+        isinstance(side, bool) or not isinstance(side, int) or side < 1 for side in sides
+    ):
+        raise ValueError(
+            f"`grid` must be a positive integer, or one per spatial side, got {grid!r}. The "
+            "paper's is 4."
+        )
+
+
 def grid_sides(grid: int | Sequence[int], size: tuple[int, ...]) -> tuple[int, ...]:
     """Returns the cells along each side: as asked for, but at most one per pixel.
 
     >>> grid_sides(4, (32, 3))
     (4, 3)
     """
+    check_grid(grid)
     sides = tuple(grid) if isinstance(grid, Iterable) else (grid,) * len(size)
-    if len(sides) != len(size) or any(
-        isinstance(side, bool) or not isinstance(side, int) or side < 1 for side in sides
-    ):
+    if len(sides) != len(size):
         raise ValueError(
             "`grid` must be a positive integer, or one per spatial side of the saliency "
             f"{size}, got {grid!r}."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from comixup._grid import MAX_DIMENSIONS
@@ -67,7 +68,11 @@ def mix(
     if source_ratio is None:
         source_ratio = plan.source_ratio(images.shape[2:])
     mixed = plan.mix_images(images)
-    return mixed, source_ratio.to(shares.device, non_blocking=True) @ shares
+    ratio = source_ratio.to(shares.device, non_blocking=True)
+    # Under autocast the product would come in half precision, too coarse for a share.
+    with torch.autocast(shares.device.type, enabled=False):
+        mixed_shares = ratio @ shares
+    return mixed, mixed_shares
 
 
 def check_images(images: Tensor) -> None:

@@ -108,10 +108,7 @@ def clean_pass(
         if keep:
             gradient = _gradient_keeping(loss, inputs, clean_weight, backward)
         else:
-            # The mean over a batch is a small number for half precision: take the sum.
-            weight = torch.full_like(loss, len(images))
-            (gradient,) = torch.autograd.grad(loss, inputs, weight, allow_unused=True)
-            gradient = None if gradient is None else gradient.float() / len(images)
+            gradient = _gradient_alone(loss, inputs)
     if gradient is None:
         raise ValueError(
             "`model` must pass a gradient on to its images, but the loss does not depend on them. "
@@ -138,6 +135,16 @@ def loss_of(outputs: Any, targets: Tensor, loss_fn: LossFn | None) -> Tensor:
     return loss
 
 
+def _gradient_alone(loss: Tensor, inputs: Tensor) -> Tensor | None:
+    """Returns the gradient of the loss by the inputs; nothing else is computed."""
+    if not loss.requires_grad:
+        return None
+    # The mean over a batch is a small number for half precision: take the sum.
+    weight = torch.full_like(loss, len(inputs))
+    (gradient,) = torch.autograd.grad(loss, inputs, weight, allow_unused=True)
+    return None if gradient is None else gradient.float() / len(inputs)
+
+
 def _gradient_keeping(
     loss: Tensor, inputs: Tensor, clean_weight: float, backward: Backward | None
 ) -> Tensor | None:
@@ -159,8 +166,9 @@ def _gradient_keeping(
 
 @contextlib.contextmanager
 def unchanged_buffers(model: nn.Module) -> Iterator[None]:
-    """Gives a training model's buffers back their values at the end: running statistics, mostly."""
-    buffers = [buffer for buffer in model.buffers() if model.training]
+    """Gives a model's buffers back their values at the end: running statistics, mostly."""
+    training = any(module.training for module in model.modules())
+    buffers = list(model.buffers()) if training else []
     values = [buffer.clone() for buffer in buffers]
     try:
         yield

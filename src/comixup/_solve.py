@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from typing import Literal, TypeAlias
 
@@ -51,8 +50,8 @@ def solve(
         resolve: before the last sweep, charge outputs with identical supports for different inputs
             (a step of the authors' code); fewer duplicates then rank before a lower merit.
         method: "native", or "reference": the same algorithm in NumPy, slow, for reading.
-        num_threads: threads that share problems and starts; None means one per core, at most one
-            per job. The answer does not depend on it.
+        num_threads: threads that share problems and starts; None means torch's number, which is 1
+            in a data loader's workers. The answer does not depend on it.
         generator: where the random starts come from; None means torch's global one.
 
     >>> problem = Problem.from_saliency(torch.rand(5, 16, 16))
@@ -134,7 +133,7 @@ def _solve_native(
         sweeps,
         levels,
         resolve,
-        num_threads or os.cpu_count() or 1,
+        num_threads or torch.get_num_threads(),
         sources,
         merits,
     )

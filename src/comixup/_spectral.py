@@ -37,6 +37,11 @@ def spectral_residual(images: Tensor) -> Tensor:
     (True, True)
     """
     check_images(images)
+    with torch.autocast(images.device.type, enabled=False):  # spectra need single precision
+        return _spectral_residual(images)
+
+
+def _spectral_residual(images: Tensor) -> Tensor:
     grey = images.detach().float().mean(1, keepdim=True)
     size = tuple(grey.shape[2:])
     scale = max(1.0, max(size) / SPECTRAL_SIDE)

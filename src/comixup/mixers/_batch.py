@@ -47,7 +47,10 @@ def summarise(saliency: Tensor, sides: tuple[int, ...]) -> Maps:
         )
     n = math.prod(sides)
     shares, places = numbers[:, 2 : 2 + n], numbers[:, 2 + n :]
-    uniform = ~((lows < tops) & (tops <= MAX_MAGNITUDE))  # also true for NaN
+    totals = shares.sum(1)
+    usable = (totals > 0) & (tops <= MAX_MAGNITUDE)  # False for NaN
+    constant = (lows == tops) & (flat.shape[1] > 1)  # a single pixel can be nothing else
+    uniform = ~usable | constant
     shares[uniform], places[uniform] = 1, 0
     shares /= shares.sum(1, keepdims=True)
     return Maps(torch.from_numpy(shares).float().view(-1, *sides), places, int(uniform.sum()))

@@ -8,8 +8,15 @@ from typing import Literal, TypeAlias, TypedDict
 import torch
 from torch import Tensor
 
-from comixup._checks import check_choice, check_count, check_number, check_positive
+from comixup._checks import (
+    check_choice,
+    check_count,
+    check_number,
+    check_positive,
+    floating,
+)
 from comixup._labelling import Labelling
+from comixup._maps import check_grid
 from comixup._mix import Plan
 from comixup._problem import Clip, CompatibilityFn, Problem, Smoothness, paper_compatibility
 from comixup._random import dirichlet, draws
@@ -58,7 +65,7 @@ class CoMixup(Mixer):
         compatibility: the (m, m) matrix itself, or a function of a part's saliency that returns it.
         clip: see `Problem`.
         smoothness: see `Problem`.
-        num_threads: threads that share the partitions; None means one per core.
+        num_threads: threads that share the partitions; None means torch's number.
         generator: where all draws come from, on the CPU; None means torch's global one.
         validate: check class indices even where the host has to wait for a device.
 
@@ -108,8 +115,9 @@ class CoMixup(Mixer):
         if alpha is not None:
             check_positive("alpha", alpha, "Use None for no prior.")
         check_settings(sweeps=sweeps, levels=levels, num_threads=num_threads)
-        for side in (grid,) if isinstance(grid, int) else grid:
-            check_count("grid", side)
+        check_grid(grid)
+        if not (compatibility is None or callable(compatibility)):
+            compatibility = floating("compatibility", compatibility)
         # A problem of two inputs, so that a wrong weight is refused here and not while training.
         weights: Weights = {"beta": beta, "gamma": gamma, "tau": tau, "eta": eta}
         Problem(-torch.eye(2), torch.eye(2), **weights, clip=clip, smoothness=smoothness)
@@ -194,7 +202,7 @@ class CoMixup(Mixer):
                     "function of the saliency works for batches of any size."
                 )
             return self.compatibility[part, part].cpu()
-        return self.compatibility(saliency[part]).cpu()
+        return floating("compatibility", self.compatibility(saliency[part])).cpu()
 
 
 def saliency_ratio(labelling: Labelling, cells: Tensor) -> Tensor:

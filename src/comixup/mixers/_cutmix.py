@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from comixup._gather import in_format_of
 from comixup.mixers._input import check_same_batch
 from comixup.mixers._mixer import Mixed
 from comixup.mixers._partners import PartnerMixer, ratio_matrix
@@ -83,7 +84,7 @@ class Boxes:
         mixed = images
         for k, partner in enumerate(partners.unbind(1), start=1):
             mixed = torch.where(owner == k, images.index_select(0, partner), mixed)
-        return mixed
+        return in_format_of(images, mixed)
 
     def _check_size(self, size: Sequence[int]) -> None:
         if tuple(size) != self.size:

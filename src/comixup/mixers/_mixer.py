@@ -68,6 +68,11 @@ class Mixer:
         if num_classes is not None:
             check_count("num_classes", num_classes)
         check_number("p", p, high=1)
+        if generator is not None and not isinstance(generator, torch.Generator):
+            raise TypeError(
+                f"`generator` must be a torch.Generator, got {generator!r}. Use "
+                "torch.Generator().manual_seed(seed)."
+            )
         if generator is not None and generator.device.type != "cpu":
             raise ValueError(
                 "`generator` must be on the CPU, where all draws are made, got one on "

@@ -1,0 +1,120 @@
+"""Two processes give the gradients of one; Fabric's and Accelerate's scales are kept."""
+
+import copy
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.testing import assert_close
+
+import two_processes
+from batches import CLASSES, batch, gradients, net
+from comixup import CoMixup, saliency, training_step
+from comixup._wrappers import unwrapped
+from problems import generator
+from two_processes import CASES, co_mixup, half, manifold_mixup, whole_batch
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """What both processes report, in order of rank."""
+    folder = tmp_path_factory.mktemp("processes")
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    command = [sys.executable, "-W", "error::UserWarning:comixup", two_processes.__file__]
+    processes = [
+        subprocess.Popen(
+            [*command, str(rank), str(folder)],
+            env=environment,
+            stderr=subprocess.PIPE,
+            cwd=Path(two_processes.__file__).parent,
+        )
+        for rank in range(2)
+    ]
+    try:
+        errors = [process.communicate(timeout=120)[1].decode() for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert [process.returncode for process in processes] == [0, 0], "\n".join(errors)
+    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_two_processes_give_the_gradients_of_one_with_the_same_parts(results, case):
+    model, (images, targets) = net(norm=False), whole_batch()
+    maps = saliency(model, images, targets, **CASES[case])
+    halves = []
+    for rank in range(2):
+        own = half(rank, images, targets)
+        halves.append(co_mixup(rank, case)(*own, half(rank, maps, maps)[0]))
+    mixed, soft = (torch.cat(parts) for parts in zip(*halves, strict=True))
+    F.cross_entropy(model(mixed), soft).backward()
+    for result in results:
+        assert_close(result[case]["grads"], gradients(model))
+
+
+def test_the_clean_pass_exchanges_nothing_and_the_mixed_one_the_sum(results):
+    for case in ("keep", "drop"):
+        assert [result[case]["exchanges"] for result in results] == [(0, 1), (0, 1)]
+    mine, others = (result["keep"]["clean"] for result in results)
+    assert not torch.equal(mine[0], others[0])  # each process still has its own
+    for rank, result in enumerate(results):
+        model = net(norm=False)
+        saliency(model, *half(rank, *whole_batch()), **CASES["keep"])
+        assert_close(result["keep"]["clean"], gradients(model))
+
+
+def test_nothing_is_kept_if_nothing_is_to_be(results):
+    for result in results:
+        assert result["drop"]["clean"] == [None] * len(result["drop"]["clean"])
+
+
+def test_manifold_mixup_is_found_inside_a_distributed_model(results):
+    # manifold_mixup#2/#4: mixing inside `forward` breaks parallel training.
+    model, (images, targets) = net(norm=False), whole_batch()
+    for rank in range(2):
+        step = training_step(model, manifold_mixup(rank), *half(rank, images, targets))
+        (step.loss / 2).backward()
+        for module in model.modules():
+            module._forward_hooks.clear()
+    for result in results:
+        assert_close(result["manifold"]["grads"], gradients(model))
+        assert result["manifold"]["exchanges"] == (0, 1)
+
+
+def plain_gradients(model, seed=0):
+    images, targets, _ = batch(6)
+    mixer = CoMixup(CLASSES, clean_weight=0.5, generator=generator(seed))
+    training_step(model, mixer, images, targets).loss.backward()
+    return gradients(model)
+
+
+def test_fabrics_backward():
+    fabric = pytest.importorskip("lightning_fabric").Fabric(accelerator="cpu", devices=1)
+    model, (images, targets, _) = net(norm=False), batch(6)
+    expected = plain_gradients(copy.deepcopy(model))
+    wrapped, _ = fabric.setup(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    mixer = CoMixup(CLASSES, clean_weight=0.5, generator=generator(0))
+    step = training_step(wrapped, mixer, images, targets, backward=fabric.backward)
+    fabric.backward(step.loss)
+    assert unwrapped(wrapped) is model
+    assert_close(gradients(model), expected)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 4])
+def test_accelerate_divides_both_losses_by_its_accumulation_steps(steps):
+    accelerate = pytest.importorskip("accelerate")
+    accelerate.state.AcceleratorState._reset_state(reset_partial_state=True)
+    accelerator = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=steps)
+    model, (images, targets, _) = net(norm=False), batch(6)
+    expected = plain_gradients(copy.deepcopy(model))
+    prepared, _ = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    mixer = CoMixup(CLASSES, clean_weight=0.5, generator=generator(0))
+    with accelerator.accumulate(prepared):
+        step = training_step(prepared, mixer, images, targets, backward=accelerator.backward)
+        accelerator.backward(step.loss)
+    assert_close([g * steps for g in gradients(model)], expected)

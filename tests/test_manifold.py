@@ -1,0 +1,246 @@
+"""Manifold mixup: blends at a layer of the model, by hooks, and is found out when it does not."""
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.testing import assert_close
+from torch.utils.checkpoint import checkpoint
+
+from batches import CLASSES, batch, net, one_hot
+from comixup import ManifoldMixup
+from problems import generator
+from test_bad_problem import refuses
+
+LAYERS = ("input", "0", "2", "4")
+
+
+def mixer_for(model, layers=("2",), seed=0, **settings):
+    mixer = ManifoldMixup(CLASSES, layers=layers, generator=generator(seed), **settings)
+    return mixer.attach(model)
+
+
+def by_hand(model, images, layer, blend):
+    """Runs a Sequential in two pieces with the mean of the middle in between."""
+    cut = 0 if layer == "input" else int(layer) + 1
+    middle = model[:cut](images)
+    ratios = blend.ratios.expand(len(images), -1)
+    shape = (-1, *[1] * (middle.ndim - 1))
+    mean = middle * ratios[:, 0].view(shape)
+    for k in range(blend.partners.shape[1]):
+        mean = mean + middle[blend.partners[:, k]] * ratios[:, k + 1].view(shape)
+    return model[cut:](mean)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("settings", [{}, {"num_inputs": 3, "per_sample": True}], ids=str)
+def test_mixes_at_the_named_layer_exactly(layer, settings):
+    model, (images, targets, _) = net(), batch(6)
+    mixer = mixer_for(model, (layer,), **settings)
+    for _ in range(3):
+        plain = copy.deepcopy(model)
+        plain[int(layer) if layer != "input" else 0]._forward_hooks.clear()
+        mixed, soft = mixer(images, targets)
+        outputs = model(mixed)
+        plan = mixer.last.plan
+        blend = plan if layer == "input" else plan.blend
+        assert_close(outputs, by_hand(plain, images, layer, blend))
+        assert_close(soft, blend.source_ratio() @ one_hot(targets))
+        assert not torch.equal(outputs, plain(images))
+
+
+def test_every_layer_has_its_turn():
+    model, (images, targets, _) = nn.Sequential(*[nn.Identity() for _ in range(5)]), batch(4)
+    mixer = mixer_for(model, LAYERS)
+    counts = dict.fromkeys(LAYERS, 0)
+    for _ in range(200):
+        mixed, _ = mixer(images, targets)
+        counts[getattr(mixer.last.plan, "layer", "input")] += 1
+        model(mixed)
+    assert min(counts.values()) > 25  # 50 are expected of each
+
+
+def test_the_images_stay_as_they_are_for_layers_inside():
+    model, (images, targets, _) = net(), batch(4)
+    mixed, _ = mixer_for(model)(images, targets)
+    assert_close(mixed, images, rtol=0, atol=0)
+
+
+def test_gradients_are_those_of_the_pieces():
+    model, (images, targets, _) = net(norm=False), batch(5)
+    plain = copy.deepcopy(model)
+    mixer = mixer_for(model, ("0",))
+    mixed, soft = mixer(images, targets)
+    F.cross_entropy(model(mixed), soft).backward()
+    F.cross_entropy(by_hand(plain, images, "0", mixer.last.plan.blend), soft).backward()
+    for p, q in zip(model.parameters(), plain.parameters(), strict=True):
+        assert_close(p.grad, q.grad)
+
+
+@pytest.mark.parametrize(
+    ("layer", "suggestion"), [("layer1.con", "layer1.conv"), ("laier2", "layer2"), ("3", "layer1")]
+)
+def test_an_unknown_layer_gets_a_suggestion(layer, suggestion):
+    model = nn.ModuleDict({"layer1": nn.ModuleDict({"conv": nn.Identity()}), "layer2": nn.ReLU()})
+    message = (
+        rf"`layers` must name submodules of the model, got '{layer}'\. Did you .*'{suggestion}'"
+    )
+    with refuses(ValueError, message):
+        ManifoldMixup(CLASSES, layers=["input", layer]).attach(model)
+
+
+@pytest.mark.parametrize("layers", ["layer1", [], ()], ids=str)
+def test_layers_are_a_list_of_names(layers):
+    with refuses(ValueError, r"`layers` must be a list of names, at least one"):
+        ManifoldMixup(CLASSES, layers=layers)
+
+
+def test_forgetting_to_attach_is_found_out():
+    images, targets, _ = batch(4)
+    with refuses(RuntimeError, r"must know the model whose layers.*mixer\.attach\(model\)"):
+        ManifoldMixup(CLASSES, layers=["layer1"])(images, targets)
+    # The images need no model.
+    ManifoldMixup(CLASSES, layers=["input"])(images, targets)
+
+
+@pytest.mark.parametrize("run", ["not at all", "in eval mode", "another model"])
+@pytest.mark.parametrize("p", [1, 0], ids=["mixed next", "left next"])
+def test_a_layer_that_did_not_run_is_found_out_at_the_next_call(run, p):
+    # tsai#791, turned round: targets were mixed and the images were not.
+    model, (images, targets, _) = net(), batch(4)
+    mixer = mixer_for(model)
+    mixed, _ = mixer(images, targets)
+    if run == "in eval mode":
+        model.eval()(mixed)
+    elif run == "another model":
+        net()(mixed)
+    mixer.p = p
+    with refuses(RuntimeError, r"mixed the targets .* layer '2' has not run in training mode"):
+        mixer(images, targets)
+    mixer(images, targets)  # said once, then work goes on
+
+
+def test_disarm_is_the_way_to_leave_a_batch_out():
+    model, (images, targets, _) = net(norm=False), batch(4)
+    plain = copy.deepcopy(model)
+    mixer = mixer_for(model)
+    mixer(images, targets)
+    mixer.disarm()
+    assert_close(model(images), plain(images))
+    mixer(images, targets)
+    assert not torch.equal(model(images), plain(images))
+
+
+def test_eval_mode_is_untouched():
+    model, (images, targets, _) = net(norm=False), batch(4)
+    plain = copy.deepcopy(model)
+    mixed, _ = mixer_for(model)(images, targets)
+    model(mixed)
+    model.eval()
+    assert_close(model(images), plain(images), rtol=0, atol=0)
+    assert_close(model(images[:1]), plain(images[:1]), rtol=0, atol=0)  # of any batch size
+
+
+def test_batches_that_are_left_are_not_mixed_inside_either():
+    model, (images, targets, _) = net(norm=False), batch(4)
+    plain = copy.deepcopy(model)
+    mixer = mixer_for(model)
+    model(mixer(images, targets)[0])
+    mixer.enabled = False
+    left, soft = mixer(images, targets)
+    assert_close(model(left), plain(images))
+    assert_close(soft, one_hot(targets))
+
+
+def test_detach_removes_every_hook():
+    model, (images, targets, _) = net(), batch(4)
+    mixer = mixer_for(model, LAYERS)
+    assert sum(len(m._forward_hooks) for m in model.modules()) == 3
+    mixer.attach(model)  # again: nothing happens
+    assert sum(len(m._forward_hooks) for m in model.modules()) == 3
+    other = net()
+    mixer.attach(other)  # another model: the first is set free
+    assert sum(len(m._forward_hooks) for m in model.modules()) == 0
+    mixer.detach()
+    assert sum(len(m._forward_hooks) for m in other.modules()) == 0
+    mixer.layers = ("2",)
+    with refuses(RuntimeError, r"must know the model"):
+        mixer(images, targets)
+
+
+def test_another_batch_in_training_mode_is_refused():
+    model, (images, targets, _) = net(), batch(4)
+    mixer_for(model)(images, targets)
+    with refuses(ValueError, r"`model` must be run on the batch .* layer '2' saw 3 .* 4\. Call"):
+        model(images[:3])
+
+
+def test_a_layer_must_return_a_tensor():
+    class Pair(nn.Module):
+        def forward(self, x):
+            return x, x
+
+    model = nn.Sequential(Pair())
+    images, targets, _ = batch(4)
+    mixer_for(model, ("0",))(images, targets)
+    with refuses(TypeError, r"`layers` must return one tensor, but layer '0' returned tuple"):
+        model(images)
+
+
+@pytest.mark.parametrize("when", ["attach before", "attach after"])
+def test_works_with_torch_compile(when):
+    model, (images, targets, _) = net(norm=False), batch(4)
+    plain = copy.deepcopy(model)
+    mixer = ManifoldMixup(CLASSES, layers=["0", "2"], generator=generator(0))
+    torch._dynamo.reset()
+    if when == "attach before":
+        mixer.attach(model)
+    compiled = torch.compile(model, backend="eager")
+    if when == "attach after":
+        mixer.attach(compiled)
+    layers = set()
+    for _ in range(6):
+        mixed, _ = mixer(images, targets)
+        layers.add(mixer.last.plan.layer)
+        expected = by_hand(plain, images, mixer.last.plan.layer, mixer.last.plan.blend)
+        assert_close(compiled(mixed), expected)
+    assert layers == {"0", "2"}
+    mixer.enabled = False
+    assert_close(compiled(mixer(images, targets)[0]), plain(images))
+    torch._dynamo.reset()
+
+
+class Checkpointed(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return self.inner[3:](checkpoint(self.inner[:3], x, use_reentrant=False))
+
+
+def test_activation_checkpointing_gives_the_right_gradient():
+    model, (images, targets, _) = net(norm=False), batch(5)
+    plain = copy.deepcopy(model)
+    mixer = mixer_for(Checkpointed(model), ("inner.0",))
+    mixed, soft = mixer(images, targets)
+    loss = F.cross_entropy(Checkpointed(model)(mixed), soft)
+    loss.backward()
+    expected = F.cross_entropy(by_hand(plain, images, "0", mixer.last.plan.blend), soft)
+    expected.backward()
+    assert_close(loss, expected)
+    for p, q in zip(model.parameters(), plain.parameters(), strict=True):
+        assert_close(p.grad, q.grad)
+
+
+def test_works_under_autocast():
+    model, (images, targets, _) = net(norm=False), batch(5)
+    plain = copy.deepcopy(model)
+    mixer = mixer_for(model, ("0",))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        mixed, _ = mixer(images, targets)
+        outputs = model(mixed)
+    expected = by_hand(plain, images, "0", mixer.last.plan.blend)
+    assert_close(outputs.float(), expected, rtol=0.05, atol=0.05)

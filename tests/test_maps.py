@@ -1,0 +1,84 @@
+"""From saliency maps to cells and places."""
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from comixup._maps import grid_sides, place_distances, pool, salient_places
+from problems import generator
+from test_bad_problem import refuses
+
+
+def slow_pool(maps, sides):
+    """Means over cells of floor to ceil, as adaptive pooling defines them, by loops."""
+    out = torch.empty(len(maps), *sides, dtype=maps.dtype)
+    for index in torch.cartesian_prod(*[torch.arange(s) for s in sides]).view(-1, len(sides)):
+        place = tuple(
+            slice(int(i) * n // s, -(-(int(i) + 1) * n // s))
+            for i, n, s in zip(index, maps.shape[1:], sides, strict=True)
+        )
+        out[(slice(None), *index.tolist())] = maps[(slice(None), *place)].flatten(1).mean(1)
+    return out
+
+
+POOLS = [((16,), (4,)), ((17,), (4,)), ((8, 12), (4, 4)), ((17, 9), (4, 4)), ((3, 5), (3, 4))]
+POOLS += [((4, 6, 8), (2, 3, 4)), ((5, 7, 6), (4, 4, 4)), ((1, 1), (1, 1))]
+
+
+@pytest.mark.parametrize(("size", "sides"), POOLS, ids=str)
+def test_pool_is_the_mean_over_each_cell(size, sides):
+    maps = torch.rand(3, *size, generator=generator(0))
+    assert_close(pool(maps, sides), slow_pool(maps, sides))
+    flipped = maps.transpose(0, -1).contiguous().transpose(0, -1)
+    assert_close(pool(flipped, sides), slow_pool(maps, sides))
+
+
+@pytest.mark.parametrize(
+    ("grid", "size", "sides"),
+    [
+        (4, (32, 32), (4, 4)),
+        (4, (3, 5), (3, 4)),
+        (4, (1, 1), (1, 1)),
+        ((2, 8), (32, 4), (2, 4)),
+        ([3], (9,), (3,)),
+        (4, (2, 9, 9), (2, 4, 4)),
+    ],
+)
+def test_a_grid_has_at_most_a_cell_per_pixel(grid, size, sides):
+    assert grid_sides(grid, size) == sides
+
+
+@pytest.mark.parametrize("grid", [0, -1, True, 2.5, (4,), (4, 4, 4), (4, 0), ()], ids=str)
+def test_bad_grids_are_refused(grid):
+    with refuses(ValueError, r"`grid` must be a positive integer, or one per spatial side"):
+        grid_sides(grid, (8, 8))
+
+
+@pytest.mark.parametrize("size", [(40,), (20, 30), (5, 40), (12, 11, 10), (1, 1), (3, 8)], ids=str)
+def test_the_salient_place_is_the_best_window_of_eight_pixels(size):
+    maps = torch.rand(4, *size, generator=generator(1), dtype=torch.float64)
+    windows = maps
+    for axis in range(1, maps.ndim):
+        windows = windows.unfold(axis, min(8, size[axis - 1]), 1)
+    sums = windows.flatten(len(size) + 1).sum(-1)
+    best = torch.stack(torch.unravel_index(sums.flatten(1).argmax(1), sums.shape[1:]), 1)
+    assert_close(salient_places(maps), best)
+
+
+def test_one_hot_pixel_does_not_decide():
+    maps = torch.zeros(1, 32, 32)
+    maps[0, 2, 2] = 5.0
+    maps[0, 20:28, 16:24] = 1.0
+    assert salient_places(maps).tolist() == [[20, 16]]
+
+
+def test_distances_are_l1_and_sum_to_the_number_of_inputs():
+    places = np.array([[0.0, 0.0], [1.0, 2.0], [4.0, 4.0]])
+    apart = np.array([[0.0, 3, 8], [3, 0, 5], [8, 5, 0]])
+    np.testing.assert_allclose(place_distances(places), apart * 3 / apart.sum())
+
+
+@pytest.mark.parametrize("m", [1, 4])
+def test_distances_of_one_place_are_zero(m):
+    np.testing.assert_array_equal(place_distances(np.full((m, 2), 3.0)), np.zeros((m, m)))

@@ -1,0 +1,342 @@
+"""What all methods share: one calling convention, and its promises."""
+
+import itertools
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from batches import CLASSES, METHODS, SALIENT, batch, by_masks, net, one_hot, over, run
+from comixup import CoMixup, InputMixup, ManifoldMixup
+from problems import generator
+from test_bad_problem import refuses
+
+# timm#1304, PaddleViT#134: odd last batches; BirdSet PR#274, PaddleDetection PR#101: one sample.
+BATCHES = [1, 2, 19, 20, 21, 100]
+SIZES = [(9,), (1, 1), (2, 2), (3, 5), (8, 8), (17, 6), (2, 3, 4)]
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-6, torch.bfloat16: 1e-2, torch.float16: 2e-3}
+TARGETS = {
+    "class indices": lambda t: t,
+    "one-hot integers": lambda t: one_hot(t).long(),  # vision PR#8427
+    "soft": lambda t: 0.8 * one_hot(t) + 0.2 / CLASSES,
+    "multi-label": lambda t: one_hot(t) + one_hot((t + 1) % CLASSES),
+    "half precision": lambda t: one_hot(t).bfloat16(),
+}
+
+
+def weights_of(mixer, size):
+    """The weights of the inputs' targets in the outputs'."""
+    last = mixer.last
+    return last.plan.source_ratio(size) if last.target_ratio is None else last.target_ratio
+
+
+def check(mixer, images, targets, saliency):
+    """Runs a batch and holds the answer against the plan's masks, in double precision."""
+    mixed, soft = run(mixer, images, targets, saliency)
+    plan, size = mixer.last.plan, images.shape[2:]
+    assert mixed.dtype == images.dtype
+    assert mixed.shape == images.shape
+    assert_close(
+        mixed.double(),
+        by_masks(plan.masks, images),
+        rtol=TOLERANCE[images.dtype],
+        atol=TOLERANCE[images.dtype],
+    )
+    shares = one_hot(targets) if targets.ndim == 1 else targets.float()
+    assert soft.dtype == torch.float32
+    assert_close(soft, weights_of(mixer, size) @ shares)
+    assert_close(soft.sum(1), weights_of(mixer, size) @ shares.sum(1))
+    full = by_masks(plan.masks, torch.ones(len(images), 1, *size))
+    assert_close(full, torch.ones_like(full))
+    area = (
+        by_masks(
+            plan.masks,
+            torch.eye(len(images)).view(len(images), -1, *[1] * len(size)).expand(-1, -1, *size),
+        )
+        .flatten(2)
+        .mean(2)
+    )
+    assert_close(plan.source_ratio(size).double(), area, rtol=1e-5, atol=1e-6)
+    return mixed, soft
+
+
+@over(METHODS)
+@pytest.mark.parametrize("m", BATCHES)
+def test_any_batch_size(method, m):
+    check(method(CLASSES, generator=generator(m)), *batch(m, (6, 5)))
+
+
+@over(METHODS)
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_any_image_size(method, size):
+    check(method(CLASSES, generator=generator(1)), *batch(5, size))
+
+
+@over(METHODS)
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+def test_any_floating_dtype(method, dtype):
+    # PM#5/#6, kornia#4657, tensorflow/models#10318: half precision must mix, and not the targets.
+    check(method(CLASSES, generator=generator(2)), *batch(6, (9, 8), dtype=dtype))
+
+
+@over(METHODS)
+@pytest.mark.parametrize("kind", TARGETS.values(), ids=TARGETS.keys())
+def test_any_kind_of_target(method, kind):
+    images, targets, saliency = batch(6)
+    targets = kind(targets)
+    copy, version = targets.clone(), targets._version
+    _, soft = check(method(CLASSES, generator=generator(3)), images, targets, saliency)
+    assert soft.shape == (6, CLASSES)
+    if targets.ndim == 2:  # then `num_classes` is not needed
+        _, same = run(method(generator=generator(3)), images, targets, saliency)
+        assert_close(same, soft, rtol=0, atol=0)
+    assert targets._version == version
+    assert_close(targets, copy, rtol=0, atol=0)
+
+
+@over(METHODS)
+def test_channels_last_gives_the_same_numbers(method):
+    images, targets, saliency = batch(6)
+    mixed, soft = run(method(CLASSES, generator=generator(4)), images, targets, saliency)
+    last = images.to(memory_format=torch.channels_last)
+    other, same = run(method(CLASSES, generator=generator(4)), last, targets, saliency)
+    assert_close(other, mixed)
+    assert_close(same, soft, rtol=0, atol=0)
+
+
+@over(METHODS)
+def test_channels_last_stays(method):
+    images, targets, saliency = batch(6)
+    images = images.to(memory_format=torch.channels_last)
+    mixed, _ = run(method(CLASSES, generator=generator(4)), images, targets, saliency)
+    assert mixed.is_contiguous(memory_format=torch.channels_last)
+
+
+@over(METHODS)
+@pytest.mark.parametrize("p", [0, 1])
+def test_the_callers_tensors_are_untouched(method, p):
+    # timm#1143: a change in place looks like "not mixing".
+    given = batch(6)
+    copies, versions = [t.clone() for t in given], [t._version for t in given]
+    mixed, soft = run(method(CLASSES, p=p, generator=generator(5)), *given)
+    assert mixed.data_ptr() != given[0].data_ptr()
+    mixed += 1
+    soft += 1
+    assert [t._version for t in given] == versions
+    for now, then in zip(given, copies, strict=True):
+        assert_close(now, then, rtol=0, atol=0)
+
+
+@over(METHODS)
+def test_one_seed_one_result(method):
+    # composer#793: not reproducible under a seed.
+    given, state = batch(12), torch.get_rng_state()
+    runs = []
+    for seed in (1, 1, 2):
+        mixer = method(CLASSES, p=0.8, generator=generator(seed))
+        runs.append([run(mixer, *given) for _ in range(5)])
+    assert torch.equal(torch.get_rng_state(), state)  # the global generator is left alone
+    for (a, b), (c, d) in zip(runs[0], runs[1], strict=True):
+        assert_close(a, c, rtol=0, atol=0)
+        assert_close(b, d, rtol=0, atol=0)
+    assert any(not torch.equal(a, c) for (a, _), (c, _) in zip(runs[0], runs[2], strict=True))
+    assert any(not torch.equal(a, c) for (a, _), (c, _) in itertools.pairwise(runs[0]))
+
+
+@over(METHODS)
+def test_without_a_generator_the_global_seed_rules(method):
+    given, mixer = batch(6), method(CLASSES)
+    with torch.random.fork_rng():
+        torch.manual_seed(8)
+        first = run(mixer, *given)
+        torch.manual_seed(8)
+        second = run(mixer, *given)
+    assert_close(first, second, rtol=0, atol=0)
+
+
+@over(METHODS)
+@pytest.mark.parametrize("p", [0.0, 0.4, 1.0])
+def test_p_is_how_often_a_batch_is_mixed(method, p):
+    # kornia#4649: applied twice, so that the rate was p squared; mmpretrain#875: ignored.
+    images, targets, saliency = batch(4, (4, 4))
+    mixer = method(CLASSES, p=p, generator=generator(6))
+    times = 150
+    mixed = 0
+    for _ in range(times):
+        out, soft = run(mixer, images, targets, saliency)
+        mixed += mixer.last.mixed
+        if not mixer.last.mixed:
+            assert_close(out, images, rtol=0, atol=0)
+            assert_close(soft, one_hot(targets), rtol=0, atol=0)
+    assert abs(mixed / times - p) <= 4 * (p * (1 - p) / times) ** 0.5
+
+
+class Counting(nn.Module):
+    """A model that counts its calls."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.calls = nn.Sequential(nn.Flatten(), nn.Linear(48, CLASSES)), 0
+
+    def forward(self, x):
+        self.calls += 1
+        return self.inner(x)
+
+
+@over(SALIENT)
+@pytest.mark.parametrize("p", [0.0, 0.4, 1.0])
+def test_saliency_and_call_toss_one_coin(method, p):
+    images, targets, _ = batch(4, (4, 4))
+    mixer, model = method(CLASSES, p=p, generator=generator(7)), Counting()
+    times, mixed = 120, 0
+    for _ in range(times):
+        before = model.calls
+        saliency = mixer.saliency(model, images, targets)
+        # No pass over the clean batch where it is not to be mixed.
+        assert model.calls - before == (saliency is not None)
+        mixer(images, targets, saliency)
+        assert mixer.last.mixed == (saliency is not None)
+        mixed += mixer.last.mixed
+    assert abs(mixed / times - p) <= 4 * (p * (1 - p) / times) ** 0.5
+
+
+@over(METHODS)
+def test_disabled_leaves_batches_and_models_alone(method):
+    images, targets, saliency = batch(4, (4, 4))
+    mixer, model = method(CLASSES, generator=generator(8)), Counting()
+    mixer.enabled = False
+    assert mixer.saliency(model, images, targets) is None
+    assert model.calls == 0
+    for maps in (None, saliency):
+        mixed, soft = run(mixer, images, targets, maps)
+        assert mixer.last.mixed is False
+        assert_close(mixed, images, rtol=0, atol=0)
+        assert_close(soft, one_hot(targets), rtol=0, atol=0)
+    mixer.enabled = True
+    run(mixer, images, targets, saliency)
+    assert mixer.last.mixed is True
+
+
+@over(METHODS)
+def test_only_methods_that_need_saliency_run_the_model_for_it(method):
+    images, targets, _ = batch(4, (4, 4))
+    mixer, model = method(CLASSES), Counting()
+    saliency = mixer.saliency(model, images, targets)
+    assert model.calls == int(mixer.needs_saliency)
+    assert (saliency is not None) == mixer.needs_saliency
+
+
+@over(METHODS)
+def test_last_records_what_was_done(method):
+    mixer = method(CLASSES, generator=generator(9))
+    assert mixer.last is None
+    given = batch(5)
+    check(mixer, *given)
+    first = mixer.last
+    assert first.mixed
+    assert first.uniform_maps == 0
+    assert first.plan.num_inputs == 5
+    check(mixer, *given)
+    assert mixer.last is not first
+
+
+@over({k: v for k, v in METHODS.items() if "inside" not in k})
+def test_the_plan_mixes_other_tensors_alike(method):
+    # vision#9215, keras-aug#58: one-hot segmentation masks follow their images.
+    images, targets, saliency = batch(6)
+    mixer = method(CLASSES, generator=generator(10))
+    mixed, _ = mixer(images, targets, saliency)
+    assert_close(mixer.last.plan.mix_images(images), mixed, rtol=0, atol=0)
+    hot = torch.rand(6, 9, 8, 8, generator=generator(0))
+    expected = by_masks(mixer.last.plan.masks, hot)
+    assert_close(mixer.last.plan.mix_images(hot).double(), expected, rtol=1e-5, atol=1e-6)
+
+
+IMAGES = torch.rand(4, 3, 8, 8)
+LABELS = torch.arange(4)
+BAD = {
+    "label too high": ({"targets": LABELS + 4}, ValueError, r"`targets` must lie in 0\.\.6"),
+    "negative label": ({"targets": LABELS - 1}, ValueError, r"`targets` must lie in 0\.\.6"),
+    "float labels": ({"targets": LABELS.float()}, TypeError, r"`targets` of shape .* integers"),
+    "five labels": ({"targets": torch.arange(5)}, ValueError, r"`targets` must have shape \(4,\)"),
+    "six classes": ({"targets": torch.rand(4, 6)}, ValueError, r"`num_classes` = 7 columns"),
+    "no images": ({"images": torch.rand(0, 3, 8, 8)}, ValueError, r"`images` must have shape"),
+    "no pixels": ({"images": torch.rand(4, 3, 0, 8)}, ValueError, r"`images` must have shape"),
+    "one image": ({"images": torch.rand(4, 8)}, ValueError, r"`images` must have shape.*whole b"),
+    "4-d": ({"images": torch.rand(4, 1, 2, 2, 2, 2)}, ValueError, r"`images` must have shape"),
+    "a list": ({"images": [1, 2]}, TypeError, r"`images` must be a torch tensor, got list"),
+}
+
+
+@over(METHODS)
+@pytest.mark.parametrize(("change", "error", "message"), BAD.values(), ids=BAD.keys())
+def test_refuses(method, change, error, message):
+    given = {"images": IMAGES, "targets": LABELS, "saliency": torch.rand(4, 8, 8)} | change
+    with refuses(error, message):
+        method(CLASSES)(**given)
+
+
+@over(METHODS)
+def test_class_indices_need_num_classes(method):
+    with refuses(ValueError, r"`num_classes` must be given where `targets` are class indices"):
+        method()(IMAGES, LABELS, torch.rand(4, 8, 8))
+
+
+MAPS = {
+    "missing": (None, ValueError, r"`saliency` must be given to \w+, got None\. Use mixer\.sal"),
+    "another batch": (torch.rand(3, 8, 8), ValueError, r"`saliency` must have shape \(4, \*size"),
+    "channels": (torch.rand(4, 1, 8, 8), ValueError, r"`saliency` must have shape .* \(4, 1, 8"),
+    "empty": (torch.rand(4, 0, 8), ValueError, r"`saliency` must have shape"),
+    "a list": ([1.0], TypeError, r"`saliency` must be a torch tensor, got list"),
+    "bool": (torch.ones(4, 8, 8) > 0, TypeError, r"`saliency` must hold real numbers"),
+}
+
+
+@over(SALIENT)
+@pytest.mark.parametrize(("maps", "error", "message"), MAPS.values(), ids=MAPS.keys())
+def test_refuses_saliency(method, maps, error, message):
+    with refuses(error, message):
+        method(CLASSES)(IMAGES, LABELS, maps)
+
+
+SETTINGS = {
+    "p above 1": ({"p": 1.5}, ValueError, r"`p` must be a number from 0 to 1, got 1\.5"),
+    "p below 0": ({"p": -0.1}, ValueError, r"`p` must be a number from 0 to 1"),
+    "p NaN": ({"p": float("nan")}, ValueError, r"`p` must be a number from 0 to 1, got nan"),
+    "p a word": ({"p": "often"}, TypeError, r"`p` must be a number from 0 to 1, got 'often'"),
+    "no classes": ({"num_classes": 0}, ValueError, r"`num_classes` must be a positive integer"),
+    "half a class": ({"num_classes": 2.5}, ValueError, r"`num_classes` must be a positive int"),
+    "alpha 0": ({"alpha": 0}, ValueError, r"`alpha` must be above 0"),
+    "alpha below 0": ({"alpha": -1.0}, ValueError, r"`alpha` must be a number from 0"),
+    "alpha a word": ({"alpha": "x"}, TypeError, r"`alpha` must be a number from 0"),
+}
+
+
+@over(METHODS)
+@pytest.mark.parametrize(("change", "error", "message"), SETTINGS.values(), ids=SETTINGS.keys())
+def test_refuses_settings_at_construction(method, change, error, message):
+    with refuses(error, message):
+        method(**change)
+
+
+@pytest.mark.parametrize("method", [CoMixup, InputMixup, ManifoldMixup])
+def test_refuses_a_seed_in_place_of_a_generator(method):
+    with refuses(TypeError, r"`generator` must be a torch\.Generator, got"):
+        method(CLASSES, generator=5)
+
+
+def test_saliency_maps_may_be_of_another_size_than_the_images():
+    images, targets, _ = batch(6, (12, 12))
+    coarse = torch.rand(6, 3, 5, generator=generator(0))
+    mixer = CoMixup(CLASSES, generator=generator(0))
+    check(mixer, images, targets, coarse)
+    assert mixer.last.plan.grid == (3, 4)
+
+
+def test_mixed_batches_train_a_model():
+    model, (images, targets, _) = net(), batch(8)
+    mixer = CoMixup(CLASSES, generator=generator(0))
+    mixed, soft = mixer(images, targets, mixer.saliency(model, images, targets))
+    nn.functional.cross_entropy(model(mixed), soft).backward()
+    assert all(bool(p.grad.isfinite().all()) for p in model.parameters())

@@ -1,0 +1,208 @@
+"""One training step, held against the same step written by hand."""
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.testing import assert_close
+
+from batches import CLASSES, batch, gradients, net, one_hot
+from comixup import CoMixup, CutMix, InputMixup, ManifoldMixup, training_step
+from problems import generator
+
+MAKERS = {
+    "co-mixup": lambda **k: CoMixup(CLASSES, **k),
+    "co-mixup, clean weight": lambda **k: CoMixup(CLASSES, clean_weight=0.3, **k),
+    "co-mixup, no clean gradient": lambda **k: CoMixup(CLASSES, keep_gradients=False, **k),
+    "cutmix": lambda **k: CutMix(CLASSES, **k),
+    "input mixup": lambda **k: InputMixup(CLASSES, **k),
+    "manifold mixup": lambda **k: ManifoldMixup(CLASSES, layers=["input", "0", "2"], **k),
+}
+MAKE = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
+
+
+def assert_same_gradients(model, other):
+    for p, q in zip(model.parameters(), other.parameters(), strict=True):
+        assert_close(p.grad, q.grad)
+
+
+def hand_written(model, mixer, images, targets, loss_fn=F.cross_entropy, clean_loss_fn=None):
+    """The step as the README writes it; returns loss, clean loss and soft targets."""
+    clean = None
+    if mixer.needs_saliency:
+        inputs = images.clone().requires_grad_()
+        clean = (clean_loss_fn or loss_fn)(model(inputs), targets)
+        # Gradients of the weights, kept or not, and of the images.
+        keep = mixer.keep_gradients and mixer.clean_weight > 0
+        weight = mixer.clean_weight if keep else 1.0
+        grads = torch.autograd.grad(clean * weight, [inputs, *model.parameters()])
+        if keep:
+            for p, g in zip(model.parameters(), grads[1:], strict=True):
+                p.grad = g
+        saliency = (grads[0] / weight).square().sum(1).sqrt()
+        images, targets = mixer(images, targets, saliency)
+    else:
+        if isinstance(mixer, ManifoldMixup):
+            mixer.attach(model)
+        images, targets = mixer(images, targets)
+    loss = loss_fn(model(images), targets)
+    loss.backward()
+    return loss, clean, targets
+
+
+@MAKE
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_is_the_step_written_by_hand(make, seed):
+    model, (images, targets, _) = net(norm=False), batch(8)
+    other = copy.deepcopy(model)
+    step = training_step(model, make(generator=generator(seed)), images, targets)
+    step.loss.backward()
+    loss, clean, soft = hand_written(other, make(generator=generator(seed)), images, targets)
+    assert_close(step.loss, loss)
+    assert_close(step.targets, soft)
+    assert (step.clean_loss is None) == (clean is None)
+    if clean is not None:
+        assert_close(step.clean_loss, clean.detach())
+        assert not step.clean_loss.requires_grad
+        assert step.clean_outputs.shape == (8, CLASSES)
+        assert_close(F.cross_entropy(step.clean_outputs, targets), clean)
+    else:
+        assert step.clean_outputs is None
+    assert_close(F.cross_entropy(step.outputs, step.targets), step.loss)
+    assert_same_gradients(model, other)
+
+
+def test_none_trains_on_the_batch_as_it_comes():
+    model, (images, targets, _) = net(norm=False), batch(8)
+    other = copy.deepcopy(model)
+    step = training_step(model, None, images, targets)
+    step.loss.backward()
+    expected = F.cross_entropy(other(images), targets)
+    expected.backward()
+    assert_close(step.loss, expected)
+    assert step.targets is targets
+    assert step.clean_loss is None
+    assert_same_gradients(model, other)
+
+
+def weighted(outputs, targets):
+    return 3 * F.cross_entropy(outputs, targets)
+
+
+def smoothed(outputs, targets):
+    # vision PR#4907: label smoothing belongs to the loss, not to the mixing.
+    return F.cross_entropy(outputs, targets, label_smoothing=0.1)
+
+
+@MAKE
+@pytest.mark.parametrize("clean_loss_fn", [None, smoothed], ids=["one loss", "two losses"])
+def test_losses_of_ones_own(make, clean_loss_fn):
+    # composer#382/#825, focal-loss-pytorch#2: any loss; deit PR#91: the right one for each batch.
+    model, (images, targets, _) = net(norm=False), batch(8)
+    other = copy.deepcopy(model)
+    step = training_step(
+        model,
+        make(generator=generator(3)),
+        images,
+        targets,
+        loss_fn=weighted,
+        clean_loss_fn=clean_loss_fn,
+    )
+    step.loss.backward()
+    loss, clean, _ = hand_written(
+        other, make(generator=generator(3)), images, targets, weighted, clean_loss_fn
+    )
+    assert_close(step.loss, loss)
+    if clean is not None:
+        assert_close(step.clean_loss, clean.detach())
+    assert_same_gradients(model, other)
+
+
+@MAKE
+def test_multi_label_targets(make):
+    model, (images, targets, _) = net(norm=False), batch(8)
+    shares = one_hot(targets) + one_hot((targets + 1) % CLASSES)
+    step = training_step(
+        model,
+        make(generator=generator(4)),
+        images,
+        shares,
+        loss_fn=F.binary_cross_entropy_with_logits,
+    )
+    assert_close(step.targets.sum(1), torch.full((8,), 2.0))
+    assert_close(F.binary_cross_entropy_with_logits(step.outputs, step.targets), step.loss)
+
+
+@MAKE
+def test_a_scaled_backward_scales_the_whole_gradient(make):
+    model, (images, targets, _) = net(norm=False), batch(8)
+    other = copy.deepcopy(model)
+
+    def backward(loss):
+        (loss * 512).backward()
+
+    step = training_step(model, make(generator=generator(5)), images, targets, backward=backward)
+    backward(step.loss)
+    training_step(other, make(generator=generator(5)), images, targets).loss.backward()
+    for p, q in zip(model.parameters(), other.parameters(), strict=True):
+        assert_close(p.grad, 512 * q.grad)
+
+
+class Logits(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return {"logits": self.inner(x)}
+
+
+@MAKE
+def test_models_that_return_dicts(make):
+    inner, (images, targets, _) = net(norm=False), batch(8)
+    other = copy.deepcopy(inner)
+    mixer = make(generator=generator(6))
+    if isinstance(mixer, ManifoldMixup):
+        mixer.layers = tuple(n if n == "input" else f"inner.{n}" for n in mixer.layers)
+    step = training_step(
+        Logits(inner),
+        mixer,
+        images,
+        targets,
+        loss_fn=lambda out, t: F.cross_entropy(out["logits"], t),
+    )
+    step.loss.backward()
+    assert set(step.outputs) == {"logits"}
+    hand_written(other, make(generator=generator(6)), images, targets)
+    assert_same_gradients(inner, other)
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0])
+def test_no_clean_pass_for_batches_that_are_not_mixed(p):
+    model, (images, targets, _) = net(), batch(8)
+    step = training_step(model, CoMixup(CLASSES, p=p), images, targets)
+    assert int(model[1].num_batches_tracked) == 1 + int(p)
+    assert (step.clean_loss is not None) == bool(p)
+    assert any(g is not None for g in gradients(model)) == bool(p)
+
+
+def clean_loss(model, images, targets):
+    with torch.no_grad():
+        return float(F.cross_entropy(model(images), targets))
+
+
+@MAKE
+def test_a_model_learns(make):
+    """A few steps lower the clean loss: signs, targets and gradients fit together."""
+    model, (images, targets, _) = net(norm=False), batch(12)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.15)
+    mixer = make(generator=generator(7))
+    before = clean_loss(model, images, targets)
+    for _ in range(20):
+        optimizer.zero_grad()
+        training_step(model, mixer, images, targets).loss.backward()
+        optimizer.step()
+    mixer.enabled = False
+    assert clean_loss(model.eval(), images, targets) < 0.9 * before

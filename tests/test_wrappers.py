@@ -1,0 +1,91 @@
+"""Models inside wrappers: found, and kept from exchanging gradients."""
+
+import contextlib
+
+import pytest
+import torch
+from torch import nn
+
+from comixup._wrappers import layers_of_wrapping, unwrapped, without_sync
+
+
+class DistributedDataParallel(nn.Module):
+    """Named and built like torch's, without a process group."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module, self.quiet, self.entered = module, False, 0
+
+    @contextlib.contextmanager
+    def no_sync(self):
+        self.quiet, self.entered = True, self.entered + 1
+        try:
+            yield
+        finally:
+            self.quiet = False
+
+    def forward(self, x):
+        return self.module(x)
+
+
+class MyParallel(DistributedDataParallel):
+    """A user's subclass."""
+
+
+def compiled(model):
+    return torch.compile(model, backend="eager")
+
+
+WRAPPERS = {
+    "nothing": [],
+    "ddp": [DistributedDataParallel],
+    "a subclass": [MyParallel],
+    "compile": [compiled],
+    "ddp, then compile": [DistributedDataParallel, compiled],
+    "compile, then ddp": [compiled, DistributedDataParallel],
+    "DataParallel": [nn.DataParallel],
+}
+
+
+def wrap(model, wrappers):
+    for wrapper in wrappers:
+        model = wrapper(model)
+    return model
+
+
+@pytest.mark.parametrize("wrappers", WRAPPERS.values(), ids=WRAPPERS.keys())
+def test_the_users_model_is_found(wrappers):
+    model = nn.Linear(2, 3)
+    whole = wrap(model, wrappers)
+    assert unwrapped(whole) is model
+    layers = list(layers_of_wrapping(whole))
+    assert len(layers) == 1 + len(wrappers)
+    assert layers[0] is whole
+
+
+def test_a_users_module_with_a_child_called_module_is_not_a_wrapper():
+    class Classifier(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.module = nn.Linear(2, 3)
+
+    model = Classifier()
+    assert unwrapped(model) is model
+
+
+@pytest.mark.parametrize("wrappers", WRAPPERS.values(), ids=WRAPPERS.keys())
+def test_no_sync_is_entered_once_and_left(wrappers):
+    whole = wrap(nn.Linear(2, 3), wrappers)
+    inside = [w for w in layers_of_wrapping(whole) if isinstance(w, DistributedDataParallel)]
+    with without_sync(whole):
+        assert all(w.quiet for w in inside)
+    assert not any(w.quiet for w in inside)
+    assert [w.entered for w in inside] == [1] * len(inside)
+
+
+def test_fabrics_module_is_looked_through():
+    fabric = pytest.importorskip("lightning_fabric").Fabric(accelerator="cpu", devices=1)
+    model = nn.Linear(2, 3)
+    module = fabric.setup_module(model)
+    assert module is not model
+    assert unwrapped(module) is model
