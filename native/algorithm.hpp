@@ -92,6 +92,7 @@ class Algorithm1 {
 
  private:
   static constexpr double kRounding = 1e-14;
+  static constexpr double kUnknown = std::numeric_limits<double>::infinity();
   static bool is_better(const Rank& a, const Rank& b) {
     return a.first != b.first ? a.first < b.first
                               : a.second < b.second - kRounding * std::fabs(b.second);
@@ -167,10 +168,8 @@ class Algorithm1 {
   }
 
   void take_stock() {
-    for (int j = 0; j < problem_.outputs; ++j) {
-      find_support(j);
-      own_energy_[j] = own_energy(j);
-    }
+    for (int j = 0; j < problem_.outputs; ++j) find_support(j);
+    std::fill(own_energy_.begin(), own_energy_.end(), kUnknown);
     gather_pressure();
   }
 
@@ -207,10 +206,8 @@ class Algorithm1 {
         *here = label[l];
       }
     }
-    if (differences > 0) {
-      find_support(j);
-      own_energy_[j] = energy_of_candidates(j);
-    }
+    if (differences > 0) find_support(j);
+    if (differences > 0 || own_energy_[j] == kUnknown) own_energy_[j] = own_energy(j);
     press(j, 1);
     return differences > 0;
   }
@@ -236,32 +233,17 @@ class Algorithm1 {
 
   // ---- Merit.
 
-  /// Output j's costs, prior and smoothness.
+  /// Costs, prior and smoothness of output j, which has just been solved.
   double own_energy(int j) {
-    double bonus = 0;
+    double cost = 0, bonus = 0;
     int units = 0;
-    for (int t = 0; t < n_; ++t) bonus += rules_.bonus(z(j, t));
-    for (const auto& edge : grid_.edges)
-      units += rules_.units(z(j, edge.earlier), z(j, edge.later));
-    return own_energy(j, bonus, units);
-  }
-
-  /// The same of the output just solved, whose labels are at hand as candidates.
-  double energy_of_candidates(int j) {
-    double bonus = 0;
-    int units = 0;
-    for (const int c : labels_) bonus += candidates_.bonus(c);
-    for (const auto& edge : grid_.edges)
-      units += candidates_.units(labels_[edge.earlier], labels_[edge.later]);
-    return own_energy(j, bonus, units);
-  }
-
-  double own_energy(int j, double bonus, int units) {
-    double cost = 0;
     const int* source = z(j);
     for (int t = 0; t < n_; ++t)
       for (int l = 0; l < levels_; ++l)
         cost += problem_.cost[static_cast<std::size_t>(*source++) * n_ + grid_.location[t]];
+    for (const int c : labels_) bonus += candidates_.bonus(c);
+    for (const auto& edge : grid_.edges)
+      units += candidates_.units(labels_[edge.earlier], labels_[edge.later]);
     return cost / levels_ - w_.eta * bonus + w_.beta * units / rules_.most_units();
   }
 

@@ -94,15 +94,12 @@ class Candidates {
       near_[near] = i;
       near += base_[i] <= useful_;
     }
-    std::fill(bound_.begin(), bound_.end(), std::numeric_limits<float>::infinity());
-    for (int a = 0; a < near; ++a) {
-      const float* c = cost(near_[a]);
-      const float base = base_[near_[a]];
-      for (int t = 0; t < n_; t += kLanes)
-        store(least(load(&bound_[t]), load(c + t) + base), &bound_[t]);
+    for (int t = 0; t < n_; t += kLanes) {
+      Lanes bound = all_lanes(std::numeric_limits<float>::infinity());
+      for (int a = 0; a < near; ++a)
+        bound = least(bound, load(cost(near_[a]) + t) + base_[near_[a]]);
+      store(minus(bound + load(&margin_[t])), &bound_[t]);  // so that it can be added
     }
-    for (int t = 0; t < n_; t += kLanes)  // minus the bound, so that it can be added
-      store(minus(load(&bound_[t]) + load(&margin_[t])), &bound_[t]);
     std::fill(bound_.begin() + n_, bound_.end(), std::numeric_limits<float>::infinity());
     inner_.clear();
     sources_.resize(static_cast<std::size_t>(near) * levels_);
@@ -112,7 +109,7 @@ class Candidates {
       const float* c = cost(i);
       const float base = base_[i];
       float* to = inner_.add_label();
-      Lanes closest = Lanes{} + std::numeric_limits<float>::infinity();
+      Lanes closest = all_lanes(std::numeric_limits<float>::infinity());
       for (int t = 0; t < n_; t += kLanes) {
         const Lanes u = load(c + t) + base;
         store(u, to + t);

@@ -59,7 +59,8 @@ class FourWide {
       step_in_column_3<Octet>(t + 3);
     }
     walk_back(labels);
-    return shortlist_.is_stable<Octet>(problem, labels, tie);
+    return problem.num_labels() <= Shortlist::kSize ||
+           shortlist_.is_stable<Octet>(problem, labels, tie);
   }
 
  private:
@@ -127,7 +128,7 @@ class FourWide {
     for (int pair = 0; pair < 2; ++pair) {  // of labels beside
       Octet met[4][4], side[4];
       for (int y = 0; y < 4; ++y) {
-        for (int x = 0; x < 4; ++x) met[x][y] = everywhere<Octet>(above(t)[4 * x + y]);
+        for (int x = 0; x < 4; ++x) met[x][y] = Octet::everywhere(above(t)[4 * x + y]);
         side[y] = Octet::halves(beside_[8 * pair + y], beside_[8 * pair + 4 + y]);
       }
       for (int at = 128 * pair; at < 128 * pair + 32; at += kOctet) step<32>(t, at, met, side);
@@ -138,10 +139,10 @@ class FourWide {
   void step_in_column_2(int t) {
     Octet met[4][4];
     for (int x = 0; x < 4; ++x)
-      for (int y = 0; y < 4; ++y) met[x][y] = everywhere<Octet>(above(t)[4 * x + y]);
+      for (int y = 0; y < 4; ++y) met[x][y] = Octet::everywhere(above(t)[4 * x + y]);
     for (int l = 0; l < 4; ++l) {
       Octet side[4];
-      for (int y = 0; y < 4; ++y) side[y] = everywhere<Octet>(beside_[4 * l + y]);
+      for (int y = 0; y < 4; ++y) side[y] = Octet::everywhere(beside_[4 * l + y]);
       step<8>(t, 32 * l, met, side);
       step<8>(t, 32 * l + 128, met, side);
     }
@@ -178,11 +179,6 @@ class FourWide {
          side[l])
             .to(to + at);
       }
-  }
-
-  template <typename Octet>
-  static Octet everywhere(float value) {
-    return Octet::halves(value, value);
   }
 
   // ---- The way back.

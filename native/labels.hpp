@@ -28,11 +28,7 @@ class LabelRules {
       for (int y = 0; y < levels_; ++y) matches += a[x] == b[y];
     return matches;
   }
-  int units(const int* a, const int* b) const {
-    return units(inner(a, b), inner(a, a), inner(b, b));
-  }
-
-  /// The same, given z.z', z.z and z'.z' (times L^2).
+  /// V(z, z') given z.z', z.z and z'.z' (times L^2).
   int units(int inner, int norm_a, int norm_b) const {
     if (form_ == Smoothness::kInner) return most_units() - 2 * inner;
     const int squared = norm_a + norm_b - 2 * inner;

@@ -18,6 +18,7 @@ using LaneVector = float __attribute__((vector_size(4 * kLanes)));
 struct Lanes {
   LaneVector lane;
 };
+inline Lanes all_lanes(float value) { return {value - LaneVector{}}; }  // less 0: nothing to do
 inline Lanes operator+(const Lanes& a, const Lanes& b) { return {a.lane + b.lane}; }
 inline Lanes operator+(const Lanes& a, float b) { return {a.lane + b}; }
 inline Lanes operator*(const Lanes& a, const Lanes& b) { return {a.lane * b.lane}; }
@@ -43,6 +44,9 @@ Lanes map(F&& f) {
   Lanes result;
   for (int y = 0; y < kLanes; ++y) result.lane[y] = f(y);
   return result;
+}
+inline Lanes all_lanes(float value) {
+  return map([&](int) { return value; });
 }
 inline Lanes gather(const float* from, const int* at) {
   return map([&](int y) { return from[at[y]]; });

@@ -148,7 +148,7 @@ class Minimiser {
       rows[num_rows++] = problem_.charges.row(present[other]);
     }
     float* lag = lags(t);
-    Lanes best = Lanes{} + Elimination::kNever;
+    Lanes best = all_lanes(Elimination::kNever);
     for (int c = 0; c < stride; c += kLanes) {
       Lanes charge = Lanes{};
       for (int r = 0; r < num_rows; ++r) charge = charge + load(rows[r] + c);

@@ -12,8 +12,9 @@ struct PlainOctet {
   Lanes low, high;
 
   static PlainOctet from(const float* at) { return {load(at), load(at + kLanes)}; }
+  static PlainOctet everywhere(float value) { return {all_lanes(value), all_lanes(value)}; }
   /// One number in the lower half, another in the upper one.
-  static PlainOctet halves(float low, float high) { return {Lanes{} + low, Lanes{} + high}; }
+  static PlainOctet halves(float low, float high) { return {all_lanes(low), all_lanes(high)}; }
   /// The same four numbers in both halves.
   static PlainOctet twice(const float* at) { return {load(at), load(at)}; }
 
@@ -25,7 +26,7 @@ struct PlainOctet {
   /// Lane kLane of each half, all over that half.
   template <int kLane>
   PlainOctet spread() const {
-    return {Lanes{} + low.lane[kLane], Lanes{} + high.lane[kLane]};
+    return {all_lanes(low.lane[kLane]), all_lanes(high.lane[kLane])};
   }
 };
 inline PlainOctet operator+(const PlainOctet& a, const PlainOctet& b) {
@@ -47,6 +48,7 @@ struct Avx2Octet {
   Floats lane;
 
   static Avx2Octet from(const float* at) { return {*reinterpret_cast<const Stored*>(at)}; }
+  static Avx2Octet everywhere(float value) { return {value - Floats{}}; }
   static Avx2Octet halves(float a, float b) { return {Floats{a, a, a, a, b, b, b, b}}; }
   static Avx2Octet twice(const float* at) {
     return {Floats{at[0], at[1], at[2], at[3], at[0], at[1], at[2], at[3]}};

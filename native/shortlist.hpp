@@ -74,17 +74,16 @@ class Shortlist {
   template <typename Octet, typename CostOf>
   void find_messages(const InnerProblem& problem, CostOf&& cost_of) {
     const int count = problem.num_labels(), alike = problem.charges.alike();
-    const auto everywhere = [](float value) { return Octet::halves(value, value); };
     for (int t = 0; t < size_; t += kOctet) {
-      Octet another = everywhere(std::numeric_limits<float>::infinity());
+      Octet another = Octet::everywhere(std::numeric_limits<float>::infinity());
       for (int b = 0; b < alike; ++b) another = least(another, Octet::from(cost_of(b) + t));
-      another = another + everywhere(problem.charges.off_diagonal());
+      another = another + Octet::everywhere(problem.charges.off_diagonal());
       for (int a = 0; a < count; ++a) {
         const float* charge = problem.charges.row(a);
-        Octet total = Octet::from(cost_of(a) + t) + everywhere(charge[a]);
+        Octet total = Octet::from(cost_of(a) + t) + Octet::everywhere(charge[a]);
         if (a < alike) total = least(total, another);  // no need to go through them
         for (int b = a < alike ? alike : 0; b < count; ++b)
-          total = least(total, Octet::from(cost_of(b) + t) + everywhere(charge[b]));
+          total = least(total, Octet::from(cost_of(b) + t) + Octet::everywhere(charge[b]));
         total.to(message(a) + t);
       }
       if (t + kOctet > size_)  // an odd number of rows: the rest belongs to the margin
@@ -98,7 +97,7 @@ class Shortlist {
     static constexpr float kLeft[kOctet] = {0, 1, 1, 1, 0, 1, 1, 1};
     static constexpr float kRight[kOctet] = {1, 1, 1, 0, 1, 1, 1, 0};
     const Octet left = Octet::from(kLeft), right = Octet::from(kRight);
-    const Octet weights = Octet::halves(weight, weight);
+    const Octet weights = Octet::everywhere(weight);
     for (int a = 0; a < problem.num_labels(); ++a) {
       const float* from = message(a);
       for (int t = 0; t < size_; t += kOctet) {
@@ -112,7 +111,7 @@ class Shortlist {
   /// Sorts the labels of the four locations from t on into the four of least rank each.
   void choose(const InnerProblem& problem, int t) {
     Lanes best[kSize];
-    for (Lanes& entry : best) entry = Lanes{} + std::numeric_limits<float>::infinity();
+    for (Lanes& entry : best) entry = all_lanes(std::numeric_limits<float>::infinity());
     for (int a = 0; a < problem.num_labels(); ++a) {
       Lanes entry = tagged(load(rank(a) + t), a);
       for (int k = 0; k < kSize; ++k) {
