@@ -21,6 +21,9 @@ MAX_LEVELS = 16
 MAX_SWEEPS = 10**6
 """A handful is enough; the merit of every one is kept."""
 
+_CORES = os.cpu_count() or 1
+"""Counted once: the system takes microseconds to tell."""
+
 _Starts: TypeAlias = npt.NDArray[np.int32]
 
 
@@ -127,7 +130,7 @@ def _solve_native(
         sweeps,
         levels,
         resolve,
-        num_threads or os.cpu_count() or 1,
+        num_threads or _CORES,
         sources,
         merits,
     )
