@@ -89,4 +89,4 @@ $(SANITIZED)/.stamp-kernel: $(VENV)/.stamp-dev $(VENV)/.stamp-kernel $(KERNEL)
 
 $(SANITIZED)/%: native/tests/%.cpp $(KERNEL)
 	mkdir -p $(SANITIZED)
-	$(CXX) -std=c++17 -g -O1 $(SANITIZERS) -Wall -Wextra $< -o $@ -pthread
+	$(CXX) -std=c++17 -g -O1 $(SANITIZERS) -Wall -Wextra -Wno-psabi $< -o $@ -pthread

@@ -11,7 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "candidates.hpp"
 #include "grid.hpp"
+#include "labels.hpp"
 #include "minimise.hpp"
 #include "problem.hpp"
 
@@ -25,55 +27,24 @@ struct Settings {
 
 class Algorithm1 {
  public:
-  /// Mixed labels are built from this many of the inputs that an output uses most.
-  static constexpr int kTopSources = 3;
-
   Algorithm1(const Grid& grid, const ProblemView& problem, const Settings& settings)
       : grid_(grid),
         problem_(problem),
         w_(problem.weights),
         settings_(settings),
+        rules_(settings.levels, w_.smoothness),
         minimiser_(grid),
+        candidates_(grid, problem, rules_, settings.levels, minimiser_.problem()),
         n_(grid.size),
         m_(problem.inputs),
         levels_(settings.levels),
-        row_size_(padded(n_)) {
-    cost_.resize(static_cast<std::size_t>(m_) * n_);
-    cost32_.assign(static_cast<std::size_t>(m_) * row_size_, 0.0f);
-    // The inner step works in single precision, on what each label costs above the cheapest one at
-    // its location: a constant at a location changes no decision, but would eat up the precision.
-    double dearest = 0;
-    for (int t = 0; t < n_; ++t) {
-      double least_cost = std::numeric_limits<double>::infinity();
-      for (int i = 0; i < m_; ++i) {
-        const double c = problem.cost[static_cast<std::size_t>(i) * n_ + grid.location[t]];
-        cost_[static_cast<std::size_t>(i) * n_ + t] = c;
-        least_cost = std::min(least_cost, c);
-      }
-      for (int i = 0; i < m_; ++i) {
-        const double above = cost(i)[t] - least_cost;
-        cost32_[static_cast<std::size_t>(i) * row_size_ + t] = static_cast<float>(above);
-        dearest = std::max(dearest, above);
-      }
-    }
-    useful_ = (dearest + grid.max_degree * w_.beta) * (1 + 1e-6);
-    z_.resize(static_cast<std::size_t>(problem.outputs) * n_ * levels_);
-    support_.resize(problem.outputs);
-    pressure_.resize(m_);
-    penalty_.resize(m_);
-    base_.resize(m_);
-    candidate_of_.assign(m_, -1);
-    uses_.assign(m_, 0);
-    own_energy_.resize(problem.outputs);
-    labels_.resize(n_);
-    bound_.resize(padded(n_));
-    margin_.assign(padded(n_), 0);
-    for (int t = 0; t < n_; ++t)  // what the neighbours can add, and some room for rounding
-      margin_[t] =
-          static_cast<float>((w_.beta * grid.neighbours[t].size()) * (1 + 1e-5) + 1e-6 * dearest);
-    log_factorial_.assign(levels_ + 1, 0);
-    for (int l = 2; l <= levels_; ++l) log_factorial_[l] = log_factorial_[l - 1] + std::log(l);
-  }
+        z_(static_cast<std::size_t>(problem.outputs) * n_ * levels_),
+        support_(problem.outputs),
+        pressure_(m_),
+        penalty_(m_),
+        uses_(m_),
+        own_energy_(problem.outputs),
+        labels_(n_) {}
 
   /// Runs the sweeps from i.i.d. one-hot labels `start`, (m', n) row-major.
   void run(const std::int32_t* start) {
@@ -91,8 +62,7 @@ class Algorithm1 {
         continue;
       }
       bool changed = false;
-      for (int j = 0; j < problem_.outputs; ++j)
-        changed |= minimise_output(j, s > 0 ? levels_ : 1, resolving);
+      for (int j = 0; j < problem_.outputs; ++j) changed |= minimise_output(j, s > 0, resolving);
       gather_pressure();  // anew, so that rounding does not pile up
       merits_[s] = merit();
       const Rank rank = {settings_.resolve ? find_duplicates() : 0.0, merits_[s]};
@@ -122,22 +92,13 @@ class Algorithm1 {
 
  private:
   static constexpr double kRounding = 1e-14;
+  static constexpr double kUnknown = std::numeric_limits<double>::infinity();
   static bool is_better(const Rank& a, const Rank& b) {
     return a.first != b.first ? a.first < b.first
                               : a.second < b.second - kRounding * std::fabs(b.second);
   }
 
-  struct Share {
-    int input;
-    double count;
-  };
-
   int* z(int j, int t = 0) { return z_.data() + (static_cast<std::size_t>(j) * n_ + t) * levels_; }
-  const double* cost(int i) const { return cost_.data() + static_cast<std::size_t>(i) * n_; }
-  const float* cost32(int i) const {
-    return cost32_.data() + static_cast<std::size_t>(i) * row_size_;
-  }
-  bool is_pure(const int* label) const { return label[0] == label[levels_ - 1]; }
 
   void initialise(const std::int32_t* start) {
     for (int j = 0; j < problem_.outputs; ++j)
@@ -193,24 +154,22 @@ class Algorithm1 {
 
   /// o_j as a sparse vector, in the order of inputs.
   void find_support(int j) {
-    auto& support = support_[j];
-    support.clear();
     const int* sources = z(j);
-    for (int s = 0; s < n_ * levels_; ++s)
-      if (uses_[sources[s]]++ == 0) support.push_back({sources[s], 0});
-    std::sort(support.begin(), support.end(),
-              [](const Share& a, const Share& b) { return a.input < b.input; });
-    for (Share& share : support) {
-      share.count = static_cast<double>(uses_[share.input]) / levels_;
-      uses_[share.input] = 0;
+    for (int s = 0; s < n_ * levels_; ++s) ++uses_[sources[s]];
+    auto& support = support_[j];
+    support.resize(m_ + 1);
+    int used = 0;
+    for (int i = 0; i < m_; ++i) {  // without branches
+      support[used] = {i, static_cast<double>(uses_[i]) / levels_};
+      used += uses_[i] > 0;
+      uses_[i] = 0;
     }
+    support.resize(used);
   }
 
   void take_stock() {
-    for (int j = 0; j < problem_.outputs; ++j) {
-      find_support(j);
-      own_energy_[j] = cost_and_prior(j) + smoothness(j);
-    }
+    for (int j = 0; j < problem_.outputs; ++j) find_support(j);
+    std::fill(own_energy_.begin(), own_energy_.end(), kUnknown);
     gather_pressure();
   }
 
@@ -231,174 +190,26 @@ class Algorithm1 {
   // ---- One pass of the inner loop.
 
   /// Solves z_j = argmin of the modularised f_j; returns whether z_j changed.
-  bool minimise_output(int j, int levels, bool resolving) {
+  bool minimise_output(int j, bool mixed, bool resolving) {
     press(j, -1);  // now v_-j, Eq. (2)
-    find_penalties(j, resolving);
-    minimiser_.problem().clear();
-    sources_.clear();
-    add_pure_candidates();
-    const int pure = minimiser_.problem().num_labels();
-    if (levels > 1) add_mixed_candidates(j);
-    fill_charges(pure);
-    for (int t = 0; t < n_; ++t) labels_[t] = candidate_index(z(j, t));
-    minimiser_.minimise(labels_.data());
-
-    bool changed = false;
-    for (int t = 0; t < n_; ++t) {
-      const int* label = this->label(labels_[t]);
-      int* here = z(j, t);
-      for (int l = 0; l < levels_; ++l) {
-        changed |= here[l] != label[l];
-        here[l] = label[l];
-      }
-    }
-    for (int c = 0; c < pure; ++c) candidate_of_[sources_[c * levels_]] = -1;
-    if (changed) {
-      find_support(j);
-      own_energy_[j] = cost_and_prior(j) + smoothness_of_candidates(pure);
-    }
-    press(j, 1);
-    return changed;
-  }
-
-  /// Penalty of each input on this output, from the least one: only differences matter.
-  void find_penalties(int j, bool resolving) {
     for (int i = 0; i < m_; ++i) penalty_[i] = w_.gamma * w_.phi(pressure_[i]);
     if (resolving && charged_[j] >= 0) penalty_[charged_[j]] += w_.gamma;
-    const double least = *std::min_element(penalty_.begin(), penalty_.end());
-    for (int i = 0; i < m_; ++i) base_[i] = static_cast<float>(penalty_[i] - least);
-  }
+    candidates_.find(penalty_, z(j), support_[j], mixed, labels_.data());
+    minimiser_.minimise(labels_.data());
 
-  /// Adds the one-hot labels that can be best somewhere: nobody can favour one over another by
-  /// more than beta a neighbour.
-  void add_pure_candidates() {
-    near_.resize(m_);
-    int near = 0;
-    for (int i = 0; i < m_; ++i) {
-      near_[near] = i;
-      near += base_[i] <= useful_;
-    }
-    std::fill(bound_.begin(), bound_.end(), std::numeric_limits<float>::infinity());
-    for (int a = 0; a < near; ++a) {
-      const float* c = cost32(near_[a]);
-      const float base = base_[near_[a]];
-      for (int t = 0; t < n_; t += kLanes)
-        store(least(load(&bound_[t]), load(c + t) + base), &bound_[t]);
-    }
-    for (int t = 0; t < n_; t += kLanes)  // minus the bound, so that it can be added
-      store(minus(load(&bound_[t]) + load(&margin_[t])), &bound_[t]);
-    std::fill(bound_.begin() + n_, bound_.end(), std::numeric_limits<float>::infinity());
-    sources_.resize(static_cast<std::size_t>(near) * levels_);
-    int kept = 0;
-    for (int a = 0; a < near; ++a) {
-      const int i = near_[a];
-      const float* c = cost32(i);
-      float* to = minimiser_.problem().add_label();
-      const float base = base_[i];
-      Lanes closest = Lanes{} + std::numeric_limits<float>::infinity();
-      for (int t = 0; t < n_; t += kLanes) {
-        const Lanes u = load(c + t) + base;
-        store(u, to + t);
-        closest = least(closest, u + load(&bound_[t]));
-      }
-      const bool useful = least_of(closest) <= 0;
-      for (int l = 0; l < levels_; ++l) sources_[kept * levels_ + l] = i;
-      candidate_of_[i] = useful ? kept : -1;
-      kept += useful;
-      minimiser_.problem().keep_labels(kept);
-    }
-    sources_.resize(static_cast<std::size_t>(kept) * levels_);
-  }
-
-  /// Adds the multisets of the inputs this output uses most, and the mixed labels it holds now.
-  void add_mixed_candidates(int j) {
-    top_ = support_[j];
-    while (top_.size() > kTopSources) {  // the last of those used least goes
-      std::size_t least_used = 0;
-      for (std::size_t a = 1; a < top_.size(); ++a)
-        if (top_[a].count <= top_[least_used].count) least_used = a;
-      top_.erase(top_.begin() + static_cast<std::ptrdiff_t>(least_used));
-    }
-    label_.resize(levels_);
-    if (top_.size() > 1) add_multisets(0, 0);
-    for (int t = 0; t < n_; ++t)
-      if (!is_pure(z(j, t))) add_mixed_candidate(z(j, t));
-  }
-
-  void add_multisets(int position, std::size_t from) {
-    if (position == levels_) {
-      if (!is_pure(label_.data())) add_mixed_candidate(label_.data());
-      return;
-    }
-    for (std::size_t a = from; a < top_.size(); ++a) {
-      label_[position] = top_[a].input;
-      add_multisets(position + 1, a);
-    }
-  }
-
-  void add_mixed_candidate(const int* label) {
-    if (find_mixed(label) >= 0) return;
-    sources_.insert(sources_.end(), label, label + levels_);
-    float* row = minimiser_.problem().add_label();
-    const auto share = 1.0f / static_cast<float>(levels_);
-    std::fill_n(row, row_size_, static_cast<float>(-w_.eta * mixing_bonus(label)));
-    for (int l = 0; l < levels_; ++l) {
-      const float* c = cost32(label[l]);
-      const float base = base_[label[l]];
-      for (int t = 0; t < n_; t += kLanes)
-        store(load(row + t) + (load(c + t) + base) * share, row + t);
-    }
-  }
-
-  /// (1/L) log of the number of orders a label can be drawn in.
-  double mixing_bonus(const int* label) const {
-    double orders = log_factorial_[levels_];
-    for (int l = 0, run = 0; l < levels_; ++l) {
-      ++run;
-      if (l + 1 == levels_ || label[l + 1] != label[l]) {
-        orders -= log_factorial_[run];
-        run = 0;
+    int differences = 0;
+    int* here = z(j);
+    for (const int c : labels_) {
+      const int* label = candidates_.label(c);
+      for (int l = 0; l < levels_; ++l, ++here) {
+        differences += *here != label[l];
+        *here = label[l];
       }
     }
-    return orders / levels_;
-  }
-
-  int find_mixed(const int* label) const {
-    const int count = static_cast<int>(sources_.size()) / levels_;
-    for (int c = count - 1; c >= 0 && !is_pure(&sources_[c * levels_]); --c)
-      if (std::equal(label, label + levels_, &sources_[c * levels_])) return c;
-    return -1;
-  }
-
-  int candidate_index(const int* label) const {
-    return is_pure(label) ? candidate_of_[label[0]] : find_mixed(label);
-  }
-
-  void fill_charges(int pure) {
-    const int count = minimiser_.problem().num_labels();
-    Charges& charges = minimiser_.problem().charges;
-    charges.reset(count, static_cast<float>(w_.beta));
-    for (int a = pure; a < count; ++a) {
-      // Apart from the inputs it is made of, a mixed label is as far from one as from another.
-      const int nobody = -1;
-      other_.assign(levels_, nobody);
-      const auto apart = static_cast<float>(w_.beta * charge_of(label(a), other_.data()));
-      for (int b = 0; b < pure; ++b) charges.set(a, b, apart);
-      for (int l = 0; l < levels_; ++l) {
-        const int b = candidate_of_[label(a)[l]];
-        if (b >= 0 && (l == 0 || label(a)[l] != label(a)[l - 1]))
-          charges.set(a, b, static_cast<float>(w_.beta * charge_of(label(a), label(b))));
-      }
-      for (int b = pure; b <= a; ++b)
-        charges.set(a, b, static_cast<float>(w_.beta * charge_of(label(a), label(b))));
-    }
-  }
-
-  double charge_of(const int* a, const int* b) const {
-    return charge(a, b, levels_, w_.smoothness);
-  }
-  const int* label(int candidate) const {
-    return sources_.data() + static_cast<std::size_t>(candidate) * levels_;
+    if (differences > 0) find_support(j);
+    if (differences > 0 || own_energy_[j] == kUnknown) own_energy_[j] = own_energy(j);
+    press(j, 1);
+    return differences > 0;
   }
 
   // ---- Duplicates: outputs with the same support (the authors' `resolve`).
@@ -422,30 +233,18 @@ class Algorithm1 {
 
   // ---- Merit.
 
-  double cost_and_prior(int j) {
-    double cost_sum = 0, bonus = 0;
-    for (int t = 0; t < n_; ++t) {
-      const int* here = z(j, t);
-      for (int l = 0; l < levels_; ++l) cost_sum += cost(here[l])[t];
-      if (!is_pure(here)) bonus += mixing_bonus(here);
-    }
-    return cost_sum / levels_ - w_.eta * bonus;
-  }
-
-  double smoothness(int j) {
-    double sum = 0;
-    for (const auto& edge : grid_.edges) sum += charge_of(z(j, edge.earlier), z(j, edge.later));
-    return w_.beta * sum;
-  }
-
-  /// The same of the output just solved, whose labels are at hand as candidates.
-  double smoothness_of_candidates(int pure) const {
-    double sum = 0;
-    for (const auto& edge : grid_.edges) {
-      const int a = labels_[edge.earlier], b = labels_[edge.later];
-      sum += a < pure && b < pure ? a != b : charge_of(label(a), label(b));
-    }
-    return w_.beta * sum;
+  /// Costs, prior and smoothness of output j, which has just been solved.
+  double own_energy(int j) {
+    double cost = 0, bonus = 0;
+    int units = 0;
+    const int* source = z(j);
+    for (int t = 0; t < n_; ++t)
+      for (int l = 0; l < levels_; ++l)
+        cost += problem_.cost[static_cast<std::size_t>(*source++) * n_ + grid_.location[t]];
+    for (const int c : labels_) bonus += candidates_.bonus(c);
+    for (const auto& edge : grid_.edges)
+      units += candidates_.units(labels_[edge.earlier], labels_[edge.later]);
+    return cost / levels_ - w_.eta * bonus + w_.beta * units / rules_.most_units();
   }
 
   double merit() {
@@ -467,20 +266,16 @@ class Algorithm1 {
   const ProblemView& problem_;
   const Weights& w_;
   const Settings settings_;
+  const LabelRules rules_;
   Minimiser minimiser_;
+  Candidates candidates_;
   const int n_, m_, levels_;
-  const int row_size_;         // n, padded to whole lanes
-  std::vector<double> cost_;   // (m, n), visiting order
-  std::vector<float> cost32_;  // the same, for the inner step
-  double useful_ = 0;          // labels with a larger penalty than this can be best nowhere
   std::vector<int> z_, best_;  // (m', n, L), each label sorted
   std::vector<std::vector<Share>> support_;
-  std::vector<double> pressure_, penalty_, merits_, log_factorial_;
-  std::vector<float> base_, bound_, margin_;
+  std::vector<double> pressure_, penalty_, merits_;
   std::vector<int> uses_;           // scratch: all zero
   std::vector<double> own_energy_;  // of each output, without the penalty
-  std::vector<int> candidate_of_, sources_, labels_, near_, charged_, label_, other_;
-  std::vector<Share> top_;
+  std::vector<int> labels_, charged_;
   std::vector<char> taken_;
   Rank best_rank_;
 };

@@ -139,7 +139,7 @@ class Elimination {
   void find_reach(int t) {
     const float* cost = row(costs_, t);
     Lanes low[kGroups], high[kGroups];
-    for (int g = 0; g < kGroups; ++g) low[g] = Lanes{} + kNever, high[g] = Lanes{};
+    for (int g = 0; g < kGroups; ++g) low[g] = all_lanes(kNever), high[g] = Lanes{};
     const float* charges = problem_.charges.row(0);
     for (int a = 0; a < problem_.num_labels(); ++a, charges += problem_.charges.stride()) {
       // 0 for a label that is left, NaN for one that is not: comparisons pass over it.
@@ -169,7 +169,7 @@ class Elimination {
       high[d] = row(highest_, neighbours[d]);
     }
     float* cost = row(costs_, t);
-    Lanes ceilings = Lanes{} + kNever;
+    Lanes ceilings = all_lanes(kNever);
     for (int c = 0; c < stride; c += kLanes) {
       Lanes most_total = load(cost + c);
       for (int d = 0; d < kSlots; ++d) most_total = most_total + load(high[d] + c);

@@ -64,14 +64,20 @@ class Charges {
   /// Charges `off_diagonal` between any two labels, nothing between equal ones.
   void reset(int labels, float off_diagonal) {
     stride_ = padded(labels);
-    largest_ = off_diagonal;
+    largest_ = off_diagonal_ = off_diagonal;
     table_.assign(static_cast<std::size_t>(labels) * stride_, off_diagonal);
-    for (int a = 0; a < labels; ++a) set(a, a, 0);
+    for (int a = 0; a < labels; ++a) entry(a, a) = 0;
+    alike_ = labels;
   }
   void set(int a, int b, float charge) {
     entry(a, b) = entry(b, a) = charge;
     largest_ = std::max(largest_, charge);
+    alike_ = std::min(alike_, std::max(a, b));
   }
+
+  /// The first labels, up to this one, charge each other `off_diagonal` and themselves nothing.
+  int alike() const { return alike_; }
+  float off_diagonal() const { return off_diagonal_; }
 
   /// At least the largest charge.
   float largest() const { return largest_; }
@@ -82,8 +88,8 @@ class Charges {
  private:
   float& entry(int a, int b) { return table_[static_cast<std::size_t>(a) * stride_ + b]; }
 
-  int stride_ = 0;
-  float largest_ = 0;
+  int stride_ = 0, alike_ = 0;
+  float largest_ = 0, off_diagonal_ = 0;
   std::vector<float> table_;
 };
 

@@ -9,12 +9,13 @@
 #include "frontier.hpp"
 #include "grid.hpp"
 #include "lanes.hpp"
+#include "octets.hpp"
 
 namespace comixup {
 
 class InnerProblem {
  public:
-  explicit InnerProblem(const Grid& grid) : grid_(grid), row_size_(padded(grid.size)) {}
+  explicit InnerProblem(const Grid& grid) : grid_(grid), row_size_(padded(grid.size, kOctet)) {}
 
   void clear() { num_labels_ = 0; }
 

@@ -1,14 +1,15 @@
 // A few floats handled as one: the width every 64-bit processor has, so results agree everywhere.
 #pragma once
 
+#include <cstdint>
 #include <cstring>
 
 namespace comixup {
 
 constexpr int kLanes = 4;
 
-/// The least multiple of kLanes that holds `size`.
-constexpr int padded(int size) { return (size + kLanes - 1) / kLanes * kLanes; }
+/// The least multiple of `lanes` that holds `size`.
+constexpr int padded(int size, int lanes = kLanes) { return (size + lanes - 1) / lanes * lanes; }
 
 #if defined(__GNUC__)
 
@@ -17,8 +18,10 @@ using LaneVector = float __attribute__((vector_size(4 * kLanes)));
 struct Lanes {
   LaneVector lane;
 };
+inline Lanes all_lanes(float value) { return {value - LaneVector{}}; }  // less 0: nothing to do
 inline Lanes operator+(const Lanes& a, const Lanes& b) { return {a.lane + b.lane}; }
 inline Lanes operator+(const Lanes& a, float b) { return {a.lane + b}; }
+inline Lanes operator*(const Lanes& a, const Lanes& b) { return {a.lane * b.lane}; }
 inline Lanes operator*(const Lanes& a, float b) { return {a.lane * b}; }
 inline Lanes minus(const Lanes& a) { return {-a.lane}; }
 inline Lanes least(const Lanes& a, const Lanes& b) { return {b.lane < a.lane ? b.lane : a.lane}; }
@@ -42,6 +45,9 @@ Lanes map(F&& f) {
   for (int y = 0; y < kLanes; ++y) result.lane[y] = f(y);
   return result;
 }
+inline Lanes all_lanes(float value) {
+  return map([&](int) { return value; });
+}
 inline Lanes gather(const float* from, const int* at) {
   return map([&](int y) { return from[at[y]]; });
 }
@@ -50,6 +56,9 @@ inline Lanes operator+(const Lanes& a, const Lanes& b) {
 }
 inline Lanes operator+(const Lanes& a, float b) {
   return map([&](int y) { return a.lane[y] + b; });
+}
+inline Lanes operator*(const Lanes& a, const Lanes& b) {
+  return map([&](int y) { return a.lane[y] * b.lane[y]; });
 }
 inline Lanes operator*(const Lanes& a, float b) {
   return map([&](int y) { return a.lane[y] * b; });
@@ -81,6 +90,25 @@ inline float least_of(const Lanes& a) {
   float result = a.lane[0];
   for (int y = 1; y < kLanes; ++y) result = a.lane[y] < result ? a.lane[y] : result;
   return result;
+}
+
+// ---- Small numbers kept in the lowest bits of floats, so that sorting the ones sorts the others.
+
+constexpr int kMostTags = 256;
+constexpr std::uint32_t kTagBits = kMostTags - 1;
+
+inline Lanes tagged(const Lanes& a, int tag) {
+  std::uint32_t bits[kLanes];
+  std::memcpy(bits, &a.lane, sizeof(bits));
+  for (std::uint32_t& b : bits) b = (b & ~kTagBits) | static_cast<std::uint32_t>(tag);
+  Lanes result;
+  std::memcpy(&result.lane, bits, sizeof(bits));
+  return result;
+}
+inline void tags(const Lanes& a, int* to) {
+  std::uint32_t bits[kLanes];
+  std::memcpy(bits, &a.lane, sizeof(bits));
+  for (int y = 0; y < kLanes; ++y) to[y] = static_cast<int>(bits[y] & kTagBits);
 }
 
 }  // namespace comixup

@@ -4,14 +4,17 @@
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "eliminate.hpp"
+#include "four_wide.hpp"
 #include "frontier.hpp"
 #include "grid.hpp"
 #include "inner_problem.hpp"
 #include "lanes.hpp"
 #include "moves.hpp"
+#include "shortlist.hpp"
 
 namespace comixup {
 
@@ -30,7 +33,9 @@ class Minimiser {
         elimination_(grid, problem_),
         frontier_(grid),
         moves_(grid, problem_, elimination_, frontier_),
-        trial_(grid.size) {}
+        trial_(grid.size) {
+    if (FourWide::suits(grid)) four_wide_.emplace(grid);
+  }
 
   /// What is to be minimised: to be filled before every step.
   InnerProblem& problem() { return problem_; }
@@ -38,6 +43,29 @@ class Minimiser {
   /// Improves `labels`, the labelling to start from (-1: any), and returns whether the result is
   /// known to be optimal.
   bool minimise(int* labels) {
+    // Where charges rule, what a label costs nearby does not tell whether it is promising.
+    if (four_wide_ && problem_.num_labels() <= kMostTags && !charges_rule())
+      return minimise_four_wide(labels);
+    return minimise_anywhere(labels);
+  }
+
+ private:
+  // ---- Grids four locations wide.
+
+  bool minimise_four_wide(int* labels) {
+    const float tie = Elimination::kTie * problem_.charges.largest();
+    const bool stable = four_wide_->minimise(problem_, tie, trial_.data());
+    take_if_better(labels, tie);
+    if (!stable) {
+      elimination_.run();
+      improve_by_moves(labels);
+    }
+    return problem_.num_labels() <= Shortlist::kSize;
+  }
+
+  // ---- Any grid.
+
+  bool minimise_anywhere(int* labels) {
     elimination_.run();
     const double work = frontier_.work(elimination_.choices());
     if (work <= kExactWork) {
@@ -54,14 +82,17 @@ class Minimiser {
     for (int t = 0; t < grid_.size; ++t) same += labels[t] == start_[t];
     if (2 * same < grid_.size) solve_restricted(labels);
     // On a small grid that is optimal nearly always, and moves find next to nothing, unless it had
-    // to leave out most, or charges rule so that the costs do not tell which labels matter.
+    // to leave out most, or charges rule.
     if (grid_.size > kSmallGrid || left_out() > kMovesFrom || charges_rule())
-      while (moves_.improve(labels) && solve_restricted(labels)) {
-      }
+      improve_by_moves(labels);
     return false;
   }
 
- private:
+  void improve_by_moves(int* labels) {
+    while (moves_.improve(labels) && solve_restricted(labels)) {
+    }
+  }
+
   // ---- Restriction, where a few labels too many survive for an exact solution.
 
   /// Leaves out the least promising labels, those that lag farthest behind the best one at their
@@ -70,10 +101,7 @@ class Minimiser {
   bool solve_restricted(int* labels) {
     if (!restrict_to_budget(labels)) return false;
     frontier_.minimise(restricted_, problem_.charges, trial_.data());
-    if (problem_.energy(labels) - problem_.energy(trial_.data()) <= elimination_.tie())
-      return false;
-    std::copy(trial_.begin(), trial_.end(), labels);
-    return true;
+    return take_if_better(labels, elimination_.tie());
   }
 
   /// Finds `restricted_`; returns false if even the present labels and the best are too many.
@@ -120,7 +148,7 @@ class Minimiser {
       rows[num_rows++] = problem_.charges.row(present[other]);
     }
     float* lag = lags(t);
-    Lanes best = Lanes{} + Elimination::kNever;
+    Lanes best = all_lanes(Elimination::kNever);
     for (int c = 0; c < stride; c += kLanes) {
       Lanes charge = Lanes{};
       for (int r = 0; r < num_rows; ++r) charge = charge + load(rows[r] + c);
@@ -147,14 +175,29 @@ class Minimiser {
     return 1 - std::accumulate(restricted_.counts(), restricted_.counts() + n, 0) / all;
   }
 
-  /// Whether charges outweigh costs: at no location do the labels left differ by one charge.
+  /// Whether charges outweigh costs: at no location do labels differ by one charge.
   bool charges_rule() const {
-    const Choices& choices = elimination_.choices();
-    for (int t = 0; t < grid_.size; ++t) {
-      const float* cost = choices.costs(t);
-      const auto [low, high] = std::minmax_element(cost, cost + choices.count(t));
-      if (*high - *low >= problem_.charges.largest()) return false;
+    for (int t = 0; t < grid_.size; t += kLanes) {
+      Lanes low = load(problem_.unary(0) + t), high = low;
+      for (int a = 1; a < problem_.num_labels(); ++a) {
+        const Lanes cost = load(problem_.unary(a) + t);
+        low = least(low, cost);
+        high = most(high, cost);
+      }
+      const Lanes range = high + minus(low);
+      for (int y = 0; y < kLanes && t + y < grid_.size; ++y)
+        if (range.lane[y] >= problem_.charges.largest()) return false;
     }
+    return true;
+  }
+
+  /// Takes `trial_` over if it is better than `labels` by more than rounding, or those are no
+  /// labelling; returns whether it did.
+  bool take_if_better(int* labels, float tie) const {
+    if (*std::min_element(labels, labels + grid_.size) >= 0 &&
+        problem_.energy(labels) - problem_.energy(trial_.data()) <= tie)
+      return false;
+    std::copy(trial_.begin(), trial_.end(), labels);
     return true;
   }
 
@@ -173,6 +216,7 @@ class Minimiser {
   Choices restricted_;
   std::vector<float> lags_;  // (n, labels)
   std::vector<int> within_, start_, trial_;
+  std::optional<FourWide> four_wide_;
 };
 
 }  // namespace comixup

@@ -1,4 +1,4 @@
-// Eq. (1) as the kernel sees it: weights per location, and the charge between two labels.
+// Eq. (1) as the kernel sees it: costs, compatibility and weights per location.
 #pragma once
 
 #include <algorithm>
@@ -30,26 +30,10 @@ struct ProblemView {
   Weights weights;
 };
 
-/// sum_i z_i z'_i of two labels, each a sorted list of `levels` inputs.
-inline double inner_product(const int* a, const int* b, int levels) {
-  int matches = 0;
-  for (int x = 0; x < levels; ++x)
-    for (int y = 0; y < levels; ++y) matches += a[x] == b[y];
-  return static_cast<double>(matches) / (levels * levels);
-}
-
-/// V(z, z') of two labels. Within [0, 1].
-inline double charge(const int* a, const int* b, int levels, Smoothness form) {
-  const bool pure_a = a[0] == a[levels - 1], pure_b = b[0] == b[levels - 1];
-  if (pure_a && pure_b) return a[0] == b[0] ? 0 : 1;
-  const double inner = inner_product(a, b, levels);
-  if (form == Smoothness::kInner) return 1 - inner;
-  if (form == Smoothness::kReleased && !std::equal(a, a + levels, b) &&
-      !((pure_a || pure_b) && inner > 0))
-    return 1;
-  const double norm_a = pure_a ? 1 : inner_product(a, a, levels);
-  const double norm_b = pure_b ? 1 : inner_product(b, b, levels);
-  return (norm_a + norm_b) / 2 - inner;
-}
+/// How much of an output an input fills, in locations.
+struct Share {
+  int input;
+  double count;
+};
 
 }  // namespace comixup

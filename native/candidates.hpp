@@ -1,0 +1,221 @@
+// The labels that one output may take in an inner step, what they cost and what they charge.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <vector>
+
+#include "grid.hpp"
+#include "inner_problem.hpp"
+#include "labels.hpp"
+#include "lanes.hpp"
+#include "problem.hpp"
+
+namespace comixup {
+
+class Candidates {
+ public:
+  /// Mixed labels are built from this many of the inputs that an output uses most.
+  static constexpr int kTopSources = 3;
+
+  /// Candidates go to `inner`, whose locations are in visiting order.
+  Candidates(const Grid& grid, const ProblemView& problem, const LabelRules& rules, int levels,
+             InnerProblem& inner)
+      : rules_(rules),
+        inner_(inner),
+        eta_(problem.weights.eta),
+        beta_(static_cast<float>(problem.weights.beta)),
+        n_(grid.size),
+        m_(problem.inputs),
+        levels_(levels),
+        row_size_(inner.row_size()),
+        cost_(static_cast<std::size_t>(m_) * row_size_),
+        base_(m_),
+        bound_(row_size_),
+        margin_(row_size_),
+        near_(m_),
+        candidate_of_(m_, -1),
+        label_(levels) {
+    // The inner step works in single precision, on what each label costs above the cheapest one at
+    // its location: a constant at a location changes no decision, but would eat up the precision.
+    double dearest = 0;
+    for (int t = 0; t < n_; ++t) {
+      const double* cost = problem.cost + grid.location[t];
+      double least_cost = cost[0];
+      for (int i = 1; i < m_; ++i)
+        least_cost = std::min(least_cost, cost[static_cast<std::size_t>(i) * n_]);
+      for (int i = 0; i < m_; ++i) {
+        const double above = cost[static_cast<std::size_t>(i) * n_] - least_cost;
+        cost_[static_cast<std::size_t>(i) * row_size_ + t] = static_cast<float>(above);
+        dearest = std::max(dearest, above);
+      }
+    }
+    const double beta = problem.weights.beta;
+    useful_ = (dearest + grid.max_degree * beta) * (1 + 1e-6);
+    for (int t = 0; t < n_; ++t)  // what the neighbours can add, and some room for rounding
+      margin_[t] =
+          static_cast<float>((beta * grid.neighbours[t].size()) * (1 + 1e-5) + 1e-6 * dearest);
+    for (int u = 0; u <= rules.most_units(); ++u)
+      charge_.push_back(static_cast<float>(beta * u / rules.most_units()));
+  }
+
+  /// Finds the labels of an output that stands at labels z and uses the inputs of `support`, given
+  /// the penalty on each input; `mixed`: not one-hot labels alone. Writes to `present` which
+  /// candidate each location holds, -1 for a one-hot label that can be best nowhere.
+  void find(const std::vector<double>& penalty, const int* z, const std::vector<Share>& support,
+            bool mixed, int* present) {
+    const double least_penalty = *std::min_element(penalty.begin(), penalty.end());
+    for (int i = 0; i < m_; ++i) base_[i] = static_cast<float>(penalty[i] - least_penalty);
+    add_pure();
+    if (mixed) add_multisets_of_top(support);
+    for (int t = 0; t < n_; ++t, z += levels_)
+      present[t] = is_pure(z) ? candidate_of_[z[0]] : add_mixed(z);
+    fill_charges();
+  }
+
+  const int* label(int c) const { return &sources_[static_cast<std::size_t>(c) * levels_]; }
+  /// (1/L) log of the number of orders a label can be drawn in.
+  double bonus(int c) const { return c < pure_ ? 0 : bonus_[c - pure_]; }
+  /// V between two candidates, in units of the rules.
+  int units(int a, int b) const { return units_[static_cast<std::size_t>(a) * count() + b]; }
+
+ private:
+  int count() const { return inner_.num_labels(); }
+  bool is_pure(const int* label) const { return label[0] == label[levels_ - 1]; }
+  const float* cost(int i) const { return &cost_[static_cast<std::size_t>(i) * row_size_]; }
+
+  /// Adds the one-hot labels that can be best somewhere: nobody can favour one over another by
+  /// more than beta a neighbour.
+  void add_pure() {
+    for (int c = 0; c < pure_; ++c) candidate_of_[label(c)[0]] = -1;  // those of the last time
+    int near = 0;
+    for (int i = 0; i < m_; ++i) {
+      near_[near] = i;
+      near += base_[i] <= useful_;
+    }
+    for (int t = 0; t < n_; t += kLanes) {
+      Lanes bound = all_lanes(std::numeric_limits<float>::infinity());
+      for (int a = 0; a < near; ++a)
+        bound = least(bound, load(cost(near_[a]) + t) + base_[near_[a]]);
+      store(minus(bound + load(&margin_[t])), &bound_[t]);  // so that it can be added
+    }
+    std::fill(bound_.begin() + n_, bound_.end(), std::numeric_limits<float>::infinity());
+    inner_.clear();
+    sources_.resize(static_cast<std::size_t>(near) * levels_);
+    int kept = 0;
+    for (int a = 0; a < near; ++a) {
+      const int i = near_[a];
+      const float* c = cost(i);
+      const float base = base_[i];
+      float* to = inner_.add_label();
+      Lanes closest = all_lanes(std::numeric_limits<float>::infinity());
+      for (int t = 0; t < n_; t += kLanes) {
+        const Lanes u = load(c + t) + base;
+        store(u, to + t);
+        closest = least(closest, u + load(&bound_[t]));
+      }
+      const bool useful = least_of(closest) <= 0;
+      for (int l = 0; l < levels_; ++l) sources_[kept * levels_ + l] = i;
+      candidate_of_[i] = useful ? kept : -1;
+      kept += useful;
+      inner_.keep_labels(kept);
+    }
+    pure_ = kept;
+    sources_.resize(static_cast<std::size_t>(kept) * levels_);
+    bonus_.clear();
+    norms_.clear();
+  }
+
+  /// Adds the multisets of the inputs this output uses most.
+  void add_multisets_of_top(const std::vector<Share>& support) {
+    top_ = support;
+    while (top_.size() > kTopSources) {  // the last of those used least goes
+      std::size_t least_used = 0;
+      for (std::size_t a = 1; a < top_.size(); ++a)
+        if (top_[a].count <= top_[least_used].count) least_used = a;
+      top_.erase(top_.begin() + static_cast<std::ptrdiff_t>(least_used));
+    }
+    if (top_.size() > 1) add_multisets(0, 0);
+  }
+
+  void add_multisets(int position, std::size_t from) {
+    if (position == levels_) {
+      if (!is_pure(label_.data())) add_mixed(label_.data());
+      return;
+    }
+    for (std::size_t a = from; a < top_.size(); ++a) {
+      label_[position] = top_[a].input;
+      add_multisets(position + 1, a);
+    }
+  }
+
+  /// Adds a mixed label if it is not there yet, and returns which candidate it is.
+  int add_mixed(const int* label) {
+    for (int c = pure_; c < count(); ++c) {
+      int differences = 0;
+      for (int l = 0; l < levels_; ++l) differences += this->label(c)[l] != label[l];
+      if (differences == 0) return c;
+    }
+    sources_.insert(sources_.end(), label, label + levels_);
+    bonus_.push_back(rules_.bonus(label));
+    norms_.push_back(rules_.inner(label, label));
+    float* row = inner_.add_label();
+    const auto share = 1.0f / static_cast<float>(levels_);
+    std::fill_n(row, row_size_, static_cast<float>(-eta_ * bonus_.back()));
+    for (int l = 0; l < levels_; ++l) {
+      const float* c = cost(label[l]);
+      const float base = base_[label[l]];
+      for (int t = 0; t < n_; t += kLanes)
+        store(load(row + t) + (load(c + t) + base) * share, row + t);
+    }
+    return count() - 1;
+  }
+
+  void fill_charges() {
+    const int pure_norm = levels_ * levels_;
+    inner_.charges.reset(count(), beta_);
+    units_.assign(static_cast<std::size_t>(count()) * count(), rules_.most_units());
+    for (int a = 0; a < count(); ++a) units_[static_cast<std::size_t>(a) * count() + a] = 0;
+    for (int a = pure_; a < count(); ++a) {
+      const int norm = norms_[a - pure_];
+      // Apart from the inputs it is made of, a mixed label is as far from one as from another.
+      const int apart = rules_.units(0, norm, pure_norm);
+      for (int b = 0; b < pure_; ++b) set_charge(a, b, apart);
+      for (int l = 0, run = 0; l < levels_; ++l) {
+        run = l > 0 && label(a)[l] == label(a)[l - 1] ? run + 1 : 1;  // the last of equals counts
+        const int b = candidate_of_[label(a)[l]];
+        if (b >= 0) set_charge(a, b, rules_.units(run * levels_, norm, pure_norm));
+      }
+      for (int b = pure_; b <= a; ++b)
+        set_charge(a, b, rules_.units(rules_.inner(label(a), label(b)), norm, norms_[b - pure_]));
+    }
+  }
+
+  void set_charge(int a, int b, int units) {
+    units_[static_cast<std::size_t>(a) * count() + b] = units;
+    units_[static_cast<std::size_t>(b) * count() + a] = units;
+    inner_.charges.set(a, b, charge_[units]);
+  }
+
+  const LabelRules& rules_;
+  InnerProblem& inner_;
+  const double eta_;
+  const float beta_;
+  const int n_, m_, levels_;
+  const int row_size_;
+  double useful_ = 0;        // labels with a larger penalty than this can be best nowhere
+  int pure_ = 0;             // the first candidates are one-hot
+  std::vector<float> cost_;  // (m, n), visiting order, above the cheapest
+  std::vector<float> base_;  // penalty of each input above the least one
+  std::vector<float> bound_, margin_;
+  std::vector<float> charge_;  // of each number of units
+  std::vector<int> near_, candidate_of_, label_;
+  std::vector<int> sources_;   // (candidates, L)
+  std::vector<int> norms_;     // L^2 z.z of each mixed candidate
+  std::vector<double> bonus_;  // of each mixed candidate
+  std::vector<int> units_;     // (candidates, candidates)
+  std::vector<Share> top_;
+};
+
+}  // namespace comixup
