@@ -1,10 +1,8 @@
-"""Runs the code blocks of the documentation and the examples, and follows its links."""
+"""Runs the code blocks of the documentation, and follows its links."""
 
 import re
-import runpy
 from pathlib import Path
 
-import matplotlib as mpl
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -61,15 +59,6 @@ def test_every_marked_departure_from_the_paper_is_listed():
         marks = file.read_text(encoding="utf-8").count("Paper:")
         listed = departures.count(f"(../{file.relative_to(ROOT).as_posix()})")
         assert listed >= marks, f"{file.name}: {marks} marked, {listed} listed"
-
-
-def test_demo_runs_and_draws(tmp_path, monkeypatch, capsys):
-    picture = tmp_path / "new" / "demo.png"
-    monkeypatch.setattr("sys.argv", ["demo.py", "--inputs", "4", "--out", str(picture)])
-    with mpl.rc_context():
-        runpy.run_path(str(ROOT / "examples" / "demo.py"), run_name="__main__")
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    assert "eq1_total" in capsys.readouterr().out
 
 
 def test_hooks_use_the_tested_versions():
