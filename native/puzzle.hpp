@@ -4,12 +4,16 @@
 //   E(x) = sum_k unary[x[k]][k] + sum_{edges (a, b)} v (x[a] - x[b])^2,   v = weight / L^2 >= 0.
 //
 // Where the unaries are convex in the label, E is L-natural-convex (Murota, "Discrete Convex
-// Analysis", 2003): x is a minimum if and only if no set of locations gains by going one label up
-// together, and none by going one down. Either question is a binary problem in y[k] = "k moves",
-//   E(x +- y) - E(x) = sum_k step[k] y[k] + sum_edges v [y[a] != y[b]],
-//   step[k] = unary[x[k] +- 1][k] - unary[x[k]][k] +- sum_neighbours 2 v (x[k] - x[neighbour]),
-// which is submodular: a minimum cut answers it. From a good guess nearly all locations are seen to
-// stay without a cut, so that most cuts have a few nodes and many are not made at all.
+// Analysis", 2003), and two facts make it easy:
+//  * Going up from label 0, location by location and one label at a time for as long as that pays
+//    by itself, leads to labels that no minimum lies below; going down from label L, to labels that
+//    no minimum lies above. Where both agree, which is mostly so, the label is known.
+//  * Labels x that no minimum lies below are a minimum if and only if no set of locations gains by
+//    going one label up together. That is a binary problem in y[k] = "k goes up",
+//      E(x + y) - E(x) = sum_k step[k] y[k] + sum_edges v [y[a] != y[b]],
+//      step[k] = unary[x[k] + 1][k] - unary[x[k]][k] + sum_neighbours 2 v (x[k] - x[neighbour]),
+//    which is submodular: a minimum cut answers it, and its smallest set leads to no label above a
+//    minimum. So at most L cuts go up, and one more tells that nothing is left to gain.
 //
 // Unaries that are not convex make one cut with L nodes per location (Ishikawa, "Exact Optimization
 // for Markov Random Fields with Convex Priors", PAMI 2003). Both ways are exact.
@@ -51,9 +55,9 @@ class PuzzleSolver {
       : levels_(levels), edges_(grid_edges(sides)), graph_(count(sides), edges_), cut_(graph_) {
     const auto n = static_cast<std::size_t>(graph_.num_nodes);
     pair_.resize(edges_.size());
-    pairs_at_.resize(n);
-    step_.resize(n);
-    pull_.resize(n);
+    for (auto* array : {&pairs_at_, &toward_, &step_}) array->resize(n);
+    climb_.resize(n * index(levels));
+    high_.resize(n);
     free_.resize(n);
   }
 
@@ -73,18 +77,15 @@ class PuzzleSolver {
       pairs_at_[index(edges_[e].second)] += pair_[e];
     }
     if (!convex()) return solve_at_once();
-    guess();
-    while (move(+1)) continue;
-    while (move(-1)) {
-      while (move(-1)) continue;
-      while (move(+1)) continue;
-    }
+    find_climbs();
+    sink(high_.data());
+    rise(x_);  // last: it leaves `toward_` as the moves need it
+    while (move_up()) continue;
   }
 
  private:
   /// Second differences above this share of the unaries' size, below zero, are rounding errors.
   static constexpr double kRounding = 1e-13;
-  static constexpr int kGuessSweeps = 6;
 
   static int count(const std::vector<int>& sides) {
     int size = 1;
@@ -105,110 +106,94 @@ class PuzzleSolver {
     return true;
   }
 
-  /// The best label of each location on its own, then given its neighbours', again and again.
-  void guess() {
+  /// climb[k][l]: what going from label l to l + 1 costs location k alone, but for what its
+  /// neighbours' labels save it, 2 toward[k]. It rises with l.
+  void find_climbs() {
     const int n = graph_.num_nodes;
-    for (int k = 0; k < n; ++k) x_[k] = static_cast<std::int32_t>(best_label(k, 0.0, 0.0));
+    for (int k = 0; k < n; ++k)
+      for (int l = 0; l < levels_; ++l)
+        climb_[index(k * levels_ + l)] =
+            unary(l + 1, k) - unary(l, k) + pairs_at_[index(k)] * (2 * l + 1);
+  }
+
+  /// The least labels that no location gains by leaving upwards.
+  void rise(std::int32_t* x) {
+    std::fill_n(x, graph_.num_nodes, 0);
+    std::fill(toward_.begin(), toward_.end(), 0.0);
+    sweep(x, [](double climb, double saved) { return climb < saved; });
+  }
+
+  /// The greatest labels that no location gains by leaving downwards.
+  void sink(std::int32_t* x) {
+    std::fill_n(x, graph_.num_nodes, levels_);
+    for (std::size_t k = 0; k < toward_.size(); ++k) toward_[k] = pairs_at_[k] * levels_;
+    sweep(x, [](double climb, double saved) { return climb <= saved; });
+  }
+
+  /// Visits locations to and fro until none changes its label: the number of climbs that pay.
+  template <typename Pays>
+  void sweep(std::int32_t* x, Pays&& pays) {
+    const int n = graph_.num_nodes;
     bool changed = true;
-    for (int sweep = 0; sweep < kGuessSweeps && changed; ++sweep) {
+    for (bool forward = true; changed; forward = !forward) {
       changed = false;
       for (int i = 0; i < n; ++i) {
-        const int k = sweep % 2 ? n - 1 - i : i;
-        double toward = 0;
-        for (int a = graph_.first[k]; a < graph_.first[k + 1]; ++a) {
-          const int arc = graph_.out_arcs[a];
-          toward += pair_of(arc) * x_[graph_.head[arc]];
-        }
-        const int label = best_label(k, pairs_at_[index(k)], toward);
-        changed = changed || label != x_[k];
-        x_[k] = static_cast<std::int32_t>(label);
+        const int k = forward ? i : n - 1 - i;
+        const double* climb = &climb_[index(k * levels_)];
+        const double saved = 2 * toward_[index(k)];
+        int label = 0;
+        for (int l = 0; l < levels_; ++l) label += pays(climb[l], saved);
+        if (label == x[k]) continue;
+        tell_neighbours(k, label - x[k]);
+        x[k] = label;
+        changed = true;
       }
     }
   }
 
-  /// The label l that minimises unary[l] + pairs l^2 - 2 toward l: what depends on x[k] alone.
-  int best_label(int k, double pairs, double toward) const {
-    int best = 0;
-    double least = unary(0, k);
-    for (int l = 1; l <= levels_; ++l) {
-      const double value = unary(l, k) + (pairs * l - 2 * toward) * l;
-      if (value < least) least = value, best = l;
+  /// Keeps toward[k], the sum of k's pairs times its neighbours' labels, up to date.
+  void tell_neighbours(int k, int change) {
+    for (int a = graph_.first[k]; a < graph_.first[k + 1]; ++a) {
+      const int arc = graph_.out_arcs[a];
+      toward_[index(graph_.head[arc])] += pair_of(arc) * change;
     }
-    return best;
   }
 
-  /// Moves the smallest best set of locations one label up or down; returns whether any moved.
-  bool move(int direction) {
+  /// Moves the smallest best set of locations one label up; returns whether any moved.
+  bool move_up() {
     const int n = graph_.num_nodes;
     for (int k = 0; k < n; ++k) {
-      const int to = x_[k] + direction;
-      free_[index(k)] = to >= 0 && to <= levels_;
-      step_[index(k)] = free_[index(k)] ? unary(to, k) - unary(x_[k], k) : 0.0;
-      pull_[index(k)] = pairs_at_[index(k)];
+      free_[index(k)] = x_[k] < high_[index(k)];
+      if (free_[index(k)])
+        step_[index(k)] =
+            climb_[index(k * levels_ + x_[k])] - pairs_at_[index(k)] - 2 * toward_[index(k)];
     }
-    for (std::size_t e = 0; e < edges_.size(); ++e) {
-      const auto [a, b] = edges_[e];
-      const double slope = 2 * pair_[e] * ((x_[a] - x_[b]) * direction);
-      step_[index(a)] += slope;
-      step_[index(b)] -= slope;
-    }
-    if (!find_movable()) return false;
-    return cut_movable(direction);
-  }
-
-  /// Narrows `free_` to the locations that might move; returns false if none can gain.
-  ///
-  /// pull[k] is what k saves at most if it moves: its pairs with neighbours that might move too,
-  /// less its pairs with those that stay. A step that costs no less is never worth while.
-  bool find_movable() {
-    const int n = graph_.num_nodes;
-    staying_.clear();
-    for (int k = 0; k < n; ++k)
-      if (!free_[index(k)]) staying_.push_back(k);
-    for (int k = 0; k < n; ++k) settle(k);
-    while (!staying_.empty()) {
-      const int k = staying_.back();
-      staying_.pop_back();
-      for (int a = graph_.first[k]; a < graph_.first[k + 1]; ++a) {
-        const int arc = graph_.out_arcs[a], other = graph_.head[arc];
-        pull_[index(other)] -= 2 * pair_of(arc);
-        settle(other);
-      }
-    }
-    // Moving has to begin to pay somewhere: at a step below nothing, pairs with stayers included.
-    for (int k = 0; k < n; ++k)
-      if (free_[index(k)] && step_[index(k)] + 0.5 * (pairs_at_[index(k)] - pull_[index(k)]) < 0)
-        return true;
-    return false;
-  }
-
-  void settle(int k) {
-    if (!free_[index(k)] || step_[index(k)] < pull_[index(k)]) return;
-    free_[index(k)] = false;
-    staying_.push_back(k);
-  }
-
-  bool cut_movable(int direction) {
-    const int n = graph_.num_nodes;
     cut_.clear();
     for (std::size_t e = 0; e < edges_.size(); ++e) {
       const auto [a, b] = edges_[e];
       if (free_[index(a)] && free_[index(b)])
         cut_.add_pair(static_cast<int>(e), 0, pair_[e], pair_[e], 0);
+      else if (free_[index(a)])  // the other end stays
+        step_[index(a)] += pair_[e];
+      else if (free_[index(b)])
+        step_[index(b)] += pair_[e];
     }
+    bool hope = false;  // somewhere it has to begin to pay
     for (int k = 0; k < n; ++k)
-      if (free_[index(k)])
-        cut_.add_unary(k, 0, step_[index(k)] + 0.5 * (pairs_at_[index(k)] - pull_[index(k)]));
+      if (free_[index(k)]) {
+        hope = hope || step_[index(k)] < 0;
+        cut_.add_unary(k, 0, step_[index(k)]);
+      }
+    if (!hope) return false;
     cut_.solve();
-    double change = 0;  // in the energy as given: the cut rounds, if ever so little
+    bool moved = false;
     for (int k = 0; k < n; ++k)
-      if (cut_.label(k)) change += step_[index(k)];
-    for (std::size_t e = 0; e < edges_.size(); ++e)
-      if (cut_.label(edges_[e].first) != cut_.label(edges_[e].second)) change += pair_[e];
-    if (!(change < 0)) return false;
-    for (int k = 0; k < n; ++k)
-      if (cut_.label(k)) x_[k] += direction;
-    return true;
+      if (cut_.label(k)) {
+        ++x_[k];
+        tell_neighbours(k, 1);
+        moved = true;
+      }
+    return moved;
   }
 
   /// One cut for any unaries: node (k, l) has label 1 if and only if x[k] > l.
@@ -272,9 +257,11 @@ class PuzzleSolver {
   std::int32_t* x_ = nullptr;
   std::vector<double> pair_;      // v of each edge
   std::vector<double> pairs_at_;  // sum of v over a location's edges
-  std::vector<double> step_, pull_;
+  std::vector<double> climb_;
+  std::vector<double> toward_;  // sum of v times the neighbour's label
+  std::vector<double> step_;
+  std::vector<std::int32_t> high_;  // labels that no minimum lies above
   std::vector<char> free_;
-  std::vector<int> staying_;  // locations whose neighbours are yet to hear that they stay
   std::unique_ptr<Whole> whole_;
 };
 
