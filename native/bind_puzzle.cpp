@@ -1,6 +1,7 @@
 // Python's view of puzzle.hpp and transport.hpp.
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -18,9 +19,14 @@ namespace {
 /// Jobs per thread: enough to even out their times, few enough to share a solver's memory.
 constexpr int kJobsPerThread = 4;
 
+/// Locations that take no longer than starting a thread for them.
+constexpr std::size_t kLocationsPerThread = 1 << 12;
+
 /// Calls solve(solver, s) for samples 0..count - 1, with one solver from make() for each job.
 template <typename Make, typename Solve>
-void for_each_sample(std::size_t count, int threads, Make&& make, Solve&& solve) {
+void for_each_sample(std::size_t count, std::size_t locations, int threads, Make&& make,
+                     Solve&& solve) {
+  threads = std::min(threads, static_cast<int>(count * locations / kLocationsPerThread) + 1);
   const auto most = static_cast<std::size_t>(threads) * kJobsPerThread;
   const std::size_t jobs = threads == 1 ? 1 : std::min(count, most);
   const nb::gil_scoped_release release;
@@ -55,7 +61,7 @@ void puzzle_masks(Array<const double> unary, Array<const double> weights,
     require(std::isfinite(weights.data()[i]) && weights.data()[i] >= 0,
             "weights must be finite and not negative");
   for_each_sample(
-      m, threads, [&] { return PuzzleSolver(sides, levels); },
+      m, n, threads, [&] { return PuzzleSolver(sides, levels); },
       [&](PuzzleSolver& solver, std::size_t s) {
         solver.solve(unary.data() + s * (levels + 1) * n, weights.data() + s * edges,
                      labels.data() + s * n);
@@ -73,7 +79,7 @@ void puzzle_transport(Array<const float> saliency, Array<const std::uint8_t> gra
   require_shape(granted, {m, n}, "granted must be (m, n)");
   require_shape(block_at, {m, n}, "block_at must be (m, n)");
   for_each_sample(
-      m, threads, [&] { return Transport(sides, eps); },
+      m, n, threads, [&] { return Transport(sides, eps); },
       [&](Transport& transport, std::size_t s) {
         transport.solve(saliency.data() + s * n, granted.data() + s * n, block_at.data() + s * n);
       });
