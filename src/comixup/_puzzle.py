@@ -201,18 +201,16 @@ def block_sides(
 def move_blocks(images: Tensor, block_at: Tensor) -> Tensor:
     """Returns images (m, C, *size) with their blocks moved: `block_at` (m, *blocks) as above."""
     size, blocks = images.shape[2:], block_at.shape[1:]
-    source = block_at.to(images.device, non_blocking=True)
+    # The first pixel of the block that each place receives, and each pixel's way from the first of
+    # its block: both as row-major numbers, so that they add up.
+    first = torch.zeros_like(block_at)
+    way = torch.zeros((), dtype=torch.int64)
+    for axis, (p, c) in enumerate(zip(size, blocks, strict=True)):
+        stride, inner = math.prod(size[axis + 1 :]), math.prod(blocks[axis + 1 :])
+        first = first + block_at // inner % c * (p // c * stride)
+        way = way.unsqueeze(-1) + torch.arange(p) % (p // c) * stride
+    first, way = (part.to(images.device, non_blocking=True) for part in (first, way))
     for axis, (p, c) in enumerate(zip(size, blocks, strict=True), start=1):
-        source = source.repeat_interleave(p // c, axis)  # the block that each pixel comes from
-    place = torch.zeros_like(source)
-    stride, inner = 1, 1
-    for axis in reversed(range(len(size))):
-        side = size[axis] // blocks[axis]
-        offset = torch.arange(size[axis], device=images.device) % side
-        pixel = source // inner % blocks[axis] * side + offset.view(
-            -1, *[1] * (len(size) - 1 - axis)
-        )
-        place = place + pixel * stride
-        stride, inner = stride * size[axis], inner * blocks[axis]
-    place = place.flatten(1).unsqueeze(1).expand(-1, images.shape[1], -1)
-    return images.flatten(2).gather(2, place).view(images.shape)
+        first = first.repeat_interleave(p // c, axis)
+    pixel = (first + way).flatten(1).unsqueeze(1).expand(-1, images.shape[1], -1)
+    return images.flatten(2).gather(2, pixel).view(images.shape)
