@@ -163,6 +163,12 @@ class MinCut {
     bound_ += 2.0 * (std::fabs(mean) + std::fabs(skew)) + weight;
   }
 
+  /// Adds the cost, not negative, of different labels at the ends of an edge.
+  void add_potts(int edge, double weight) {
+    weight_[edge] += weight;
+    bound_ += weight;
+  }
+
   /// Finds the labels of least energy and returns that energy, constants included. Terms are kept:
   /// more may be added and solve() called again.
   double solve() {

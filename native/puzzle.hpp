@@ -59,6 +59,8 @@ class PuzzleSolver {
     climb_.resize(n * index(levels));
     high_.resize(n);
     free_.resize(n);
+    nodes_.resize(n + 1);
+    inside_.resize(edges_.size() + 1);
   }
 
   int num_locations() const { return graph_.num_nodes; }
@@ -161,30 +163,38 @@ class PuzzleSolver {
 
   /// Moves the smallest best set of locations one label up; returns whether any moved.
   bool move_up() {
+    // Lists without branches: which locations and edges are free cannot be foretold.
     const int n = graph_.num_nodes;
+    int count = 0;
     for (int k = 0; k < n; ++k) {
       free_[index(k)] = x_[k] < high_[index(k)];
-      if (free_[index(k)])
-        step_[index(k)] =
-            climb_[index(k * levels_ + x_[k])] - pairs_at_[index(k)] - 2 * toward_[index(k)];
+      nodes_[index(count)] = k;
+      count += free_[index(k)];
     }
-    cut_.clear();
+    int count_inside = 0;  // edges between two free locations
     for (std::size_t e = 0; e < edges_.size(); ++e) {
-      const auto [a, b] = edges_[e];
-      if (free_[index(a)] && free_[index(b)])
-        cut_.add_pair(static_cast<int>(e), 0, pair_[e], pair_[e], 0);
-      else if (free_[index(a)])  // the other end stays
-        step_[index(a)] += pair_[e];
-      else if (free_[index(b)])
-        step_[index(b)] += pair_[e];
+      inside_[index(count_inside)] = static_cast<int>(e);
+      count_inside += free_[index(edges_[e].first)] & free_[index(edges_[e].second)];
+    }
+    // Pairs with locations that stay are part of the step, those inside are not.
+    for (int i = 0; i < count; ++i) {
+      const int k = nodes_[index(i)];
+      step_[index(k)] = climb_[index(k * levels_ + x_[k])] - 2 * toward_[index(k)];
+    }
+    for (int i = 0; i < count_inside; ++i) {
+      const auto e = index(inside_[index(i)]);
+      step_[index(edges_[e].first)] -= pair_[e];
+      step_[index(edges_[e].second)] -= pair_[e];
     }
     bool hope = false;  // somewhere it has to begin to pay
-    for (int k = 0; k < n; ++k)
-      if (free_[index(k)]) {
-        hope = hope || step_[index(k)] < 0;
-        cut_.add_unary(k, 0, step_[index(k)]);
-      }
+    for (int i = 0; i < count; ++i) hope |= step_[index(nodes_[index(i)])] < 0;
     if (!hope) return false;
+
+    cut_.clear();
+    for (int i = 0; i < count; ++i)
+      cut_.add_unary(nodes_[index(i)], 0, step_[index(nodes_[index(i)])]);
+    for (int i = 0; i < count_inside; ++i)
+      cut_.add_potts(inside_[index(i)], pair_[index(inside_[index(i)])]);
     cut_.solve();
     bool moved = false;
     for (int k = 0; k < n; ++k)
@@ -262,6 +272,7 @@ class PuzzleSolver {
   std::vector<double> step_;
   std::vector<std::int32_t> high_;  // labels that no minimum lies above
   std::vector<char> free_;
+  std::vector<int> nodes_, inside_;  // free locations, and edges between them
   std::unique_ptr<Whole> whole_;
 };
 
