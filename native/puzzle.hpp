@@ -63,9 +63,6 @@ class PuzzleSolver {
     inside_.resize(edges_.size() + 1);
   }
 
-  int num_locations() const { return graph_.num_nodes; }
-  std::size_t num_edges() const { return edges_.size(); }
-
   /// Writes the labels of least energy.
   ///
   /// `unary` is (L + 1, n), finite; `weight` has one number per edge, finite and not negative.

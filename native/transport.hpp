@@ -37,8 +37,6 @@ class Transport {
     lost_.resize(index(size_));
   }
 
-  int size() const { return size_; }
-
   /// Writes the block that each place receives. A place that no block won keeps its own; it is not
   /// granted (see below), so nobody sees it.
   ///

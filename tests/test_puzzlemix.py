@@ -5,10 +5,12 @@ import warnings
 import pytest
 import torch
 from torch import nn
+from torch.nn.functional import avg_pool2d
 from torch.testing import assert_close
 
 import comixup
 from comixup import PuzzleMix
+from comixup._puzzle import best_masks, border_differences, mask_energy, transport
 from comixup.mixers import Puzzle
 from problems import generator
 
@@ -81,6 +83,25 @@ def test_blocks_do_move_and_labels_do_differ():
         moved += int((plan.moves != torch.arange(16).view(4, 4)).sum())
     assert values == {0, 1, 2}
     assert moved > 0
+
+
+def test_masks_and_moves_are_those_of_the_images_and_their_partners():
+    images, targets, saliency = batch(6)
+    mixer = puzzle(grid=4, t_size=4, beta=0.4, eta=0.0, std=(1.0,))
+    _, _, plan = run(mixer, images, targets, saliency)
+    partners = plan.partners
+    cells, blocks = (avg_pool2d(saliency, side) for side in (8, 4))
+    cells, blocks = (maps / maps.sum((1, 2), keepdim=True) for maps in (cells, blocks))
+    differences = border_differences(images, partners, (4, 4), 4, torch.ones(1))
+    settings = {"levels": 2, "beta": 0.4, "gamma": 0.5, "eta": 0.0}
+    unary, weights = mask_energy(cells, partners, differences, 0.5, **settings)
+    assert_close(plan.labels, best_masks(unary, weights, (4, 4)))
+    assert len(plan.labels.unique()) == 3
+    z = (plan.labels / 2).repeat_interleave(2, 1).repeat_interleave(2, 2)
+    own = transport(blocks, z > 0, 0.8)
+    other = transport(blocks[partners], 1 - z > 0, 0.8)
+    assert not torch.equal(own, other)
+    assert_close(plan.moves, torch.stack([own, other]))
 
 
 @pytest.mark.parametrize("m", [1, 2, 19, 21])
