@@ -132,8 +132,8 @@ def best_masks(
     """Returns the labels of least energy, (m, *sides) integers in 0..L: exact minima.
 
     >>> unary = torch.tensor([[[0.0, 0.3], [0.1, 0.1], [0.5, 0.0]]], dtype=torch.float64)
-    >>> best_masks(unary, torch.tensor([[0.1]], dtype=torch.float64), (2,)).tolist()
-    [[0, 1]]
+    >>> best_masks(unary, torch.tensor([[0.5]], dtype=torch.float64), (2,)).tolist()
+    [[1, 1]]
     """
     labels = np.empty((len(unary), math.prod(sides)), dtype=np.int32)
     threads = num_threads or os.cpu_count() or 1
