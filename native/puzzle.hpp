@@ -61,6 +61,18 @@ class PuzzleSolver {
     free_.resize(n);
     nodes_.resize(n + 1);
     inside_.resize(edges_.size() + 1);
+    degree_ = 2 * static_cast<int>(sides.size());
+    std::vector<int> next(n);
+    for (int k = 0; k < graph_.num_nodes; ++k) {
+      next[index(k)] = k * degree_;
+      slots_.insert(slots_.end(), index(degree_), Slot{k, 0.0});
+    }
+    for (const auto& [a, b] : edges_) {
+      slots_[index(next[index(a)])].neighbour = b;
+      slots_[index(next[index(b)])].neighbour = a;
+      slot_of_.push_back(next[index(a)]++);
+      slot_of_.push_back(next[index(b)]++);
+    }
   }
 
   /// Writes the labels of least energy.
@@ -74,6 +86,7 @@ class PuzzleSolver {
       pair_[e] = weight[e] / (static_cast<double>(levels_) * levels_);
       pairs_at_[index(edges_[e].first)] += pair_[e];
       pairs_at_[index(edges_[e].second)] += pair_[e];
+      for (const std::size_t end : {2 * e, 2 * e + 1}) slots_[index(slot_of_[end])].pair = pair_[e];
     }
     if (!convex()) return solve_at_once();
     find_climbs();
@@ -93,7 +106,6 @@ class PuzzleSolver {
   }
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
   double unary(int label, int k) const { return unary_[index(label * graph_.num_nodes + k)]; }
-  double pair_of(int arc) const { return pair_[index(arc / 2)]; }
 
   bool convex() const {
     for (int k = 0; k < graph_.num_nodes; ++k)
@@ -140,8 +152,11 @@ class PuzzleSolver {
         const int k = forward ? i : n - 1 - i;
         const double* climb = &climb_[index(k * levels_)];
         const double saved = 2 * toward_[index(k)];
-        int label = 0;
-        for (int l = 0; l < levels_; ++l) label += pays(climb[l], saved);
+        int label = pays(climb[0], saved);
+        if (levels_ == 2)  // the usual case, without a loop
+          label += pays(climb[1], saved);
+        else
+          for (int l = 1; l < levels_; ++l) label += pays(climb[l], saved);
         if (label == x[k]) continue;
         tell_neighbours(k, label - x[k]);
         x[k] = label;
@@ -152,10 +167,8 @@ class PuzzleSolver {
 
   /// Keeps toward[k], the sum of k's pairs times its neighbours' labels, up to date.
   void tell_neighbours(int k, int change) {
-    for (int a = graph_.first[k]; a < graph_.first[k + 1]; ++a) {
-      const int arc = graph_.out_arcs[a];
-      toward_[index(graph_.head[arc])] += pair_of(arc) * change;
-    }
+    const Slot* slot = &slots_[index(k * degree_)];
+    for (int i = 0; i < degree_; ++i) toward_[index(slot[i].neighbour)] += slot[i].pair * change;
   }
 
   /// Moves the smallest best set of locations one label up; returns whether any moved.
@@ -264,6 +277,14 @@ class PuzzleSolver {
   std::int32_t* x_ = nullptr;
   std::vector<double> pair_;      // v of each edge
   std::vector<double> pairs_at_;  // sum of v over a location's edges
+  /// A neighbour of a location; in spare slots itself, at no cost, so that all have as many.
+  struct Slot {
+    int neighbour;
+    double pair;
+  };
+  int degree_ = 0;
+  std::vector<Slot> slots_;   // `degree_` of them for each location
+  std::vector<int> slot_of_;  // each edge, seen from its first and from its second end
   std::vector<double> climb_;
   std::vector<double> toward_;  // sum of v times the neighbour's label
   std::vector<double> step_;
