@@ -127,17 +127,26 @@ def smooth_saliency(m: int, seed: int, size: int = 32, window: int = 13) -> Tens
 
 def image_saliency(m: int, seed: int) -> Tensor:
     """Returns (m, 32, 32) edge strength of CIFAR-100 images: saliency that needs no model."""
-    images, _ = cifar()
-    chosen = torch.randperm(len(images), generator=seeded(seed))[:m]
-    grey = pad(images[chosen].float().mean(1, keepdim=True), (1, 1, 1, 1), mode="replicate")
+    grey = _chosen(m, seed).float().mean(1, keepdim=True)
+    grey = pad(grey, (1, 1, 1, 1), mode="replicate")
     right = grey[:, :, 1:-1, 2:] - grey[:, :, 1:-1, :-2]
     down = grey[:, :, 2:, 1:-1] - grey[:, :, :-2, 1:-1]
     return (right.square() + down.square()).sqrt().squeeze(1) + 1e-3
 
 
+def random_images(m: int, seed: int) -> Tensor:
+    """Returns (m, 3, 32, 32) CIFAR-100 images, colours from 0 to 1."""
+    return _chosen(m, seed).float() / 255
+
+
 def has_images() -> bool:
     """Returns whether COMIXUP_DATA names a folder with CIFAR-100."""
     return (Path(os.environ.get("COMIXUP_DATA", "")) / CIFAR / "train").is_file()
+
+
+def _chosen(m: int, seed: int) -> Tensor:
+    images, _ = cifar()
+    return images[torch.randperm(len(images), generator=seeded(seed))[:m]]
 
 
 @functools.lru_cache(maxsize=1)

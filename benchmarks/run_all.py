@@ -17,6 +17,7 @@ QUICK = {
     "inner_step.py": ["--steps", "80", "--runs", "4"],
     "narasimhan_bilmes.py": ["--seeds", "10"],
     "speed.py": ["--seeds", "30", "--large-seeds", "2"],
+    "puzzle_mix.py": ["--batches", "4"],
     "growth.py": ["--seeds", "3", "--repeats", "3"],
 }
 

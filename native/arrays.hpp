@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <initializer_list>
 #include <stdexcept>
+#include <vector>
 
 namespace comixup {
 
@@ -28,7 +29,13 @@ void require_shape(const Array<T>& array, std::initializer_list<std::size_t> sha
   require(same, what);
 }
 
+inline void require_sides(const std::vector<int>& sides) {
+  require(!sides.empty() && sides.size() <= 3, "grid must have 1 to 3 sides");
+  for (const int side : sides) require(side > 0, "grid sides must be positive");
+}
+
 /// Each adds its functions to the module.
 void bind_blocks(nb::module_& m);
+void bind_puzzle(nb::module_& m);
 
 }  // namespace comixup

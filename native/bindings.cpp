@@ -23,8 +23,7 @@ namespace {
 using WeightTuple = std::tuple<double, double, double, std::string, double, std::string>;
 
 Grid make_grid(const std::vector<int>& sides) {
-  require(!sides.empty() && sides.size() <= 3, "grid must have 1 to 3 sides");
-  for (const int side : sides) require(side > 0, "grid sides must be positive");
+  require_sides(sides);
   return Grid(sides);
 }
 
@@ -200,4 +199,5 @@ NB_MODULE(_native, m) {
         "gamma"_a, "total_clip"_a, "start"_a, "grid"_a, "iterations"_a, "seed"_a,
         "labels"_a.noconvert());
   comixup::bind_blocks(m);
+  comixup::bind_puzzle(m);
 }

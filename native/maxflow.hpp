@@ -163,14 +163,19 @@ class MinCut {
     bound_ += 2.0 * (std::fabs(mean) + std::fabs(skew)) + weight;
   }
 
+  /// Adds the cost, not negative, of different labels at the ends of an edge.
+  void add_potts(int edge, double weight) {
+    weight_[edge] += weight;
+    bound_ += weight;
+  }
+
   /// Finds the labels of least energy and returns that energy, constants included. Terms are kept:
   /// more may be added and solve() called again.
   double solve() {
     int exponent = 0;
     if (!quantise(&exponent)) return std::numeric_limits<double>::quiet_NaN();
     sweep();
-    plant_trees();
-    grow_trees();
+    if (plant_trees()) grow_trees();
     std::int64_t flow = 0;
     for (int v = 0; v < graph_->num_nodes; ++v) flow += std::max<std::int64_t>(excess_[v], 0);
     return constant_ - std::ldexp(static_cast<double>(flow), exponent);
@@ -259,17 +264,23 @@ class MinCut {
     }
   }
 
-  /// Makes every node with excess the root of a source or sink tree.
-  void plant_trees() {
+  /// Makes every node with excess the root of a source or sink tree; returns whether any is of the
+  /// source: else all is said, no label is 1.
+  bool plant_trees() {
     time_ = 0;
+    bool any_source = false;
     for (int v = 0; v < graph_->num_nodes; ++v) {
       Node& node = nodes_[v];
       node.tree = kFree;
       if (excess_[v] == 0) continue;
       node.tree = excess_[v] > 0 ? kSource : kSink;
+      any_source = any_source || excess_[v] > 0;
       node.attach(kRoot, 1, time_);
       active_.push(v);
     }
+    if (!any_source)
+      while (!active_.empty()) active_.pop();
+    return any_source;
   }
 
   /// Growth stage: both trees take over free neighbours until an arc joins them, which completes a

@@ -17,6 +17,7 @@ from comixup.mixers import InputMixup as InputMixup
 from comixup.mixers import ManifoldMixup as ManifoldMixup
 from comixup.mixers import Mixed as Mixed
 from comixup.mixers import Mixer as Mixer
+from comixup.mixers import PuzzleMix as PuzzleMix
 from comixup.mixers import Step as Step
 from comixup.mixers import training_step as training_step
 
@@ -31,6 +32,7 @@ __all__ = [
     "Mixer",
     "Plan",
     "Problem",
+    "PuzzleMix",
     "Step",
     "Terms",
     "mix",

@@ -100,6 +100,11 @@ class Labelling:
         counts. With more than one level cells are means: integers would have to be rounded and are
         refused, as class indices of a segmentation mask have no mean (give it one-hot, in floats).
         """
+        self.check_images(images)
+        return gather_cells(images, self.sources)
+
+    def check_images(self, images: Tensor) -> None:
+        """Refuses a tensor that `mix_images` cannot mix."""
         if images.ndim != 2 + len(self.grid) or len(images) != self.num_inputs:
             sides = ", ".join("*" * len(self.grid))
             raise ValueError(
@@ -113,7 +118,6 @@ class Labelling:
                 f"`images` must be floating point to be averaged, got {images.dtype}. Convert them "
                 "(masks of class indices: to one-hot), or solve with levels=1."
             )
-        return gather_cells(images, self.sources)
 
     def to(self, device: torch.device | str) -> Labelling:
         """Returns the same labelling with its sources on a device."""

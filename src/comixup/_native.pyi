@@ -48,3 +48,18 @@ def mix_blocks(
     threads: int,
     out: Tensor,
 ) -> None: ...
+def puzzle_masks(
+    unary: _Floats,
+    weights: _Floats,
+    grid: Sequence[int],
+    threads: int,
+    labels: npt.NDArray[np.int32],
+) -> None: ...
+def puzzle_transport(
+    saliency: npt.NDArray[np.float32],
+    granted: npt.NDArray[np.uint8],
+    grid: Sequence[int],
+    eps: float,
+    threads: int,
+    block_at: npt.NDArray[np.int32],
+) -> None: ...

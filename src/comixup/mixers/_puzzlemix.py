@@ -1,0 +1,268 @@
+"""Puzzle Mix: salient parts of two images, put together along borders that hardly show."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from comixup._checks import check_count, check_number, check_positive
+from comixup._gather import gather_cells
+from comixup._labelling import Labelling
+from comixup._maps import pool
+from comixup._puzzle import (
+    best_masks,
+    block_sides,
+    border_differences,
+    mask_energy,
+    move_blocks,
+    transport,
+)
+from comixup._random import dirichlet
+from comixup._solve import check_settings
+from comixup.mixers._batch import given, sides_for, summarise, warn_of_uniform
+from comixup.mixers._mixer import CleanSettings, Mixed, Mixer
+
+
+@dataclass(frozen=True, eq=False)
+class Puzzle:
+    """A plan: output j shows z of image j and 1 - z of its partner, cell by cell, blocks moved.
+
+    Attributes:
+        partners: (m,) integers.
+        labels: (m, *grid) integers in 0..levels; z = labels / levels.
+        levels: L.
+        moves: (2, m, *blocks) integers: for each place, the block of the image, and of its
+            partner, that is moved there, in row-major order; None if nothing moves.
+    """
+
+    partners: Tensor
+    labels: Tensor
+    levels: int
+    moves: Tensor | None = None
+
+    @property
+    def labelling(self) -> Labelling:
+        """The same mixture without the moves."""
+        own = torch.arange(self.num_inputs)
+        return Labelling(self._sources(own, self.partners), self.num_inputs)
+
+    @property
+    def num_inputs(self) -> int:
+        """m, the number of inputs, and of outputs."""
+        return len(self.partners)
+
+    @property
+    def masks(self) -> Tensor:
+        """The share of each input at each cell of each output, (m, m, *grid).
+
+        It tells whose pixels are seen there. Where blocks were moved, they may come from another
+        place of that input: `moves` tells which.
+        """
+        return self.labelling.masks
+
+    def source_ratio(self, size: Sequence[int] | None = None) -> Tensor:
+        """Returns the share of each input in each output, (m, m); see `Labelling.source_ratio`."""
+        return self.labelling.source_ratio(size)
+
+    def mix_images(self, images: Tensor) -> Tensor:
+        """Returns images, or any tensor (m, C, *size), moved and mixed like these.
+
+        The size may differ from that of the images this plan was drawn for; where blocks move it
+        has to be a multiple of the blocks along each side.
+        """
+        labelling = self.labelling
+        if self.moves is None:
+            return labelling.mix_images(images)
+        labelling.check_images(images)
+        blocks = tuple(self.moves.shape[2:])
+        if any(p % c for p, c in zip(images.shape[2:], blocks, strict=True)):
+            raise ValueError(
+                f"`images` must have sides that are multiples of {blocks}, the blocks that this "
+                f"plan moves, got the size {tuple(images.shape[2:])}. Resize them first."
+            )
+        partners = self.partners.to(images.device, non_blocking=True)
+        moved = [move_blocks(images, self.moves[0]), move_blocks(images[partners], self.moves[1])]
+        own = torch.arange(self.num_inputs)
+        return gather_cells(torch.cat(moved), self._sources(own, own + self.num_inputs))
+
+    def _sources(self, own: Tensor, other: Tensor) -> Tensor:
+        """Returns who fills each level of each cell, (m, L, *grid): `own` the first L z."""
+        shape = (-1, *[1] * self.labels.ndim)
+        level = torch.arange(self.levels).view(1, -1, *[1] * (self.labels.ndim - 1))
+        return torch.where(level < self.labels.unsqueeze(1), own.view(shape), other.view(shape))
+
+
+class PuzzleMix(Mixer):
+    """Puzzle Mix (Kim, Choo and Song, ICML 2020): the salient parts of pairs of images.
+
+    Every image has a partner of the batch. The mask is an exact minimum of the method's energy;
+    then salient blocks move to where their image is seen. The defaults are the published settings
+    (ImageNet: neighbour=2; there and on Tiny ImageNet blocks move as large as the mask's cells,
+    on CIFAR-100 the authors set t_size=4). The clean pass: their code trains on clean
+    images too (clean_weight=1) on Tiny ImageNet and in most of its ImageNet phases, and does not on
+    CIFAR-100 (clean_weight=0, with the model in evaluation mode). `docs/puzzlemix.md` lists what
+    else differs.
+
+    Args:
+        num_classes: columns of the mixed targets; None if targets come with theirs.
+        p: probability that a batch is mixed at all.
+        alpha: parameter of the Beta distribution of lambda, drawn once per batch: the share of
+            its own that the prior lets an image keep.
+        grid: cells a side, or several such numbers of which one is drawn for each batch; at most
+            one cell per pixel.
+        levels: L; masks are multiples of 1/L.
+        beta: weight of smoothness.
+        gamma: weight of colour differences across borders, relative to smoothness.
+        eta: weight of the prior.
+        neighbour: side in pixels of the patches whose colours are compared across a border.
+        transport: whether blocks move. They do only where all cells have the same size: where the
+            image's sides are multiples of the grid's. Otherwise that batch is mixed without moves,
+            and a warning says so once.
+        t_eps: cost of distance, against saliency.
+        t_size: least side in pixels of the blocks that move, if cells are larger; blocks divide
+            cells evenly. None: blocks are cells.
+        clean_weight: weight of the clean loss whose gradient `saliency` keeps.
+        keep_gradients: see `comixup.saliency`.
+        std: what each channel of the images was divided by, so that colours can be compared on
+            their scale of 0 to 1: (1.0,) for images that are on it. None: each channel's range in
+            the batch is taken for it.
+        num_threads: threads that share the batch; None means one per core.
+        generator: where all draws come from, on the CPU; None means torch's global one.
+        validate: check class indices even where the host has to wait for a device.
+
+    >>> mixup = PuzzleMix(num_classes=10)
+    >>> images, targets = torch.rand(8, 3, 32, 32), torch.arange(8)
+    >>> mixed, soft = mixup(images, targets, saliency=torch.rand(8, 32, 32))
+    >>> mixed.shape, soft.shape
+    (torch.Size([8, 3, 32, 32]), torch.Size([8, 10]))
+    """
+
+    needs_saliency = True
+
+    def __init__(
+        self,
+        num_classes: int | None = None,
+        *,
+        p: float = 1.0,
+        alpha: float = 1.0,
+        grid: int | Sequence[int] = (2, 4, 8, 16),
+        levels: int = 2,
+        beta: float = 1.2,
+        gamma: float = 0.5,
+        eta: float = 0.2,
+        neighbour: int = 4,
+        transport: bool = True,
+        t_eps: float = 0.8,
+        t_size: int | None = None,
+        clean_weight: float = 1.0,
+        keep_gradients: bool = True,
+        std: Sequence[float] | None = None,
+        num_threads: int | None = None,
+        generator: torch.Generator | None = None,
+        validate: bool = False,
+    ) -> None:
+        super().__init__(num_classes, p=p, generator=generator, validate=validate)
+        check_positive("alpha", alpha)
+        self.grids = (grid,) if isinstance(grid, int) else tuple(grid)
+        if not self.grids:
+            raise ValueError("`grid` must hold at least one number, got none. Use 4, or (4, 8).")
+        for side in self.grids:
+            check_count("grid", side)
+        for name, weight in (("beta", beta), ("gamma", gamma), ("eta", eta), ("t_eps", t_eps)):
+            check_number(name, weight)
+        check_count("neighbour", neighbour)
+        if t_size is not None:
+            check_count("t_size", t_size)
+        check_number("clean_weight", clean_weight)
+        for value in std or ():
+            check_positive("std", value, "Leave it out for images that were not divided.")
+        check_settings(sweeps=1, levels=levels, num_threads=num_threads)
+        self.alpha = alpha
+        self.levels = levels
+        self.beta = beta
+        self.gamma = gamma
+        self.eta = eta
+        self.neighbour = neighbour
+        self.transport = transport
+        self.t_eps = t_eps
+        self.t_size = t_size
+        self.clean_weight = clean_weight
+        self.keep_gradients = keep_gradients
+        self.std = None if std is None else torch.tensor(tuple(std), dtype=torch.float32)
+        self.num_threads = num_threads
+        self._warned = False
+        self._warned_of_cells = False
+
+    def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
+        """Returns the masks and moves of a batch."""
+        saliency = given(saliency)
+        self._check_std(images)
+        sides = sides_for(self._draw_grid(), images, saliency)
+        partners = torch.randperm(len(images), generator=self.generator)
+        ratio = float(dirichlet(self.alpha, 2, self.generator)[0, 0])
+        blocks = self._blocks(tuple(images.shape[2:]), sides)
+        maps = summarise(saliency, sides if blocks is None else blocks)
+        self._warned = warn_of_uniform(maps, already=self._warned)
+
+        cells = pool(maps.cells, sides)
+        cells = cells / cells.flatten(1).sum(1).view(-1, *[1] * len(sides))
+        on_device = partners.to(images.device, non_blocking=True)
+        unary, weights = mask_energy(
+            cells,
+            partners,
+            border_differences(images, on_device, sides, self.neighbour, self.std),
+            ratio,
+            levels=self.levels,
+            beta=self.beta,
+            gamma=self.gamma,
+            eta=self.eta,
+        )
+        labels = best_masks(unary, weights, sides, self.num_threads)
+        moves = None if blocks is None else self._moves(maps.cells, partners, labels)
+        return Mixed(Puzzle(partners, labels, self.levels, moves), uniform_maps=maps.uniform)
+
+    def clean_settings(self) -> CleanSettings:
+        """Returns how the pass over the clean batch is made."""
+        return {"keep_gradients": self.keep_gradients, "clean_weight": self.clean_weight}
+
+    def _draw_grid(self) -> int:
+        if len(self.grids) == 1:
+            return self.grids[0]
+        return self.grids[int(torch.randint(len(self.grids), (), generator=self.generator))]
+
+    def _blocks(self, size: tuple[int, ...], sides: tuple[int, ...]) -> tuple[int, ...] | None:
+        """Returns the blocks that move, along each side; None if none do."""
+        if not self.transport:
+            return None
+        blocks = block_sides(size, sides, self.t_size)
+        if blocks is None and not self._warned_of_cells:
+            self._warned_of_cells = True
+            warnings.warn(
+                f"Images of size {size} on a grid {sides} are mixed without transport: blocks can "
+                "change places only if all have the same size. Choose `grid` so that it divides "
+                "the images' sides, or transport=False; this is said once.",
+                stacklevel=4,
+            )
+        return blocks
+
+    def _moves(self, cells: Tensor, partners: Tensor, labels: Tensor) -> Tensor:
+        """Returns the moves of images and of partners, (2, m, *blocks)."""
+        blocks = cells.shape[1:]
+        seen = labels
+        for axis, (fine, coarse) in enumerate(zip(blocks, labels.shape[1:], strict=True), 1):
+            seen = seen.repeat_interleave(fine // coarse, axis)
+        granted = torch.cat([seen > 0, seen < self.levels])
+        saliency = torch.cat([cells, cells[partners]])
+        found = transport(saliency, granted, self.t_eps, self.num_threads)
+        return found.view(2, len(cells), *blocks)
+
+    def _check_std(self, images: Tensor) -> None:
+        if self.std is not None and len(self.std) not in (1, images.shape[1]):
+            raise ValueError(
+                f"`std` must have one number, or one for each of the {images.shape[1]} channels, "
+                f"got {len(self.std)}."
+            )
