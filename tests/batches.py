@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from comixup import CoMixup, CutMix, InputMixup, ManifoldMixup
+from comixup import CoMixup, CutMix, InputMixup, ManifoldMixup, PuzzleMix
 from problems import generator
 
 CLASSES = 7
@@ -31,8 +31,10 @@ METHODS = {
     ),
     "manifold mixup at the input": functools.partial(ManifoldMixup, layers=["input"]),
     "manifold mixup inside": functools.partial(manifold, num_inputs=3),
+    # Masks tell whose pixels are seen, not where they moved from: tests/test_puzzlemix.py does.
+    "puzzle mix": functools.partial(PuzzleMix, grid=4, transport=False),
 }
-SALIENT = {name: METHODS[name] for name in ("co-mixup",)}
+SALIENT = {name: METHODS[name] for name in ("co-mixup", "puzzle mix")}
 
 
 def over(methods):

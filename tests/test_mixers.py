@@ -8,7 +8,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from batches import CLASSES, METHODS, SALIENT, batch, by_masks, net, one_hot, over, run
-from comixup import CoMixup, InputMixup, ManifoldMixup
+from comixup import CoMixup, InputMixup, ManifoldMixup, PuzzleMix
 from problems import generator
 from test_bad_problem import refuses
 
@@ -105,7 +105,7 @@ def test_channels_last_gives_the_same_numbers(method):
     assert_close(same, soft, rtol=0, atol=0)
 
 
-@over(METHODS)
+@over({**METHODS, "puzzle mix with transport": PuzzleMix})
 def test_channels_last_stays(method):
     images, targets, saliency = batch(6)
     images = images.to(memory_format=torch.channels_last)

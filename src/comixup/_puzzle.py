@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-import os
 
 import numpy as np
 import torch
@@ -136,7 +135,7 @@ def best_masks(
     [[1, 1]]
     """
     labels = np.empty((len(unary), math.prod(sides)), dtype=np.int32)
-    threads = num_threads or os.cpu_count() or 1
+    threads = num_threads or torch.get_num_threads()
     _native.puzzle_masks(
         unary.contiguous().numpy(), weights.contiguous().numpy(), sides, threads, labels
     )
@@ -169,7 +168,7 @@ def transport(
         granted.to(torch.uint8).flatten(1).contiguous().numpy(),
         blocks,
         eps,
-        num_threads or os.cpu_count() or 1,
+        num_threads or torch.get_num_threads(),
         block_at,
     )
     return torch.from_numpy(block_at).long().reshape(-1, *blocks)

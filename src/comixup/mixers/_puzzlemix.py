@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from comixup._checks import check_count, check_number, check_positive
-from comixup._gather import gather_cells
+from comixup._gather import gather_cells, in_format_of
 from comixup._labelling import Labelling
 from comixup._maps import pool
 from comixup._puzzle import (
@@ -21,7 +21,7 @@ from comixup._puzzle import (
     move_blocks,
     transport,
 )
-from comixup._random import dirichlet
+from comixup._random import dirichlet, draws
 from comixup._solve import check_settings
 from comixup.mixers._batch import given, sides_for, summarise, warn_of_uniform
 from comixup.mixers._mixer import CleanSettings, Mixed, Mixer
@@ -87,7 +87,8 @@ class Puzzle:
         partners = self.partners.to(images.device, non_blocking=True)
         moved = [move_blocks(images, self.moves[0]), move_blocks(images[partners], self.moves[1])]
         own = torch.arange(self.num_inputs)
-        return gather_cells(torch.cat(moved), self._sources(own, own + self.num_inputs))
+        mixed = gather_cells(torch.cat(moved), self._sources(own, own + self.num_inputs))
+        return in_format_of(images, mixed)
 
     def _sources(self, own: Tensor, other: Tensor) -> Tensor:
         """Returns who fills each level of each cell, (m, L, *grid): `own` the first L z."""
@@ -130,7 +131,7 @@ class PuzzleMix(Mixer):
         std: what each channel of the images was divided by, so that colours can be compared on
             their scale of 0 to 1: (1.0,) for images that are on it. None: each channel's range in
             the batch is taken for it.
-        num_threads: threads that share the batch; None means one per core.
+        num_threads: threads that share the batch; None means torch's number.
         generator: where all draws come from, on the CPU; None means torch's global one.
         validate: check class indices even where the host has to wait for a device.
 
@@ -203,7 +204,7 @@ class PuzzleMix(Mixer):
         self._check_std(images)
         sides = sides_for(self._draw_grid(), images, saliency)
         partners = torch.randperm(len(images), generator=self.generator)
-        ratio = float(dirichlet(self.alpha, 2, self.generator)[0, 0])
+        ratio = float(dirichlet(self.alpha, 2, draws(self.generator))[0, 0])
         blocks = self._blocks(tuple(images.shape[2:]), sides)
         maps = summarise(saliency, sides if blocks is None else blocks)
         self._warned = warn_of_uniform(maps, already=self._warned)
