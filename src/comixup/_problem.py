@@ -133,6 +133,22 @@ class Problem:
         host = HostArrays(host_cost, host_compatibility, host_prior)
         object.__setattr__(self, "host", host)
 
+    def with_arrays(self, host: HostArrays, grid: tuple[int, ...], num_outputs: int) -> Problem:
+        """Returns a problem with the weights of this one and arrays that need no checks.
+
+        For those who make the arrays themselves, batch after batch: checks take longer than that.
+        """
+        problem = object.__new__(Problem)
+        problem.__dict__.update(self.__dict__)
+        problem.__dict__.update(
+            cost=torch.from_numpy(host.cost.reshape(-1, *grid)),
+            compatibility=torch.from_numpy(host.compatibility),
+            prior=None if host.prior is None else torch.from_numpy(host.prior),
+            num_outputs=num_outputs,
+            host=host,
+        )
+        return problem
+
     @property
     def num_inputs(self) -> int:
         """m, the number of inputs."""
@@ -227,7 +243,8 @@ class Problem:
         normalised = pooled / total.view(-1, *[1] * (saliency.ndim - 1))
 
         if compatibility is None:
-            matrix = paper_compatibility(on_host(salient_places(saliency)), omega).to(device)
+            places = on_host(salient_places(saliency))
+            matrix = torch.from_numpy(paper_compatibility(places, omega)).float().to(device)
         elif callable(compatibility):
             matrix = compatibility(saliency)
         else:
@@ -247,11 +264,11 @@ class Problem:
         )
 
 
-def paper_compatibility(places: Floats, omega: float) -> Tensor:
+def paper_compatibility(places: Floats, omega: float) -> Floats:
     """Returns A = (1 - omega) I + omega A_c of inputs with these most salient places."""
-    matrix = omega * place_distances(places)
-    matrix[np.diag_indices_from(matrix)] += 1 - omega
-    return torch.from_numpy(matrix.astype(np.float32))
+    matrix: Floats = omega * place_distances(places)
+    matrix.flat[:: len(matrix) + 1] += 1 - omega
+    return matrix
 
 
 def _check_compatibility(matrix: Floats, m: int) -> None:

@@ -19,7 +19,7 @@ class Maps:
     """What is left of saliency maps once they are pooled: a few numbers each, on the CPU.
 
     Attributes:
-        cells: (m, *grid), each map summing to one.
+        cells: (m, *grid) float64, each map summing to one.
         places: (m, dimensions): the most salient place of each map.
         uniform: how many maps were not usable and became uniform.
     """
@@ -53,7 +53,7 @@ def summarise(saliency: Tensor, sides: tuple[int, ...]) -> Maps:
     uniform = ~usable | constant
     shares[uniform], places[uniform] = 1, 0
     shares /= shares.sum(1, keepdims=True)
-    return Maps(torch.from_numpy(shares).float().view(-1, *sides), places, int(uniform.sum()))
+    return Maps(torch.from_numpy(shares).view(-1, *sides), places, int(uniform.sum()))
 
 
 def sides_for(grid: int | Sequence[int], images: Tensor, saliency: Tensor) -> tuple[int, ...]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, TypeAlias, TypedDict
+from dataclasses import replace
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -18,22 +19,21 @@ from comixup._checks import (
 from comixup._labelling import Labelling
 from comixup._maps import check_grid
 from comixup._mix import Plan
-from comixup._problem import Clip, CompatibilityFn, Problem, Smoothness, paper_compatibility
+from comixup._problem import (
+    PRIOR_FLOOR,
+    Clip,
+    CompatibilityFn,
+    HostArrays,
+    Problem,
+    Smoothness,
+    paper_compatibility,
+)
 from comixup._random import dirichlet, draws
 from comixup._solve import check_settings, solve
 from comixup.mixers._batch import Maps, given, part_sizes, sides_for, summarise, warn_of_uniform
 from comixup.mixers._mixer import CleanSettings, Mixed, Mixer
 
 TargetWeight: TypeAlias = Literal["area", "saliency"]
-
-
-class Weights(TypedDict):
-    """The weights of Eq. (1)."""
-
-    beta: float
-    gamma: float
-    tau: float
-    eta: float
 
 
 class CoMixup(Mixer):
@@ -118,10 +118,18 @@ class CoMixup(Mixer):
         check_grid(grid)
         if not (compatibility is None or callable(compatibility)):
             compatibility = floating("compatibility", compatibility)
-        # A problem of two inputs, so that a wrong weight is refused here and not while training.
-        weights: Weights = {"beta": beta, "gamma": gamma, "tau": tau, "eta": eta}
-        Problem(-torch.eye(2), torch.eye(2), **weights, clip=clip, smoothness=smoothness)
-
+        # A problem of two inputs: wrong weights are refused here, and every batch's takes its own
+        # from it.
+        self.weights = Problem(
+            -torch.eye(2),
+            torch.eye(2),
+            beta=beta,
+            gamma=gamma,
+            tau=tau,
+            eta=eta,
+            clip=clip,
+            smoothness=smoothness,
+        )
         self.partition_size = partition_size
         self.num_outputs = num_outputs
         self.clean_weight = clean_weight
@@ -131,12 +139,9 @@ class CoMixup(Mixer):
         self.sweeps = sweeps
         self.levels = levels
         self.grid = grid
-        self.weights = weights
         self.omega = omega
         self.alpha = alpha
         self.compatibility = compatibility
-        self.clip: Clip = clip
-        self.smoothness: Smoothness = smoothness
         self.num_threads = num_threads
         self._warned = False
 
@@ -173,36 +178,35 @@ class CoMixup(Mixer):
     def problems(self, maps: Maps, saliency: Tensor) -> list[Problem]:
         """Returns the problem of each partition."""
         m, random = len(saliency), draws(self.generator)
-        problems, first, alpha = [], 0, self.alpha
+        grid, cells = tuple(maps.cells.shape[1:]), maps.cells.flatten(1).numpy()
+        problems, first = [], 0
         for inputs, outputs in part_sizes(m, self.partition_size, self.num_outputs or m):
             part = slice(first, first + inputs)
             first += inputs
-            problems.append(
-                Problem(
-                    -maps.cells[part],
-                    self._compatibility(maps, saliency, part),
-                    outputs,
-                    **self.weights,
-                    prior=None if alpha is None else dirichlet(alpha, inputs, random)[0],
-                    clip=self.clip,
-                    smoothness=self.smoothness,
-                )
-            )
+            prior = None
+            if self.alpha is not None:
+                prior = dirichlet(self.alpha, inputs, random)[0].clamp_(min=PRIOR_FLOOR).numpy()
+            matrix = paper_compatibility(maps.places[part], self.omega)
+            arrays = HostArrays(-cells[part], matrix, prior)
+            problem = self.weights.with_arrays(arrays, grid, outputs)
+            if self.compatibility is not None:  # the caller's own, so it is checked
+                problem = replace(problem, compatibility=self._own_compatibility(saliency, part))
+            problems.append(problem)
         return problems
 
-    def _compatibility(self, maps: Maps, saliency: Tensor, part: slice) -> Tensor:
-        if self.compatibility is None:
-            return paper_compatibility(maps.places[part], self.omega)
-        if isinstance(self.compatibility, Tensor):
-            if self.compatibility.shape != (len(saliency),) * 2:
-                m = len(saliency)
-                raise ValueError(
-                    f"`compatibility` must have shape ({m}, {m}), a row and a column per image of "
-                    f"the batch, got {tuple(self.compatibility.shape)}. A "
-                    "function of the saliency works for batches of any size."
-                )
-            return self.compatibility[part, part].cpu()
-        return floating("compatibility", self.compatibility(saliency[part])).cpu()
+    def _own_compatibility(self, saliency: Tensor, part: slice) -> Tensor:
+        """Returns the matrix of a part that the caller gave, or whose function was given."""
+        m = len(saliency)
+        if not isinstance(self.compatibility, Tensor):
+            matrix = self.compatibility(saliency[part]) if self.compatibility else None
+            return floating("compatibility", matrix).cpu()
+        if self.compatibility.shape != (m, m):
+            raise ValueError(
+                f"`compatibility` must have shape ({m}, {m}), a row and a column per image of the "
+                f"batch, got {tuple(self.compatibility.shape)}. A function of the saliency works "
+                "for batches of any size."
+            )
+        return self.compatibility[part, part].cpu()
 
 
 def saliency_ratio(labelling: Labelling, cells: Tensor) -> Tensor:
