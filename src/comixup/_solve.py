@@ -71,7 +71,7 @@ def solve(
     begin = [_random_labels(p, starts, generator) for p in problems]
     run = _solve_native if method == "native" else _solve_reference
     sources, merits = run(problems, begin, sweeps, levels, bool(resolve), num_threads)
-    return Labelling(
+    return Labelling.of_solver(
         torch.from_numpy(sources).to(problems[0].cost.device),
         sum(p.num_inputs for p in problems),
         torch.from_numpy(merits),
