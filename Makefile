@@ -23,7 +23,7 @@ demo: $(VENV)/.stamp-demo $(VENV)/.stamp-kernel  ## train on few digits without 
 	$(BIN)/python examples/demo.py
 
 test: $(VENV)/.stamp-dev $(VENV)/.stamp-kernel  ## run the tests (not those marked slow or data)
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto  # one thread each: the workers share the cores
 
 check: $(VENV)/.stamp-dev $(VENV)/.stamp-kernel  ## lint, formatting and types, Python and C++
 	$(BIN)/ruff check .

@@ -6,15 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import matplotlib.image as mpl_image
 import pytest
 import torch
 
 from comixup import Labelling
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-
-pytest.importorskip("mlxtend")
-mpl_image = pytest.importorskip("matplotlib.image")
 
 
 @pytest.fixture
@@ -54,9 +52,9 @@ def test_table_has_both_methods_and_plain_images_count_as_one_input(quick_run):
 
 
 def test_table_says_the_mean_and_the_spread(demo):
-    runs = [demo.Result(4.0, 0.2, 0.1), demo.Result(5.0, 0.2, 0.1)]
+    runs = [demo.Result(4.0, 8.0, 0.2, 0.1), demo.Result(5.0, 8.0, 0.2, 0.1)]
     table = demo.table({"without": runs, "with Co-Mixup": runs})
-    assert list(table.columns[1].cells)[:2] == ["4.50 ± 0.71", "0.200"]
+    assert list(table.columns[1].cells)[:3] == ["4.50 ± 0.71", "8.00", "0.200"]
 
 
 @pytest.mark.parametrize(
@@ -65,15 +63,25 @@ def test_table_says_the_mean_and_the_spread(demo):
         ((3.0, 4.0), "lowered the error with every seed, by 1.00 points"),
         ((5.0, 7.0), "raised the error with every seed, by 1.50 points"),
         ((3.0, 7.0), "fell with 1 and rose with 1 of 2 seeds, a rise of 0.50 points"),
-        ((4.0, 5.0), "No clear answer"),
+        ((4.0, 5.0), "no clear answer"),
     ],
 )
 def test_verdict_follows_from_the_numbers(demo, mixed, words):
-    without = [demo.Result(error, 0.2, 0.1) for error in (4.0, 5.0)]
-    with_it = [demo.Result(error, 0.2, 0.3) for error in mixed]
+    without = [demo.Result(error, 9.0, 0.2, 0.1) for error in (4.0, 5.0)]
+    with_it = [demo.Result(error, 7.0, 0.2, 0.3) for error in mixed]
     text = demo.verdict({"without": without, "with Co-Mixup": with_it})
     assert words in text
+    assert "In clutter, Co-Mixup lowered the error with every seed, by 2.00 points" in text
     assert "3.0 times as long" in text
+
+
+def test_clutter_replaces_a_quarter_of_each_digit_by_another(demo):
+    images = torch.arange(1.0, 9.0).view(8, 1, 1, 1).expand(8, 1, 28, 28)
+    cluttered, targets = demo.in_clutter(images, torch.arange(8))
+    same = (cluttered == images).flatten(1).double().mean(1)
+    assert set(same.tolist()) <= {0.75, 1.0}  # 1: the other one may be the digit itself
+    assert (same == 0.75).sum() >= 4
+    assert targets.tolist() == list(range(8))
 
 
 def test_parts_of_the_data_do_not_overlap(demo):
