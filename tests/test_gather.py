@@ -256,3 +256,12 @@ def peak_of_memory(action):
         alive += event.nbytes()
         peak = max(peak, alive)
     return peak
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_runs_of_outputs_make_the_same_images(monkeypatch, grad):
+    images = torch.rand(6, 3, 8, 8, generator=generator(1)).requires_grad_(grad)
+    sources = sources_for(6, 7, 2, (4, 4))
+    whole = gather_pixels(images, sources)
+    monkeypatch.setattr("comixup._gather.RUN_ELEMENTS", 2 * images[0].numel())
+    assert_close(gather_pixels(images, sources), whole, rtol=0, atol=0)

@@ -44,8 +44,7 @@ def test_mixes_at_the_named_layer_exactly(layer, settings):
         plain[int(layer) if layer != "input" else 0]._forward_hooks.clear()
         mixed, soft = mixer(images, targets)
         outputs = model(mixed)
-        plan = mixer.last.plan
-        blend = plan if layer == "input" else plan.blend
+        blend = mixer.last.plan
         assert_close(outputs, by_hand(plain, images, layer, blend))
         assert_close(soft, blend.source_ratio() @ one_hot(targets))
         assert not torch.equal(outputs, plain(images))
@@ -57,7 +56,7 @@ def test_every_layer_has_its_turn():
     counts = dict.fromkeys(LAYERS, 0)
     for _ in range(200):
         mixed, _ = mixer(images, targets)
-        counts[getattr(mixer.last.plan, "layer", "input")] += 1
+        counts[mixer.last.layer or "input"] += 1
         model(mixed)
     assert min(counts.values()) > 25  # 50 are expected of each
 
@@ -74,7 +73,7 @@ def test_gradients_are_those_of_the_pieces():
     mixer = mixer_for(model, ("0",))
     mixed, soft = mixer(images, targets)
     F.cross_entropy(model(mixed), soft).backward()
-    F.cross_entropy(by_hand(plain, images, "0", mixer.last.plan.blend), soft).backward()
+    F.cross_entropy(by_hand(plain, images, "0", mixer.last.plan), soft).backward()
     for p, q in zip(model.parameters(), plain.parameters(), strict=True):
         assert_close(p.grad, q.grad)
 
@@ -203,8 +202,8 @@ def test_works_with_torch_compile(when):
     layers = set()
     for _ in range(6):
         mixed, _ = mixer(images, targets)
-        layers.add(mixer.last.plan.layer)
-        expected = by_hand(plain, images, mixer.last.plan.layer, mixer.last.plan.blend)
+        layers.add(mixer.last.layer)
+        expected = by_hand(plain, images, mixer.last.layer, mixer.last.plan)
         assert_close(compiled(mixed), expected)
     assert layers == {"0", "2"}
     mixer.enabled = False
@@ -228,7 +227,7 @@ def test_activation_checkpointing_gives_the_right_gradient():
     mixed, soft = mixer(images, targets)
     loss = F.cross_entropy(Checkpointed(model)(mixed), soft)
     loss.backward()
-    expected = F.cross_entropy(by_hand(plain, images, "0", mixer.last.plan.blend), soft)
+    expected = F.cross_entropy(by_hand(plain, images, "0", mixer.last.plan), soft)
     expected.backward()
     assert_close(loss, expected)
     for p, q in zip(model.parameters(), plain.parameters(), strict=True):
@@ -242,5 +241,23 @@ def test_works_under_autocast():
     with torch.autocast("cpu", dtype=torch.bfloat16):
         mixed, _ = mixer(images, targets)
         outputs = model(mixed)
-    expected = by_hand(plain, images, "0", mixer.last.plan.blend)
+    expected = by_hand(plain, images, "0", mixer.last.plan)
     assert_close(outputs.float(), expected, rtol=0.05, atol=0.05)
+
+
+def test_the_plan_mixes_other_tensors_though_the_images_stay():
+    images, targets, _ = batch(6)
+    mixer = ManifoldMixup(CLASSES, layers=["0"], generator=generator(3)).attach(net())
+    same, soft = mixer(images, targets)
+    assert_close(same, images, rtol=0, atol=0)
+    assert mixer.last.layer == "0"
+    hot = one_hot(targets).view(6, -1, 1, 1)
+    assert_close(mixer.last.plan.mix_images(hot).flatten(1), soft)
+
+
+def test_a_refused_batch_does_not_arm_the_hook():
+    images, targets, _ = batch(6)
+    mixer = ManifoldMixup(CLASSES, layers=["0"], generator=generator(3)).attach(net())
+    with refuses(ValueError, r"`targets` must lie in"):
+        mixer(images, targets + CLASSES)
+    mixer(images, targets)  # would complain of a layer that has not run

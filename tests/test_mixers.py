@@ -340,3 +340,12 @@ def test_mixed_batches_train_a_model():
     mixed, soft = mixer(images, targets, mixer.saliency(model, images, targets))
     nn.functional.cross_entropy(model(mixed), soft).backward()
     assert all(bool(p.grad.isfinite().all()) for p in model.parameters())
+
+
+@over({name: method for name, method in METHODS.items() if "inside" not in name})
+def test_plans_are_made_on_the_host_whatever_the_default_device(method):
+    images, targets, saliency = batch(6)
+    expected = method(CLASSES, generator=generator(4))(images, targets, saliency)
+    with torch.device("meta"):  # a device that holds no numbers: every stray tensor would show
+        answer = method(CLASSES, generator=generator(4))(images, targets, saliency)
+    assert_close(answer, expected)

@@ -17,6 +17,7 @@ from comixup.mixers import InputMixup as InputMixup
 from comixup.mixers import ManifoldMixup as ManifoldMixup
 from comixup.mixers import Mixed as Mixed
 from comixup.mixers import Mixer as Mixer
+from comixup.mixers import NoMix as NoMix
 from comixup.mixers import PuzzleMix as PuzzleMix
 from comixup.mixers import Step as Step
 from comixup.mixers import training_step as training_step
@@ -30,6 +31,7 @@ __all__ = [
     "ManifoldMixup",
     "Mixed",
     "Mixer",
+    "NoMix",
     "Plan",
     "Problem",
     "PuzzleMix",

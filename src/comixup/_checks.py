@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -63,7 +63,7 @@ def check_positive(name: str, value: Any, hint: str = "") -> None:
 
 def check_count(name: str, value: object, low: int = 1) -> None:
     """Refuses what is not a whole number from `low` on."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < low:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < low:
         rule = "a positive integer" if low == 1 else f"an integer of at least {low}"
         raise ValueError(f"`{name}` must be {rule}, got {value!r}.")
 

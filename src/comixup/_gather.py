@@ -12,6 +12,9 @@ from torch import Tensor
 from comixup import _native
 from comixup._grid import cell_of_pixel
 
+RUN_ELEMENTS = 2**21
+"""Elements that torch operations mix at a time: enough to keep a device busy."""
+
 _MEANS_IN_KERNEL = (torch.float32, torch.float64, torch.bfloat16)
 _CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
@@ -19,9 +22,9 @@ _CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 def gather_cells(images: Tensor, sources: Tensor) -> Tensor:
     """Returns the mean over l of images[sources[j, l, cell of the pixel]], (m', C, *size).
 
-    Never more than three times as large as its answer: no tensor has a place for every pair of
-    input and output. In host memory the kernel copies runs of pixels; other devices, and images
-    that gradients flow through, take `gather_pixels`. Both give the same numbers.
+    No tensor has a place for every pair of input and output; beyond `RUN_ELEMENTS`, memory stays
+    within three times the answer's. In host memory the kernel copies runs of pixels; other devices,
+    and images that gradients flow through, take `gather_pixels`. Both give the same numbers.
 
     Args:
         images: (m, C, *size), of any dtype; floating where there is more than one level.
@@ -39,6 +42,21 @@ def gather_cells(images: Tensor, sources: Tensor) -> Tensor:
 
 def gather_pixels(images: Tensor, sources: Tensor) -> Tensor:
     """Returns what `gather_cells` returns, by torch operations that know every device."""
+    run = max(1, RUN_ELEMENTS // images[0].numel())
+    if len(sources) <= run:
+        return in_format_of(images, _gather_run(images, sources))
+    starts = range(0, len(sources), run)
+    runs = (_gather_run(images, sources[start : start + run]) for start in starts)
+    if images.requires_grad and torch.is_grad_enabled():
+        return in_format_of(images, torch.cat(list(runs)))
+    mixed = images.new_empty((len(sources), *images.shape[1:]))
+    for start, answer in zip(starts, runs, strict=True):
+        mixed[start : start + run] = answer
+    return in_format_of(images, mixed)
+
+
+def _gather_run(images: Tensor, sources: Tensor) -> Tensor:
+    """Returns the outputs of a few sources; indices and wide sums take more memory than they."""
     shape = (len(sources), *images.shape[1:])
     # One level after the other, so that indices and terms of a single one are in memory.
     levels = (_upsampled(level, images).unsqueeze(1).expand(shape) for level in sources.unbind(1))
@@ -48,7 +66,7 @@ def gather_pixels(images: Tensor, sources: Tensor) -> Tensor:
         mean = mean.to(torch.promote_types(images.dtype, torch.float32))
         for count, level in enumerate(levels, start=2):
             mean += images.gather(0, level).to(mean.dtype).sub_(mean).mul_(1 / count)
-    return in_format_of(images, mean.to(images.dtype))
+    return mean.to(images.dtype)
 
 
 def in_format_of(images: Tensor, mixed: Tensor) -> Tensor:
@@ -76,6 +94,7 @@ def _gather_blocks(images: Tensor, sources: Tensor) -> Tensor:
     out = torch.empty(
         (len(sources), *images.shape[1:]),
         dtype=images.dtype,
+        device=images.device,
         memory_format=format_ if last and format_ is not None else torch.contiguous_format,
     )
     row_cell, column_begin = _layout(images.shape[1], size, tuple(sources.shape[2:]), last)

@@ -35,7 +35,7 @@ def edges(grid: Sequence[int]) -> npt.NDArray[np.int64]:
     return np.concatenate(pairs)
 
 
-def cell_of_pixel(size: int, cells: int, device: torch.device | None = None) -> Tensor:
+def cell_of_pixel(size: int, cells: int, device: torch.device | str = "cpu") -> Tensor:
     """Returns the cell that covers each of `size` pixels along one axis (nearest neighbour).
 
     >>> torch.bincount(cell_of_pixel(17, 4)).tolist()
@@ -51,7 +51,7 @@ def cell_weights(size: tuple[int, ...], grid: tuple[int, ...]) -> Tensor:
     >>> cell_weights((2, 4), (2, 3)).tolist()
     [[0.25, 0.125, 0.125], [0.25, 0.125, 0.125]]
     """
-    weights = torch.ones(())
+    weights = torch.ones((), device="cpu")
     for pixels, cells in zip(size, grid, strict=True):
         count = torch.bincount(cell_of_pixel(pixels, cells), minlength=cells)
         weights = weights.unsqueeze(-1) * (count / pixels)

@@ -67,12 +67,14 @@ def mix(
     shares = soft_targets(targets, len(images), num_classes, validate=validate)
     if source_ratio is None:
         source_ratio = plan.source_ratio(images.shape[2:])
-    mixed = plan.mix_images(images)
-    ratio = source_ratio.to(shares.device, non_blocking=True)
+    return plan.mix_images(images), mix_shares(shares, source_ratio)
+
+
+def mix_shares(shares: Tensor, source_ratio: Tensor) -> Tensor:
+    """Returns the targets of the outputs, (m', classes), from those of the inputs, (m, classes)."""
     # Under autocast the product would come in half precision, too coarse for a share.
     with torch.autocast(shares.device.type, enabled=False):
-        mixed_shares = ratio @ shares
-    return mixed, mixed_shares
+        return source_ratio.to(shares.device, non_blocking=True) @ shares
 
 
 def check_images(images: Tensor) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 def draws(generator: torch.Generator | None = None) -> np.random.Generator:
     """Returns NumPy's kind of generator, seeded by torch's: torch.distributions takes none."""
-    device = generator.device if generator is not None else None
+    device = generator.device if generator is not None else "cpu"
     seed = int(torch.randint(2**62, (), generator=generator, device=device))
     return np.random.default_rng(seed)
 
@@ -27,4 +27,4 @@ def coin(p: float, generator: torch.Generator | None = None) -> bool:
     """Returns True with probability p; certain outcomes use up no randomness."""
     if p in (0, 1):
         return bool(p)
-    return float(torch.rand((), generator=generator)) < p
+    return float(torch.rand((), generator=generator, device="cpu")) < p

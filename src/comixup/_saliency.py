@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from comixup._checks import check_number
 from comixup._mix import check_images
-from comixup._wrappers import without_sync
+from comixup._wrappers import allowing_gradients, unwrapped, without_sync
 
 LossFn: TypeAlias = Callable[[Any, Tensor], Tensor]
 """Returns the scalar loss of a model's outputs, whatever they are, and targets."""
@@ -31,7 +31,7 @@ class CleanPass:
     loss: Tensor
     """The loss, detached and not weighted."""
     outputs: Any
-    """What the model returned; tensors in it may still hold on to their graph."""
+    """What the model returned; a tensor is detached."""
 
 
 def saliency(
@@ -108,13 +108,16 @@ def clean_pass(
         if keep:
             gradient = _gradient_keeping(loss, inputs, clean_weight, backward)
         else:
-            gradient = _gradient_alone(loss, inputs)
+            with allowing_gradients(model):
+                gradient = _gradient_alone(loss, inputs)
     if gradient is None:
         raise ValueError(
             "`model` must pass a gradient on to its images, but the loss does not depend on them. "
             "Is there a detach(), a no_grad() or an arg max on the way?"
         )
     norm = torch.linalg.vector_norm(gradient, dim=1, dtype=torch.float32)
+    if isinstance(outputs, Tensor):
+        outputs = outputs.detach()
     return CleanPass(norm, loss.detach(), outputs)
 
 
@@ -166,13 +169,40 @@ def _gradient_keeping(
 
 @contextlib.contextmanager
 def unchanged_buffers(model: nn.Module) -> Iterator[None]:
-    """Gives a model's buffers back their values at the end: running statistics, mostly."""
-    training = any(module.training for module in model.modules())
-    buffers = list(model.buffers()) if training else []
-    values = [buffer.clone() for buffer in buffers]
+    """Gives a model's buffers back their values at the end: running statistics, mostly.
+
+    The values are those with which its forward pass begins: DistributedDataParallel first hands
+    out the ones of the first process, and that is to stay.
+    """
+    inner = unwrapped(model)
+    if not any(module.training for module in inner.modules()):
+        yield
+        return
+    saved = _save_buffers(inner)
+
+    def save_again(*_: object) -> None:
+        saved[:] = _save_buffers(inner)
+
+    handle = inner.register_forward_pre_hook(save_again)
     try:
         yield
     finally:
+        handle.remove()
         with torch.no_grad():
-            for buffer, value in zip(buffers, values, strict=True):
-                buffer.copy_(value)
+            for owner, name, buffer, value in saved:
+                owner._buffers[name] = buffer  # some modules put a new one in its place
+                if 0 not in buffer.stride():  # an expanded one cannot have been written to
+                    buffer.copy_(value)
+
+
+_SavedBuffer: TypeAlias = tuple[nn.Module, str, Tensor, Tensor]
+
+
+def _save_buffers(model: nn.Module) -> list[_SavedBuffer]:
+    """Returns each buffer with its owner, name and a copy of its values."""
+    return [
+        (module, name, buffer, buffer.clone())
+        for module in model.modules()
+        for name, buffer in module._buffers.items()
+        if buffer is not None
+    ]

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import PIL.Image
-import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 from torch.utils.data import get_worker_info
@@ -43,6 +42,7 @@ class BatchMix(v2.Transform):  # type: ignore[misc]  # torchvision ships no type
         labels_getter: returns the labels of the sample it is given; "default" means its second
             item, or what stands there or in the sample itself under "labels" or a key with "label".
 
+    >>> import torch
     >>> from comixup import CoMixup
     >>> mix = BatchMix(CoMixup(num_classes=10))
     >>> images, labels = mix(torch.rand(8, 3, 32, 32), torch.arange(8))
@@ -122,7 +122,7 @@ class BatchMix(v2.Transform):  # type: ignore[misc]  # torchvision ships no type
             return
         self._worker_seed = worker.seed
         seed = (self.mixer.generator.initial_seed() + worker.seed) % _SEEDS
-        self.mixer.generator = torch.Generator().manual_seed(seed)
+        self.mixer.generator.manual_seed(seed)  # in place: other methods may share it
 
 
 def default_labels(sample: Any) -> Any:

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -40,7 +41,7 @@ def summarise(saliency: Tensor, sides: tuple[int, ...]) -> Maps:
     cells = pool(maps, sides).flatten(1)
     numbers = on_host(torch.cat([low, top, cells, salient_places(maps)], 1))
     lows, tops = numbers[:, 0], numbers[:, 1]
-    if (lows < 0).any():
+    if ((lows < 0) & np.isfinite(lows)).any():
         raise ValueError(
             f"`saliency` must not be negative, got {lows.min():g} for input {lows.argmin()}. Take "
             "its absolute value."
@@ -48,7 +49,7 @@ def summarise(saliency: Tensor, sides: tuple[int, ...]) -> Maps:
     n = math.prod(sides)
     shares, places = numbers[:, 2 : 2 + n], numbers[:, 2 + n :]
     totals = shares.sum(1)
-    usable = (totals > 0) & (tops <= MAX_MAGNITUDE)  # False for NaN
+    usable = (lows >= 0) & (totals > 0) & (tops <= MAX_MAGNITUDE)  # False for NaN
     constant = (lows == tops) & (flat.shape[1] > 1)  # a single pixel can be nothing else
     uniform = ~usable | constant
     shares[uniform], places[uniform] = 1, 0

@@ -121,8 +121,8 @@ class CoMixup(Mixer):
         # A problem of two inputs: wrong weights are refused here, and every batch's takes its own
         # from it.
         self.weights = Problem(
-            -torch.eye(2),
-            torch.eye(2),
+            -torch.eye(2, device="cpu"),
+            torch.eye(2, device="cpu"),
             beta=beta,
             gamma=gamma,
             tau=tau,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -12,44 +11,12 @@ from torch.utils.hooks import RemovableHandle
 
 from comixup._mix import Plan
 from comixup._wrappers import unwrapped
-from comixup.mixers._input import Blend, check_same_batch
+from comixup.mixers._input import Blend
 from comixup.mixers._mixer import Mixed
 from comixup.mixers._partners import PartnerMixer
 
 INPUT = "input"
 """The name of the layer before the first: the images themselves."""
-
-
-@dataclass(frozen=True, eq=False)
-class InsideModel:
-    """A plan whose blend takes place in a layer of the model, so that images stay as they are.
-
-    Attributes:
-        layer: the name of the layer whose output is blended.
-        blend: how.
-    """
-
-    layer: str
-    blend: Blend
-
-    @property
-    def num_inputs(self) -> int:
-        """m, the number of inputs, and of outputs."""
-        return self.blend.num_inputs
-
-    @property
-    def masks(self) -> Tensor:
-        """The share of each input in each output, (m, m, 1)."""
-        return self.blend.masks
-
-    def source_ratio(self, size: Sequence[int] | None = None) -> Tensor:
-        """Returns the share of each input in each output, (m, m)."""
-        return self.blend.source_ratio(size)
-
-    def mix_images(self, images: Tensor) -> Tensor:
-        """Returns the images as they are: the model will mix what becomes of them."""
-        check_same_batch(images, self.num_inputs)
-        return images
 
 
 class _Hook:
@@ -187,7 +154,7 @@ class ManifoldMixup(PartnerMixer):
         self._check_and_disarm()
         hook = self._hooks[layer]
         hook.blend, hook.has_run = blend.to(images.device), False
-        return Mixed(InsideModel(layer, blend))
+        return Mixed(blend, layer=layer)
 
     def leave(self, images: Tensor) -> Plan:
         """Returns the plan that leaves a batch as it is, with every hook at rest."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import ClassVar, TypedDict
 
@@ -10,9 +11,10 @@ from torch import Tensor, nn
 
 from comixup._checks import check_count, check_number
 from comixup._labelling import Labelling
-from comixup._mix import Plan, check_images, mix
+from comixup._mix import Plan, check_images, mix_shares
 from comixup._random import coin
 from comixup._saliency import Backward, CleanPass, LossFn, clean_pass
+from comixup._targets import soft_targets
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,10 +22,12 @@ class Mixed:
     """What was decided for a batch.
 
     Attributes:
-        plan: how it is mixed. `plan.mix_images` mixes other tensors the same way (one-hot
-            segmentation masks, a teacher's maps); `plan.masks` and `plan.source_ratio()` tell who
-            is where.
+        plan: how it is mixed, in host memory. `plan.mix_images` mixes other tensors the same way
+            (one-hot segmentation masks, a teacher's maps); `plan.masks` and `plan.source_ratio()`
+            tell who is where.
         mixed: False if the batch was left as it was, by chance `p` or because mixing is off.
+        layer: the layer of the model in which the images are mixed, where they are not mixed
+            themselves (manifold mixup).
         target_ratio: (m', m) weights of the inputs' targets, where they are not the inputs' shares
             of the pixels.
         uniform_maps: inputs whose saliency was zero, constant, NaN or infinite. Nothing in them
@@ -32,6 +36,7 @@ class Mixed:
 
     plan: Plan
     mixed: bool = True
+    layer: str | None = None
     target_ratio: Tensor | None = None
     uniform_maps: int = 0
 
@@ -48,7 +53,8 @@ class Mixer:
 
     Attributes:
         num_classes: columns of the mixed targets; None if targets come with theirs.
-        p: probability that a batch is mixed at all.
+        p: probability that a batch is mixed at all. One that is not has no pass over the clean
+            batch either, so its gradient is of one loss where others' are of two.
         generator: where all draws come from, on the CPU; None means torch's global one.
         validate: check class indices even where the host has to wait for a device.
         enabled: set it to False to stop mixing, for instance in the last epochs.
@@ -98,20 +104,19 @@ class Mixer:
                 (m, *size) of your own, of any size, not negative.
         """
         check_images(images)
-        if self._takes_part():
-            if self.needs_saliency:
-                _check_saliency(saliency, images, type(self).__name__)
-            self.last = self.draw(images, saliency)
-        else:
-            self.last = Mixed(self.leave(images), mixed=False)
-        return mix(
-            images,
-            targets,
-            self.last.plan,
-            num_classes=self.num_classes,
-            source_ratio=self.last.target_ratio,
-            validate=self.validate,
-        )
+        shares = soft_targets(targets, len(images), self.num_classes, validate=self.validate)
+        with _host_by_default():
+            if self._takes_part():
+                if self.needs_saliency:
+                    _check_saliency(saliency, images, type(self).__name__)
+                self.last = self.draw(images, saliency)
+            else:
+                self.last = Mixed(self.leave(images), mixed=False)
+            last, ratio = self.last, self.last.target_ratio
+            if ratio is None:
+                ratio = last.plan.source_ratio(images.shape[2:])
+            mixed = last.plan.mix_images(images) if last.layer is None else images
+        return mixed, mix_shares(shares, ratio)
 
     def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
         """Returns how to mix a batch; every random choice of the method is made here."""
@@ -119,7 +124,7 @@ class Mixer:
 
     def leave(self, images: Tensor) -> Plan:
         """Returns the plan that leaves a batch as it is."""
-        own = torch.arange(len(images)).view(-1, *[1] * (images.ndim - 1))
+        own = torch.arange(len(images), device="cpu").view(-1, *[1] * (images.ndim - 1))
         return Labelling(own, num_inputs=len(images))
 
     def saliency(
@@ -168,6 +173,13 @@ class Mixer:
         toss = coin(self.p, self.generator) if self._toss is None else self._toss
         self._toss = None
         return toss and self.enabled
+
+
+def _host_by_default() -> contextlib.AbstractContextManager[object]:
+    """Returns a context in which plans are made in host memory, whatever torch's default device."""
+    if torch.get_default_device().type == "cpu":
+        return contextlib.nullcontext()
+    return torch.device("cpu")
 
 
 def _check_saliency(saliency: Tensor | None, images: Tensor, method: str) -> None:

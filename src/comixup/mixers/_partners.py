@@ -36,7 +36,10 @@ class PartnerMixer(Mixer):
 
     def draw_partners(self, m: int) -> Tensor:
         """Returns the partners of every image, (m, num_inputs - 1): permutations of the batch."""
-        orders = [torch.randperm(m, generator=self.generator) for _ in range(self.num_inputs - 1)]
+        orders = [
+            torch.randperm(m, generator=self.generator, device="cpu")
+            for _ in range(self.num_inputs - 1)
+        ]
         return torch.stack(orders, 1)
 
     def draw_ratios(self, m: int) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 from comixup._checks import check_count, check_number, check_positive
 from comixup._gather import gather_cells, in_format_of
 from comixup._labelling import Labelling
-from comixup._maps import pool
+from comixup._maps import check_grid, pool
 from comixup._puzzle import (
     best_masks,
     block_sides,
@@ -113,8 +113,8 @@ class PuzzleMix(Mixer):
         p: probability that a batch is mixed at all.
         alpha: parameter of the Beta distribution of lambda, drawn once per batch: the share of
             its own that the prior lets an image keep.
-        grid: cells a side, or several such numbers of which one is drawn for each batch; at most
-            one cell per pixel.
+        grid: cells a side, or a list of choices of which one is drawn for each batch. A choice is
+            a number, or one per side: ((2, 8),) is always 2 x 8. At most one cell per pixel.
         levels: L; masks are multiples of 1/L.
         beta: weight of smoothness.
         gamma: weight of colour differences across borders, relative to smoothness.
@@ -150,7 +150,7 @@ class PuzzleMix(Mixer):
         *,
         p: float = 1.0,
         alpha: float = 1.0,
-        grid: int | Sequence[int] = (2, 4, 8, 16),
+        grid: int | Sequence[int | Sequence[int]] = (2, 4, 8, 16),
         levels: int = 2,
         beta: float = 1.2,
         gamma: float = 0.5,
@@ -171,8 +171,8 @@ class PuzzleMix(Mixer):
         self.grids = (grid,) if isinstance(grid, int) else tuple(grid)
         if not self.grids:
             raise ValueError("`grid` must hold at least one number, got none. Use 4, or (4, 8).")
-        for side in self.grids:
-            check_count("grid", side)
+        for choice in self.grids:
+            check_grid(choice)
         for name, weight in (("beta", beta), ("gamma", gamma), ("eta", eta), ("t_eps", t_eps)):
             check_number(name, weight)
         check_count("neighbour", neighbour)
@@ -193,7 +193,9 @@ class PuzzleMix(Mixer):
         self.t_size = t_size
         self.clean_weight = clean_weight
         self.keep_gradients = keep_gradients
-        self.std = None if std is None else torch.tensor(tuple(std), dtype=torch.float32)
+        self.std = (
+            None if std is None else torch.tensor(tuple(std), dtype=torch.float32, device="cpu")
+        )
         self.num_threads = num_threads
         self._warned = False
         self._warned_of_cells = False
@@ -230,7 +232,7 @@ class PuzzleMix(Mixer):
         """Returns how the pass over the clean batch is made."""
         return {"keep_gradients": self.keep_gradients, "clean_weight": self.clean_weight}
 
-    def _draw_grid(self) -> int:
+    def _draw_grid(self) -> int | Sequence[int]:
         if len(self.grids) == 1:
             return self.grids[0]
         return self.grids[int(torch.randint(len(self.grids), (), generator=self.generator))]
