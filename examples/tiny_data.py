@@ -70,9 +70,10 @@ def small_net() -> nn.Sequential:
 def test_loss(model: nn.Module) -> float:
     """Returns the mean loss of unseen shapes, unmixed; the model keeps its mode."""
     images, targets, _ = draw_shapes(256, seed=1)
+    device = next(model.parameters()).device
     mode = model.training
     model.eval()
-    loss = F.cross_entropy(model(images), targets)
+    loss = F.cross_entropy(model(images.to(device)), targets.to(device))
     model.train(mode)
     return float(loss)
 
