@@ -15,7 +15,7 @@ using AnyArray = nb::ndarray<nb::c_contig, nb::device::cpu>;
 using Sources = Array<const std::int64_t>;
 
 /// Mixing fewer bytes than this takes no longer than starting a thread for them.
-constexpr std::size_t kBytesPerThread = 1 << 19;
+constexpr std::size_t kBytesPerThread = 1 << 22;
 
 template <typename T>
 void take_means(const BlockLayout& layout, const AnyArray& images, const Sources& z, int threads,
