@@ -36,6 +36,7 @@ inline void require_sides(const std::vector<int>& sides) {
 
 /// Each adds its functions to the module.
 void bind_blocks(nb::module_& m);
+void bind_maps(nb::module_& m);
 void bind_puzzle(nb::module_& m);
 
 }  // namespace comixup

@@ -199,5 +199,6 @@ NB_MODULE(_native, m) {
         "gamma"_a, "total_clip"_a, "start"_a, "grid"_a, "iterations"_a, "seed"_a,
         "labels"_a.noconvert());
   comixup::bind_blocks(m);
+  comixup::bind_maps(m);
   comixup::bind_puzzle(m);
 }

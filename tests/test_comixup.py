@@ -97,20 +97,14 @@ def test_the_scale_of_the_maps_plays_no_part(scale):
     assert_close(mixed, expected, rtol=0, atol=0)
 
 
-@pytest.mark.filterwarnings("ignore:.*saliency maps are zero")
-@pytest.mark.parametrize(
-    ("value", "uniform"),
-    # The mean of a cell whose one bright pixel is the least number there is cannot be told from 0.
-    [(1e-38, 0), (1e-45, 6), (1e29, 0)],
-    ids=["tiny", "least", "huge"],
-)
-def test_extreme_values_do_not_break_anything(value, uniform):
+@pytest.mark.parametrize("value", [1e-38, 1e-45, 1e29], ids=["tiny", "least", "huge"])
+def test_extreme_values_do_not_break_anything(value):
     images, targets, saliency = batch(6)
     saliency = torch.zeros_like(saliency)
     saliency[torch.arange(6), torch.arange(6), 2] = value
     mixer = mixup()
     mixed, soft = mixer(images, targets, saliency)
-    assert mixer.last.uniform_maps == uniform
+    assert mixer.last.uniform_maps == 0
     assert bool(mixed.isfinite().all())
     assert_close(soft.sum(1), torch.ones(6))
 

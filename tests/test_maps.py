@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from comixup._maps import grid_sides, place_distances, pool, salient_places
+from comixup._maps import describe, grid_sides, place_distances, pool, salient_places
 from problems import generator
 from test_bad_problem import refuses
 
@@ -82,3 +82,35 @@ def test_distances_are_l1_and_sum_to_the_number_of_inputs():
 @pytest.mark.parametrize("m", [1, 4])
 def test_distances_of_one_place_are_zero(m):
     np.testing.assert_array_equal(place_distances(np.full((m, 2), 3.0)), np.zeros((m, m)))
+
+
+@pytest.mark.parametrize(
+    ("size", "sides"),
+    [
+        ((40,), (4,)),
+        ((32, 32), (4, 4)),
+        ((12, 20), (4, 2)),
+        ((8, 4, 12), (2, 4, 3)),
+        ((5, 5), (1, 5)),
+    ],
+    ids=str,
+)
+def test_the_kernel_describes_maps_as_torch_does(size, sides):
+    saliency = torch.rand(7, *size, generator=generator(3)) ** 3
+    # Double precision takes the torch path; numbers that both hold exactly.
+    saliency = (saliency * 2**12).round() / 2**12
+    expected = describe(saliency.double(), sides)
+    np.testing.assert_allclose(describe(saliency, sides), expected, rtol=1e-6)
+    np.testing.assert_array_equal(
+        describe(saliency, sides)[:, -len(size) :], expected[:, -len(size) :]
+    )
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")], ids=str)
+def test_the_kernel_tells_maps_that_are_not_numbers(value):
+    saliency = torch.rand(3, 8, 8)
+    saliency[1, 7, 7] = value
+    numbers = describe(saliency, (4, 4))
+    np.testing.assert_array_equal(np.isfinite(numbers[:, 1]), [True, False, True])
+    assert np.isfinite(numbers[0]).all()
+    assert np.isfinite(numbers[2]).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -10,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from comixup._checks import Floats
+from comixup import _native
+from comixup._checks import Floats, on_host
 from comixup._grid import MAX_DIMENSIONS
 
 SALIENT_WINDOW = 8
@@ -72,6 +74,34 @@ def salient_places(saliency: Tensor) -> Tensor:
     for axis, side in enumerate(saliency.shape[1:], start=1):  # sums: as good as means here
         smooth = _running_sum(smooth, axis, min(SALIENT_WINDOW, side))
     return torch.stack(torch.unravel_index(smooth.flatten(1).argmax(1), smooth.shape[1:]), 1)
+
+
+def describe(maps: Tensor, sides: tuple[int, ...]) -> Floats:
+    """Returns what a problem needs of each map, (m, 2 + cells + dimensions), in host memory.
+
+    Its least and largest value (NaN if it has any), the mean of each cell, its most salient place.
+    The kernel reads each map once; other devices, and grids that do not divide the map, take the
+    functions above.
+    """
+    size = tuple(maps.shape[1:])
+    even = all(pixels % cells == 0 for pixels, cells in zip(size, sides, strict=True))
+    if even and maps.device.type == "cpu" and maps.dtype == torch.float32:
+        padding = (1,) * (MAX_DIMENSIONS - len(size))
+        numbers = np.empty((len(maps), 2 + math.prod(sides) + MAX_DIMENSIONS))
+        _native.summarise_maps(
+            maps.contiguous().view(-1, *padding, *size),
+            (*padding, *sides),
+            (*padding, *(min(SALIENT_WINDOW, side) for side in size)),
+            torch.get_num_threads(),
+            numbers,
+        )
+        if not padding:
+            return numbers
+        places = numbers[:, len(numbers[0]) - len(size) :]
+        return np.concatenate([numbers[:, : 2 + math.prod(sides)], places], 1)
+    flat = maps.flatten(1)
+    low, top = flat.amin(1, keepdim=True), flat.amax(1, keepdim=True)
+    return on_host(torch.cat([low, top, pool(maps, sides).flatten(1), salient_places(maps)], 1))
 
 
 def place_distances(places: Floats) -> Floats:

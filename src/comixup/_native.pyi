@@ -63,3 +63,10 @@ def puzzle_transport(
     threads: int,
     block_at: npt.NDArray[np.int32],
 ) -> None: ...
+def summarise_maps(
+    maps: Tensor,
+    grid: Sequence[int],
+    window: Sequence[int],
+    threads: int,
+    out: _Floats,
+) -> None: ...

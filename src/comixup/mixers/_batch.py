@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from comixup._checks import MAX_MAGNITUDE, Floats, floating, on_host
-from comixup._maps import grid_sides, pool, salient_places
+from comixup._checks import MAX_MAGNITUDE, Floats, floating
+from comixup._maps import describe, grid_sides
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,10 +36,7 @@ def summarise(saliency: Tensor, sides: tuple[int, ...]) -> Maps:
     All that a device is waited for is one copy of these few numbers.
     """
     maps = floating("saliency", saliency)
-    flat = maps.flatten(1)
-    low, top = flat.amin(1, keepdim=True), flat.amax(1, keepdim=True)
-    cells = pool(maps, sides).flatten(1)
-    numbers = on_host(torch.cat([low, top, cells, salient_places(maps)], 1))
+    numbers = describe(maps, sides)
     lows, tops = numbers[:, 0], numbers[:, 1]
     if ((lows < 0) & np.isfinite(lows)).any():
         raise ValueError(
@@ -50,7 +47,7 @@ def summarise(saliency: Tensor, sides: tuple[int, ...]) -> Maps:
     shares, places = numbers[:, 2 : 2 + n], numbers[:, 2 + n :]
     totals = shares.sum(1)
     usable = (lows >= 0) & (totals > 0) & (tops <= MAX_MAGNITUDE)  # False for NaN
-    constant = (lows == tops) & (flat.shape[1] > 1)  # a single pixel can be nothing else
+    constant = (lows == tops) & (maps[0].numel() > 1)  # a single pixel can be nothing else
     uniform = ~usable | constant
     shares[uniform], places[uniform] = 1, 0
     shares /= shares.sum(1, keepdims=True)
