@@ -1,7 +1,5 @@
 """The pieces of the readable solver; its inner step runs the kernel's tests: test_inner_step."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import torch
@@ -36,9 +34,7 @@ def test_no_update_of_one_output_raises_its_own_energy(problem):
         for j in range(problem.num_outputs):
             counts = [_reference.source_counts(z_j, m) for z_j in z]
             v = 2 * w.compatibility @ (np.sum(counts, axis=0) - counts[j])
-            penalised = dataclasses.replace(
-                w, cost=w.cost + w.gamma * _reference.phi(v, w)[:, None]
-            )
+            penalised = w._replace(cost=w.cost + w.gamma * _reference.phi(v, w)[:, None])
             before = _reference.merit(penalised, z[j][None])
             z[j] = _reference.minimise_output(w, z, j, levels, np.zeros(m))
             assert _reference.merit(penalised, z[j][None]) <= before + 1e-9
