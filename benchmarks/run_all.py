@@ -18,6 +18,9 @@ QUICK = {
     "narasimhan_bilmes.py": ["--seeds", "10"],
     "speed.py": ["--seeds", "30", "--large-seeds", "2"],
     "puzzle_mix.py": ["--batches", "4"],
+    "mixing_cost.py": ["--repeats", "30"],
+    "step_cost.py": ["--rounds", "2", "--repeats", "30"],
+    "mixed_batches.py": ["--steps", "100", "--batches", "10"],
     "growth.py": ["--seeds", "3", "--repeats", "3"],
 }
 
