@@ -146,7 +146,8 @@ def draw(found: dict[str, Statistics], taus: dict[str, list[Statistics]]) -> Non
 def main() -> None:
     arguments = options(__doc__, steps=2000, batches=50)
     if not has_images():
-        raise SystemExit("COMIXUP_DATA must name a folder with cifar-100-python. Nothing was run.")
+        console.print("COMIXUP_DATA must name a folder with cifar-100-python. Nothing was run.")
+        return
     torch.set_num_threads(os.cpu_count() or 1)
     torch.manual_seed(0)
     network = small_network()

@@ -6,9 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import accelerate
 import pytest
 import torch
 import torch.nn.functional as F
+from lightning_fabric import Fabric
 from torch.testing import assert_close
 
 import two_processes
@@ -94,7 +96,7 @@ def plain_gradients(model, seed=0):
 
 
 def test_fabrics_backward():
-    fabric = pytest.importorskip("lightning_fabric").Fabric(accelerator="cpu", devices=1)
+    fabric = Fabric(accelerator="cpu", devices=1)
     model, (images, targets, _) = net(norm=False), batch(6)
     expected = plain_gradients(copy.deepcopy(model))
     wrapped, _ = fabric.setup(model, torch.optim.SGD(model.parameters(), lr=0.1))
@@ -107,7 +109,6 @@ def test_fabrics_backward():
 
 @pytest.mark.parametrize("steps", [1, 2, 4])
 def test_accelerate_divides_both_losses_by_its_accumulation_steps(steps):
-    accelerate = pytest.importorskip("accelerate")
     accelerate.state.AcceleratorState._reset_state(reset_partial_state=True)
     accelerator = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=steps)
     model, (images, targets, _) = net(norm=False), batch(6)

@@ -4,6 +4,7 @@ import contextlib
 
 import pytest
 import torch
+from lightning_fabric import Fabric
 from torch import nn
 
 from comixup._wrappers import layers_of_wrapping, unwrapped, without_sync
@@ -84,7 +85,7 @@ def test_no_sync_is_entered_once_and_left(wrappers):
 
 
 def test_fabrics_module_is_looked_through():
-    fabric = pytest.importorskip("lightning_fabric").Fabric(accelerator="cpu", devices=1)
+    fabric = Fabric(accelerator="cpu", devices=1)
     model = nn.Linear(2, 3)
     module = fabric.setup_module(model)
     assert module is not model

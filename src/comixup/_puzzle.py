@@ -156,7 +156,7 @@ def transport(
         saliency: (m, *blocks); each map sums to one.
         granted: (m, *blocks) boolean: where the image can be seen.
         eps: weight of the distance.
-        num_threads: threads that share the batch; None means one per core.
+        num_threads: threads that share the batch; None means torch's number.
 
     >>> transport(torch.tensor([[0.1, 0.7, 0.2]]), torch.tensor([[True, False, False]]), 0.8)
     tensor([[1, 0, 2]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, TypedDict
 
@@ -48,7 +49,7 @@ class CleanSettings(TypedDict, total=False):
     clean_weight: float
 
 
-class Mixer:
+class Mixer(ABC):
     """A method of mixing batches: `images, targets = mixer(images, targets, saliency)`.
 
     Attributes:
@@ -118,9 +119,9 @@ class Mixer:
             mixed = last.plan.mix_images(images) if last.layer is None else images
         return mixed, mix_shares(shares, ratio)
 
+    @abstractmethod
     def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
         """Returns how to mix a batch; every random choice of the method is made here."""
-        raise NotImplementedError
 
     def leave(self, images: Tensor) -> Plan:
         """Returns the plan that leaves a batch as it is."""
