@@ -1,0 +1,223 @@
+"""CIFAR-10 and CIFAR-100, from the official files for Python.
+
+Those files are pickles, which can run any program when they are read in the usual way. Here they
+cannot: arrays are rebuilt by two classes of this file, and all other names are refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torchvision import datasets  # type: ignore[import-untyped]
+from torchvision.datasets.utils import (  # type: ignore[import-untyped]
+    download_and_extract_archive,
+)
+
+from comixup.data._memory import MemorySplit
+from comixup.data._places import find_folder
+from comixup.data._sets import BLACK_TO_WHITE, DataSet
+
+_Bytes: TypeAlias = npt.NDArray[np.uint8]
+
+SHAPE = (3, 32, 32)
+PAD = 2  # Paper: "random crop" without a number; the authors' code has 2
+_PIXELS = 3 * 32 * 32
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What tells the two sets apart; `official` are the images of the official files."""
+
+    title: str
+    folder: str
+    train: tuple[str, ...]
+    test: str
+    meta: str
+    label_key: bytes
+    names_key: bytes
+    official: tuple[int, int]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+def _colours(*values: float) -> tuple[float, ...]:
+    return tuple(value / BLACK_TO_WHITE for value in values)
+
+
+KINDS = {
+    "cifar10": _Kind(
+        title="CIFAR10",
+        folder="cifar-10-batches-py",
+        train=tuple(f"data_batch_{number}" for number in range(1, 6)),
+        test="test_batch",
+        meta="batches.meta",
+        label_key=b"labels",
+        names_key=b"label_names",
+        official=(10_000, 10_000),
+        mean=(0.4914, 0.4822, 0.4465),
+        std=(0.2470, 0.2435, 0.2616),
+    ),
+    "cifar100": _Kind(
+        title="CIFAR100",
+        folder="cifar-100-python",
+        train=("train",),
+        test="test",
+        meta="meta",
+        label_key=b"fine_labels",
+        names_key=b"fine_label_names",
+        official=(50_000, 10_000),
+        mean=_colours(129.3, 124.1, 112.4),
+        std=_colours(68.2, 65.4, 70.4),
+    ),
+}
+
+
+def read_cifar(name: str, root: Path, download: bool) -> DataSet:
+    """Returns CIFAR-10 or CIFAR-100 from `root`, or from the folder that its archive unpacks to."""
+    kind = KINDS[name]
+    needed = (*kind.train, kind.test, kind.meta)
+    if download and not all((root / kind.folder / file).is_file() for file in needed):
+        _download(kind, root)
+    source = "`download=True` fetches it."
+    folder = find_folder(root, [kind.folder], needed, name, source)
+    classes = _class_names(folder / kind.meta, kind)
+    train = [_read_images(folder / file, kind, len(classes), 0) for file in kind.train]
+    images, targets = (torch.cat(parts) for parts in zip(*train, strict=True))
+    normalisation = (kind.mean, kind.std)
+    return DataSet(
+        name,
+        classes,
+        SHAPE,
+        *normalisation,
+        train=MemorySplit(images, targets, *normalisation, pad=PAD, flip=True),
+        test=MemorySplit(
+            *_read_images(folder / kind.test, kind, len(classes), 1),
+            *normalisation,
+            pad=PAD,
+            flip=True,
+        ),
+    )
+
+
+class _StoredType:
+    """The type of a stored array's numbers: bytes, or nothing."""
+
+    def __init__(self, *names: object) -> None:
+        if names[:1] not in ((b"u1",), ("u1",)):
+            raise pickle.UnpicklingError(f"an array of {names[:1]} where one of bytes belongs")
+
+    def __setstate__(self, state: object) -> None:
+        """Byte order and the like: of no importance to bytes."""
+
+
+class _StoredArray:
+    """An array of bytes as NumPy pickles it: made empty, then given its state."""
+
+    def __init__(self, *_: object) -> None:
+        self.values: _Bytes = np.empty(0, np.uint8)
+
+    def __setstate__(self, state: Any) -> None:
+        _, shape, kind, by_columns, data = state
+        if not isinstance(kind, _StoredType) or not isinstance(data, bytes) or by_columns:
+            raise pickle.UnpicklingError("an array that is no plain array of bytes")
+        self.values = np.frombuffer(data, np.uint8).reshape(shape)
+
+
+class _Unpickler(pickle.Unpickler):
+    """Reads dicts, lists, numbers, strings and arrays of bytes; any other name is refused."""
+
+    def find_class(self, module: str, name: str, /) -> object:
+        """Returns the stand-in for one of the three names that the official files contain."""
+        if (module, name) == ("numpy", "dtype"):
+            return _StoredType
+        # NumPy 2 writes the first of these with an underscore.
+        if (module.replace("._core", ".core"), name) in (
+            ("numpy.core.multiarray", "_reconstruct"),
+            ("numpy", "ndarray"),
+        ):
+            return _StoredArray
+        raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no CIFAR file contains")
+
+
+def _unpickled(path: Path) -> dict[bytes, Any]:
+    """Returns a file's dict, without ever running what it asks for."""
+    try:
+        with path.open("rb") as file:
+            content = _Unpickler(file, encoding="bytes").load()
+    # A damaged file can raise anything at all, MemoryError included.
+    except Exception as error:
+        raise _damaged(path, str(error) or type(error).__name__) from None
+    if not isinstance(content, dict):
+        raise _damaged(path, f"it holds a {type(content).__name__} instead of a dict")
+    return {key.encode() if isinstance(key, str) else key: value for key, value in content.items()}
+
+
+def _class_names(path: Path, kind: _Kind) -> tuple[str, ...]:
+    names = _unpickled(path).get(kind.names_key)
+    if not isinstance(names, list) or not all(isinstance(name, (bytes, str)) for name in names):
+        raise _damaged(path, f"it has no list {kind.names_key.decode()!r}")
+    return tuple(name.decode() if isinstance(name, bytes) else name for name in names)
+
+
+def _read_images(path: Path, kind: _Kind, num_classes: int, split: int) -> tuple[Tensor, Tensor]:
+    """Returns the images (n, 3, 32, 32) uint8 and class indices of one file."""
+    content = _unpickled(path)
+    stored, labels = content.get(b"data"), content.get(kind.label_key)
+    if not isinstance(stored, _StoredArray) or not isinstance(labels, list):
+        raise _damaged(path, f"it has no 'data' and {kind.label_key.decode()!r}")
+    values = stored.values
+    if values.ndim != 2 or values.shape[1] != _PIXELS or not len(values):
+        raise _damaged(path, f"its images have shape {values.shape} instead of (n, {_PIXELS})")
+    if len(labels) != len(values):
+        raise _damaged(path, f"it has {len(values)} images and {len(labels)} labels")
+    if not all(type(label) is int and 0 <= label < num_classes for label in labels):
+        raise _damaged(path, f"it has labels outside of the {num_classes} classes")
+    if len(values) == kind.official[split]:
+        _compare_with_official(path, kind)
+    return torch.from_numpy(values.copy()).view(-1, *SHAPE), torch.tensor(labels)
+
+
+def _compare_with_official(path: Path, kind: _Kind) -> None:
+    """Warns if a file as long as the official one is another: someone's own labels, or damage."""
+    listed = getattr(datasets, kind.title)
+    official = dict([*listed.train_list, *listed.test_list])[path.name]
+    with path.open("rb") as file:
+        digest = hashlib.md5(usedforsecurity=False)
+        while chunk := file.read(2**22):
+            digest.update(chunk)
+    if digest.hexdigest() != official:
+        warnings.warn(
+            f"{path} is not the official file of {kind.title} (MD5 {digest.hexdigest()}, official "
+            f"{official}). Unless you changed it on purpose, remove it and use download=True.",
+            stacklevel=2,
+        )
+
+
+def _damaged(path: Path, what: str) -> ValueError:
+    return ValueError(
+        f"{path} is damaged or no CIFAR file: {what}. Remove it and use download=True, or unpack "
+        "the official archive 'for Python' again."
+    )
+
+
+def _download(kind: _Kind, root: Path) -> None:
+    listed = getattr(datasets, kind.title)
+    root.mkdir(parents=True, exist_ok=True)
+    try:
+        download_and_extract_archive(
+            listed.url, str(root), filename=listed.filename, md5=listed.tgz_md5
+        )
+    except (OSError, RuntimeError) as error:
+        raise RuntimeError(
+            f"{kind.title} could not be fetched from {listed.url}: {error}. Fetch it by other "
+            f"means and unpack it in {root}."
+        ) from error

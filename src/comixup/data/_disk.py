@@ -1,0 +1,185 @@
+"""Large data sets: read from disk, by worker processes if wanted, at every epoch anew."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+from torchvision.transforms import v2  # type: ignore[import-untyped]
+
+from comixup._checks import check_count, check_number, check_positive
+from comixup.data._order import Order
+from comixup.data._seeds import Purpose, seed_for
+from comixup.data._sets import normalised
+
+DEFAULT_SIZE = 224
+DEFAULT_MIN_SCALE = 0.08
+"""Of a random crop's area, as torchvision has it."""
+_RESIZED, _CROPPED = 256, 224
+"""Evaluation shows the middle 224 pixels of an image whose shorter side was made 256."""
+
+# An image's index and the seed of its augmentation; None to leave it as it is.
+_Request: TypeAlias = tuple[int, int | None]
+_Sample: TypeAlias = tuple[Tensor, int]
+
+
+@dataclass(frozen=True, eq=False)
+class DiskSplit:
+    """A split whose images are files of any size.
+
+    Attributes:
+        files: (n,) paths, as bytes: one array, since workers would copy a list of strings in time.
+        targets: (n,) int64 class indices.
+        mean: per channel: what normalisation subtracts.
+        std: per channel: what it then divides by.
+    """
+
+    files: npt.NDArray[np.bytes_]
+    targets: Tensor
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def subset(self, indices: Tensor) -> DiskSplit:
+        """Returns the split with these images alone."""
+        return replace(self, files=self.files[indices.numpy()], targets=self.targets[indices])
+
+    def loader(
+        self,
+        batch_size: int,
+        *,
+        seed: int = 0,
+        augment: bool = False,
+        image_size: int | None = None,
+        min_scale: float | None = None,
+        part: int = 0,
+        parts: int = 1,
+        device: torch.device | str = "cpu",
+        workers: int = 0,
+    ) -> DiskLoader:
+        """Returns batches; see `Split.loader`. Images travel as bytes, normalised on the device."""
+        size = DEFAULT_SIZE if image_size is None else image_size
+        scale = DEFAULT_MIN_SCALE if min_scale is None else min_scale
+        check_count("image_size", size)
+        check_number("min_scale", scale, high=1)
+        check_positive("min_scale", scale)
+        check_count("workers", workers, low=0)
+        order = Order(len(self), batch_size, seed, augment, part, parts)
+        transform = _augmentation(size, scale) if augment else _plain_view(size)
+        return DiskLoader(self, order, _Images(self, transform, size), device, workers)
+
+
+class DiskLoader:
+    """Batches of a `DiskSplit`; see `Loader`."""
+
+    def __init__(
+        self,
+        split: DiskSplit,
+        order: Order,
+        images: _Images,
+        device: torch.device | str,
+        workers: int,
+    ) -> None:
+        self._split = split
+        self._order = order
+        self._images = images
+        self._device = torch.device(device)
+        self._workers = workers
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def epoch(self, epoch: int, first_step: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
+        """Returns an epoch's batches from `first_step` on; see `Loader.epoch`."""
+        requests = self._requests(epoch, self._order.steps(first_step))
+        return self._batches(requests)
+
+    def _requests(self, epoch: int, steps: Sequence[int]) -> list[list[_Request]]:
+        """Returns what is to be read at each step."""
+        order, indices = self._order, self._order.indices(epoch)
+        shares = [order.share(step) for step in steps]
+        chosen = [indices[share.start : share.stop].tolist() for share in shares]
+        if not order.shuffled:
+            return [[(index, None) for index in batch] for batch in chosen]
+        return [
+            [(index, seed_for(order.seed, epoch, index, Purpose.CROPS)) for index in batch]
+            for batch in chosen
+        ]
+
+    def _batches(self, requests: list[list[_Request]]) -> Iterator[tuple[Tensor, Tensor]]:
+        # Workers live for an epoch: starting them is cheap beside reading one. The generator is
+        # for the loader's own seeds, which nothing uses; else it would draw from torch's global.
+        loader: DataLoader[Any] = DataLoader(
+            self._images,
+            batch_sampler=requests,
+            num_workers=self._workers,
+            collate_fn=self._images.collate,
+            pin_memory=self._device.type == "cuda",
+            generator=torch.Generator(),
+        )
+        for answer in loader:
+            if isinstance(answer, str):
+                raise ValueError(answer)
+            images, targets = (part.to(self._device, non_blocking=True) for part in answer)
+            yield normalised(images, self._split.mean, self._split.std), targets
+
+
+class _Images(Dataset[_Sample | str]):
+    """What workers do: read an image, transform it, and say in words if that fails."""
+
+    def __init__(self, split: DiskSplit, transform: v2.Transform, size: int) -> None:
+        self._files = split.files
+        self._targets = split.targets.numpy()
+        self._transform = transform
+        self._size = size
+
+    def __getitem__(self, request: _Request) -> _Sample | str:
+        """Returns an image (3, size, size) uint8 and its class, or a sentence if it is damaged."""
+        index, seed = request
+        path = Path(os.fsdecode(self._files[index]))
+        try:
+            with Image.open(path) as file:
+                picture = file.convert("RGB")
+        # What decoders raise; a sentence, since an exception from a worker comes with its trace.
+        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+            return f"{path} cannot be read as an image: {error}. Replace or remove it."
+        # torchvision's transforms draw from torch's global generator: it is lent to them, seeded.
+        with torch.random.fork_rng(devices=[]):
+            if seed is not None:
+                torch.default_generator.manual_seed(seed)
+            return self._transform(picture), int(self._targets[index])
+
+    def collate(self, samples: list[_Sample | str]) -> tuple[Tensor, Tensor] | str:
+        """Returns a batch, possibly empty, or the sentence of its first damaged image."""
+        good: list[_Sample] = []
+        for sample in samples:
+            if isinstance(sample, str):
+                return sample
+            good.append(sample)
+        if not good:
+            empty = torch.empty(0, 3, self._size, self._size, dtype=torch.uint8)
+            return empty, torch.empty(0, dtype=torch.int64)
+        images, targets = zip(*good, strict=True)
+        return torch.stack(images), torch.tensor(targets)
+
+
+def _augmentation(size: int, min_scale: float) -> v2.Transform:
+    crop = v2.RandomResizedCrop(size, scale=(min_scale, 1), antialias=True)
+    return v2.Compose([crop, v2.RandomHorizontalFlip(), v2.PILToTensor()])
+
+
+def _plain_view(size: int) -> v2.Transform:
+    shorter = round(size * _RESIZED / _CROPPED)
+    resize = v2.Resize(shorter, antialias=True)
+    return v2.Compose([resize, v2.CenterCrop(size), v2.PILToTensor()])

@@ -1,0 +1,77 @@
+"""Where data sets lie on disk, and the sentences for when they do not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+DEFAULT_ROOT = "data"
+
+
+def data_root(root: str | Path | None) -> Path:
+    """Returns the folder that data sets are looked for in: `root`, else COMIXUP_DATA, else ./data.
+
+    >>> data_root("somewhere").name
+    'somewhere'
+    """
+    if root is None:
+        root = os.environ.get("COMIXUP_DATA") or DEFAULT_ROOT
+    path = Path(root).expanduser()
+    if path.is_file():
+        raise ValueError(
+            f"`root` must be a folder, got the file {path}. Unpack archives first, and name the "
+            "folder that they lie in."
+        )
+    return path.absolute()
+
+
+def find_folder(
+    root: Path, candidates: Sequence[str], needed: Sequence[str], what: str, source: str
+) -> Path:
+    """Returns the folder of a data set: the first candidate, or the root itself, that has it.
+
+    Args:
+        root: from `data_root`.
+        candidates: names of folders in the root that the set may have, best first. Those with a
+            star stand for the one folder that matches.
+        needed: files or folders that tell the set's folder; each has to be there.
+        what: the set's name in sentences.
+        source: where it comes from, in words.
+    """
+    tried: list[Path] = []
+    for name in candidates:
+        found = sorted(root.glob(name)) if "*" in name else [root / name]
+        if "*" in name and len(found) > 1:
+            raise ValueError(
+                f"`root` must hold one {what}, got {len(found)}: "
+                f"{', '.join(str(path) for path in found)}. Name one of them as the root."
+            )
+        tried += found
+    tried.append(root)
+    for path in tried:
+        missing = [name for name in needed if not (path / name).exists()]
+        if not missing:
+            return path
+        if path != root and path.is_dir():
+            raise FileNotFoundError(
+                f"{what} in {path} is not whole: {', '.join(missing)} missing. Unpack it again."
+            )
+    looked = ", ".join(str(path) for path in tried)
+    raise FileNotFoundError(
+        f"{what} was not found. Looked in: {looked}. {source} Put it there, or name the folder "
+        "that it lies in by `root` or the environment variable COMIXUP_DATA."
+    )
+
+
+def lines_of(path: Path, what: str) -> list[str]:
+    """Returns a text file's lines that are not empty."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"{what} is not whole: {path} is missing. Unpack it again."
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} cannot be read: {error}. Unpack {what} again.") from None
+    return [line for line in text.splitlines() if line.strip()]

@@ -1,0 +1,141 @@
+"""What a data set is: splits that make loaders, and what is known of the images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+BLACK_TO_WHITE = 255
+"""Of uint8 colours."""
+
+
+class Loader(Protocol):
+    """Batches of a split, epoch by epoch."""
+
+    def __len__(self) -> int:
+        """Returns the steps of an epoch."""
+        ...
+
+    def epoch(self, epoch: int, first_step: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
+        """Returns an epoch's batches: normalised float32 images on the device, int64 targets.
+
+        Args:
+            epoch: from 0 on. With augmentation, each epoch has its own order and draws.
+            first_step: where to begin. Earlier batches are not loaded, later ones are what they
+                would have been.
+        """
+        ...
+
+
+class Split(Protocol):
+    """Images and classes that serve one purpose."""
+
+    @property
+    def targets(self) -> Tensor:
+        """Returns (n,) int64 class indices in the split's own order, in host memory."""
+        ...
+
+    def __len__(self) -> int:
+        """Returns how many images there are."""
+        ...
+
+    def subset(self, indices: Tensor) -> Split:
+        """Returns the split with these images alone, in the order of `indices`."""
+        ...
+
+    def loader(
+        self,
+        batch_size: int,
+        *,
+        seed: int = 0,
+        augment: bool = False,
+        image_size: int | None = None,
+        min_scale: float | None = None,
+        part: int = 0,
+        parts: int = 1,
+        device: torch.device | str = "cpu",
+        workers: int = 0,
+    ) -> Loader:
+        """Returns batches, shuffled and augmented by `seed` or else as the images are.
+
+        Args:
+            batch_size: images of a step, all processes together.
+            seed: decides the order and the augmentation of every epoch.
+            augment: shuffle and augment, to train on. A last batch with fewer than 2 images for
+                some process is left out. Without it nothing is left out, the last batch is as
+                small as it comes out, and a process's share of it may be empty.
+            image_size: pixels a side, for sets read from disk; None means 224.
+            min_scale: least share of an image's area that a random crop shows, for sets read from
+                disk; None means 0.08.
+            part: which of the `parts` processes this is. Each has its own contiguous share of
+                every batch; together they have what one process would have.
+            parts: how many processes share a batch.
+            device: where the batches are wanted.
+            workers: processes that read from disk; in-memory sets need none. They change nothing
+                but the speed.
+        """
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class DataSet:
+    """A data set, ready to train on.
+
+    Attributes:
+        name: as given to `load`.
+        classes: their names, in the order of the class indices.
+        shape: (C, H, W) of what loaders yield by default.
+        mean: per channel, in [0, 1] colours: what normalisation subtracts.
+        std: per channel, in [0, 1] colours: what it then divides by.
+        train: to learn from.
+        test: what the paper reports on (Tiny-ImageNet's and ImageNet's `val`).
+        validation: to choose settings by; None if the set has none and none was held out.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    shape: tuple[int, int, int]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    train: Split
+    test: Split
+    validation: Split | None = None
+
+    @property
+    def num_classes(self) -> int:
+        """Returns the number of classes."""
+        return len(self.classes)
+
+    def pixels(self, images: Tensor) -> Tensor:
+        """Returns a normalised batch in [0, 1] colours, for pictures.
+
+        Spectrograms have no colours: they come back as they are.
+
+        Args:
+            images: (..., C, H, W). Not changed.
+        """
+        if set(self.mean) == {0.0} and set(self.std) == {1.0}:
+            return images.clone()
+        mean, std = _per_channel(self.mean, images), _per_channel(self.std, images)
+        return (images * std + mean).clamp(0, 1)  # rounding may lead out of it by a hair
+
+
+def normalised(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
+    """Returns new float32 images: colours from 0 to 1 (if they came as uint8), minus mean, by std.
+
+    >>> normalised(torch.tensor([[[255]]], dtype=torch.uint8), (0.5,), (0.25,))
+    tensor([[[2.]]])
+    """
+    output = images.to(torch.float32, copy=True)
+    if images.dtype == torch.uint8:
+        output.div_(BLACK_TO_WHITE)
+    # Two operations in torchvision's order rather than one product: the same bits as its own.
+    return output.sub_(_per_channel(mean, output)).div_(_per_channel(std, output))
+
+
+def _per_channel(values: tuple[float, ...], images: Tensor) -> Tensor:
+    return torch.tensor(values, dtype=torch.float32, device=images.device).view(-1, 1, 1)

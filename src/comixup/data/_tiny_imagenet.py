@@ -1,0 +1,188 @@
+"""Tiny-ImageNet in its official layout, with all classes or some of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from PIL import Image
+from torch import Tensor
+
+from comixup._checks import check_choice
+from comixup.data._cache import kept, progress
+from comixup.data._memory import MemorySplit
+from comixup.data._places import data_root, find_folder, lines_of
+from comixup.data._sets import DataSet
+
+TITLE = "Tiny-ImageNet"
+SIZE = 64
+PAD = 4  # Paper: "random crop" without a number; the authors' code has 4
+MEAN = STD = (0.5, 0.5, 0.5)  # as the authors' code has them
+_FOLDERS = ("tiny-imagenet-200", "tiny-imagenet", "tiny-imagenet-*")
+_NEEDED = ("wnids.txt", "train", "val")
+_SOURCE = "It comes as tiny-imagenet-200.zip from Stanford's course CS231n."
+_SPLITS = ("train", "test")
+
+Box = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class _Listing:
+    """Files of a split with their class indices and, where known, boxes."""
+
+    files: list[Path]
+    targets: list[int]
+    boxes: list[Box | None]
+
+
+def read_tiny_imagenet(name: str, root: Path) -> DataSet:
+    """Returns Tiny-ImageNet; JPEGs are decoded once and kept in the cache."""
+    folder = _find(root)
+    wnids = _class_ids(folder)
+    splits = []
+    for split in _SPLITS:
+        listing = _list(folder, wnids, split)
+        images = torch.from_numpy(_decoded(f"{name}-{split}", listing.files))
+        targets = torch.tensor(listing.targets)
+        splits.append(MemorySplit(images, targets, MEAN, STD, pad=PAD, flip=True))
+    words = dict(_words(folder))
+    classes = tuple(words.get(wnid, wnid) for wnid in wnids)
+    return DataSet(name, classes, (3, SIZE, SIZE), MEAN, STD, train=splits[0], test=splits[1])
+
+
+def tiny_imagenet_boxes(root: str | Path | None = None, split: str = "test") -> Tensor:
+    """Returns where the object is in each image, (n, 4) int64: x0, y0, x1, y1 in pixels.
+
+    In the order of `load("tiny-imagenet").train` or `.test`, with nothing held out.
+
+    Args:
+        root: as for `load`.
+        split: "train" or "test" (the official `val`).
+    """
+    check_choice("split", split, _SPLITS)
+    folder = _find(data_root(root))
+    listing = _list(folder, _class_ids(folder), split)
+    boxes: list[Box] = []
+    for file, box in zip(listing.files, listing.boxes, strict=True):
+        if box is None:
+            raise ValueError(f"{TITLE} has no box for {file}. Unpack it again.")
+        boxes.append(box)
+    return torch.tensor(boxes)
+
+
+def _find(root: Path) -> Path:
+    return find_folder(root, _FOLDERS, _NEEDED, TITLE, _SOURCE)
+
+
+def _class_ids(folder: Path) -> list[str]:
+    """Returns the classes' WordNet ids, sorted: the order that torchvision's ImageFolder has."""
+    ids = sorted(line.strip() for line in lines_of(folder / "wnids.txt", TITLE))
+    if not ids or len(set(ids)) != len(ids):
+        raise ValueError(f"{folder / 'wnids.txt'} lists no class, or one twice. Unpack it again.")
+    return ids
+
+
+def _words(folder: Path) -> list[tuple[str, str]]:
+    """Returns WordNet ids with the first of their names; none if there is no words.txt."""
+    path = folder / "words.txt"
+    lines = lines_of(path, TITLE) if path.exists() else []
+    pairs = (line.partition("\t") for line in lines)
+    return [(wnid, names.split(",")[0].strip() or wnid) for wnid, _, names in pairs]
+
+
+def _list(folder: Path, wnids: list[str], split: str) -> _Listing:
+    listing = _list_train(folder, wnids) if split == "train" else _list_val(folder, wnids)
+    if not listing.files:
+        raise FileNotFoundError(f"{TITLE} in {folder} has no images of {split}. Unpack it again.")
+    return listing
+
+
+def _list_train(folder: Path, wnids: list[str]) -> _Listing:
+    listing = _Listing([], [], [])
+    for target, wnid in enumerate(wnids):
+        images, notes = folder / "train" / wnid / "images", f"{wnid}_boxes.txt"
+        names = _image_names(images)
+        path = images.parent / notes
+        boxes = _boxes(path, fields=5) if path.exists() else {}
+        if not names or not boxes.keys() <= set(names):
+            missing = next(iter(sorted(boxes.keys() - set(names))), "its images")
+            raise FileNotFoundError(f"{images} is not whole: {missing} missing. Unpack it again.")
+        listing.files.extend(images / name for name in names)
+        listing.targets.extend([target] * len(names))
+        listing.boxes.extend(boxes[name][1] if name in boxes else None for name in names)
+    return listing
+
+
+def _list_val(folder: Path, wnids: list[str]) -> _Listing:
+    notes, images = folder / "val" / "val_annotations.txt", folder / "val" / "images"
+    names = set(_image_names(images))
+    index = {wnid: target for target, wnid in enumerate(wnids)}
+    listing = _Listing([], [], [])
+    for name, (wnid, box) in _boxes(notes, fields=6).items():
+        if wnid not in index:
+            raise ValueError(f"{notes} has {name} of class {wnid}, which is not in wnids.txt.")
+        if name not in names:
+            raise FileNotFoundError(f"{images} is not whole: {name} missing. Unpack it again.")
+        listing.files.append(images / name)
+        listing.targets.append(index[wnid])
+        listing.boxes.append(box)
+    return listing
+
+
+def _image_names(folder: Path) -> list[str]:
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{TITLE} is not whole: {folder} is missing. Unpack it again.")
+    return sorted(name for name in os.listdir(folder) if name.lower().endswith((".jpeg", ".jpg")))
+
+
+def _boxes(path: Path, fields: int) -> dict[str, tuple[str, Box]]:
+    """Returns class (where given) and box of each image that a file of notes lists."""
+    notes = {}
+    for line in lines_of(path, TITLE):
+        name, *rest = line.split("\t")
+        try:
+            x0, y0, x1, y1 = (int(number) for number in rest[-4:])
+        except ValueError:
+            rest = []
+        if len(rest) != fields - 1:
+            raise ValueError(f"{path} has the line {line!r}, which is not a name and a box.")
+        notes[name] = (rest[0], (x0, y0, x1, y1))
+    return notes
+
+
+# ---- Decoding -----------------------------------------------------------------------------------
+
+
+def _decoded(name: str, files: Sequence[Path]) -> npt.NDArray[np.uint8]:
+    """Returns all images, (n, 3, 64, 64), from the cache or else by several threads."""
+    shape = (len(files), 3, SIZE, SIZE)
+
+    def make() -> npt.NDArray[np.uint8]:
+        images = np.empty(shape, np.uint8)
+        # Decoding lets go of Python's lock, so threads do; they are started in the files' order.
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            decoded = pool.map(_decode, files)
+            for number, image in enumerate(progress(decoded, len(files), f"decoding {name}")):
+                images[number] = image
+        return images
+
+    return kept(name, files, shape, np.uint8, make)
+
+
+def _decode(path: Path) -> npt.NDArray[np.uint8]:
+    """Returns one image, (3, 64, 64)."""
+    try:
+        with Image.open(path) as image:
+            pixels = np.asarray(image.convert("RGB"))  # some are grey
+    except (OSError, SyntaxError, ValueError) as error:
+        raise ValueError(f"{path} cannot be read as an image: {error}. Unpack it again.") from None
+    if pixels.shape != (SIZE, SIZE, 3):
+        height, width, _ = pixels.shape
+        raise ValueError(f"{path} must be {SIZE} x {SIZE} pixels, got {width} x {height}.")
+    return pixels.transpose(2, 0, 1)

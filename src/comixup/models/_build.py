@@ -1,0 +1,184 @@
+"""One door to all networks: `build("preactresnet18", 100)`."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import re
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from torch import nn
+
+from comixup._checks import check_count
+from comixup.models._imagenet import resnet50_imagenet
+from comixup.models._preact_resnet import RESNET34_BLOCKS, preact_resnet, preactresnet18, small
+from comixup.models._resnext import resnext
+from comixup.models._speech import LeNet, SpeechVGG11
+from comixup.models._timm import build_timm, timm_names
+from comixup.models._torchvision import build_torchvision, torchvision_names
+from comixup.models._wide_resnet import wide_resnet
+
+Shape: TypeAlias = tuple[int, int, int]
+
+LARGE_SIDE = 64
+"""From this height and width on, the first convolution has stride 2: Tiny-ImageNet's size."""
+
+LIBRARIES = ("torchvision", "timm")
+NUM_SUGGESTIONS = 3
+
+_STAGED: dict[str, Callable[..., nn.Module]] = {
+    "small": small,
+    "preactresnet18": preactresnet18,
+    "preactresnet34": functools.partial(preact_resnet, blocks=RESNET34_BLOCKS),
+    "wrn16-8": functools.partial(wide_resnet, depth=16, width=8),
+    "wrn28-10": functools.partial(wide_resnet, depth=28, width=10),
+    "resnext29-4-24": functools.partial(resnext, depth=29, groups=4, base_width=24),
+}
+"""Networks for images of any size, whose stem depends on whether these are large."""
+
+_OF_ONE_SIZE: dict[str, Callable[..., nn.Module]] = {
+    "lenet": LeNet,
+    "vgg11-speech": SpeechVGG11,
+}
+"""Networks that are built for one size."""
+
+_IMAGENET: dict[str, Callable[..., nn.Module]] = {"resnet50-imagenet": resnet50_imagenet}
+"""Networks for images of any size, whose stem is always the same."""
+
+
+def names() -> list[str]:
+    """Returns the names of this package's own networks.
+
+    >>> names()[:3]
+    ['small', 'preactresnet18', 'preactresnet34']
+    """
+    return [*_STAGED, *_IMAGENET, *_OF_ONE_SIZE]
+
+
+def build(
+    name: str, num_classes: int, *, shape: Shape = (3, 32, 32), pretrained: bool = False
+) -> nn.Module:
+    """Returns a network by its name.
+
+    Args:
+        name: one of `names()`, or "torchvision:NAME" or "timm:NAME". A bare name that is not one
+            of ours is looked up in torchvision, then in timm. Case, hyphens and underscores do not
+            matter: "WRN-16-8" is "wrn16-8".
+        num_classes: scores that come out.
+        shape: channels, height and width of the images. Our residual networks take images of any
+            size; from 64 x 64 on their first convolution has stride 2, as for Tiny-ImageNet.
+        pretrained: load weights trained elsewhere; torchvision's and timm's models only.
+
+    >>> import torch
+    >>> build("small", 10, shape=(1, 28, 28))(torch.rand(2, 1, 28, 28)).shape
+    torch.Size([2, 10])
+    >>> build("WRN_16_8", 10).fc
+    Linear(in_features=512, out_features=10, bias=True)
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"`name` must be a string, got {name!r}. See comixup.models.names().")
+    check_count("num_classes", num_classes)
+    shape = _checked(shape)
+    library, colon, inner = name.partition(":")
+    if not colon:
+        return _build_bare(name, num_classes, shape, pretrained)
+    library = library.strip().lower()
+    if library not in LIBRARIES:
+        raise ValueError(
+            f"`name` must begin with one of {list(LIBRARIES)} if it has a colon, got {name!r}. "
+            f"Our own networks have none: {', '.join(names())}."
+        )
+    known = torchvision_names() if library == "torchvision" else timm_names()
+    found = _find(inner, known)
+    if found is None:
+        raise _unknown(name, known)
+    return _build_from(library, found, num_classes, shape, pretrained)
+
+
+def _build_bare(name: str, num_classes: int, shape: Shape, pretrained: bool) -> nn.Module:
+    """Returns our own network of that name, or else torchvision's, or else timm's."""
+    own = _find(name, names())
+    if own is not None:
+        if pretrained:
+            raise ValueError(
+                f"`pretrained` must be False for our own networks, got True for {own!r}. There "
+                "are no weights to load: train it, or take one of torchvision's or timm's, such as "
+                "'torchvision:resnet50'."
+            )
+        return _build_own(own, num_classes, shape)
+    known = torchvision_names()
+    found = _find(name, known)
+    if found is not None:
+        return _build_from("torchvision", found, num_classes, shape, pretrained)
+    try:
+        others = timm_names()
+    except ModuleNotFoundError as error:
+        if error.name != "timm":
+            raise
+        advice = " timm's models are known too once it is installed: pip install timm."
+        raise _unknown(name, [*names(), *known], advice) from error
+    found = _find(name, others)
+    if found is None:
+        raise _unknown(name, [*names(), *known, *others])
+    return _build_from("timm", found, num_classes, shape, pretrained)
+
+
+def _build_own(name: str, num_classes: int, shape: Shape) -> nn.Module:
+    channels, height, width = shape
+    if name in _OF_ONE_SIZE:
+        return _OF_ONE_SIZE[name](num_classes, shape=shape)
+    if name in _IMAGENET:
+        return _IMAGENET[name](num_classes, in_channels=channels)
+    stride = 2 if min(height, width) >= LARGE_SIDE else 1
+    return _STAGED[name](num_classes, in_channels=channels, stem_stride=stride)
+
+
+def _build_from(
+    library: str, name: str, num_classes: int, shape: Shape, pretrained: bool
+) -> nn.Module:
+    if library == "timm":
+        return build_timm(name, num_classes, shape=shape, pretrained=pretrained)
+    return build_torchvision(
+        name, num_classes, channels=shape[0], size=shape[1:], pretrained=pretrained
+    )
+
+
+def _checked(shape: Shape) -> Shape:
+    """Returns the shape as a tuple of three positive numbers."""
+    try:
+        channels, height, width = shape
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"`shape` must be (channels, height, width), got {shape!r}. CIFAR's is (3, 32, 32)."
+        ) from None
+    for side in (channels, height, width):
+        check_count("shape", side)
+    return int(channels), int(height), int(width)
+
+
+def _find(name: str, known: Iterable[str]) -> str | None:
+    """Returns the known name that differs in case, hyphens and underscores at most.
+
+    A tag after a dot, which names weights of timm's, stays as it is.
+    """
+    base, dot, tag = name.strip().partition(".")
+    by_key = {_key(candidate): candidate for candidate in known}
+    found = by_key.get(_key(base))
+    return None if found is None else f"{found}{dot}{tag}"
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[-_ ]", "", name).lower()
+
+
+def _unknown(name: str, known: Iterable[str], advice: str = "") -> ValueError:
+    """Returns an error that suggests the known names nearest to an unknown one."""
+    by_key = {_key(candidate): candidate for candidate in known}
+    close = difflib.get_close_matches(_key(name.rpartition(":")[2]), by_key, n=NUM_SUGGESTIONS)
+    hint = (
+        f"Did you mean {' or '.join(repr(by_key[key]) for key in close)}?"
+        if close
+        else f"Our own networks are {', '.join(names())}."
+    )
+    return ValueError(f"`name` must be of a known network, got {name!r}. {hint}{advice}")

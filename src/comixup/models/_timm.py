@@ -1,0 +1,53 @@
+"""Classifiers of timm, where it is installed, with any number of classes and channels."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from torch import nn
+
+from comixup._checks import check_count
+
+
+def timm_names() -> tuple[str, ...]:
+    """Returns the names of timm's models."""
+    return tuple(_import_timm().list_models())
+
+
+def build_timm(
+    name: str, num_classes: int, *, shape: tuple[int, int, int], pretrained: bool = False
+) -> nn.Module:
+    """Returns one of timm's classifiers.
+
+    Args:
+        name: as in `timm_names()`, with or without a tag of pretrained weights after a dot.
+        num_classes: scores that come out.
+        shape: channels, height and width of the images.
+        pretrained: load timm's weights, downloading them the first time.
+    """
+    check_count("num_classes", num_classes)
+    timm = _import_timm()
+    channels, height, width = shape
+    settings: dict[str, Any] = {}
+    own = timm.models.get_pretrained_cfg(name)
+    # Transformers are built for one size; the others refuse the keyword.
+    if own is not None and own.fixed_input_size and tuple(own.input_size[1:]) != (height, width):
+        settings["img_size"] = (height, width)
+    model: nn.Module = timm.create_model(
+        name, pretrained=pretrained, num_classes=num_classes, in_chans=channels, **settings
+    )
+    return model
+
+
+def _import_timm() -> Any:
+    try:
+        # Not at the top, as timm is optional: only who asks for its models needs it.
+        return importlib.import_module("timm")
+    except ModuleNotFoundError as error:
+        if error.name != "timm":
+            raise
+        raise ModuleNotFoundError(
+            "timm must be installed for its models, and it is not. Run: pip install timm.",
+            name="timm",
+        ) from error

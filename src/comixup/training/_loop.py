@@ -1,0 +1,233 @@
+"""The two loops: over the batches of a training epoch, and over those of an evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from lightning_fabric import Fabric
+from lightning_fabric.wrappers import _FabricModule
+from torch import Tensor, nn
+
+from comixup import Mixer, training_step
+from comixup._saliency import LossFn
+from comixup._wrappers import unwrapped
+from comixup.data import Loader, seed_for
+from comixup.mixers import ManifoldMixup
+from comixup.training._recipe import Recipe, Settings
+from comixup.training._vat import vat_loss
+
+TOP = 5
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums over an epoch, kept on the device: reading them would make the host wait.
+
+    Attributes:
+        sums: loss times images, images, images right, images whose answer tells (unmixed ones).
+    """
+
+    sums: Tensor
+
+    @classmethod
+    def begin(cls, device: torch.device, before: dict[str, float]) -> Totals:
+        """Returns the sums of an epoch so far; none, at its start."""
+        values = [before.get(name, 0.0) for name in cls.names()]
+        return cls(torch.tensor(values, device=device))
+
+    @staticmethod
+    def names() -> tuple[str, ...]:
+        """Returns what the sums are of."""
+        return ("loss", "images", "right", "answers")
+
+    def add(self, loss: Tensor, images: int, answers: Tensor | None, targets: Tensor) -> None:
+        """Adds a part of a batch; `answers` are what the model made of unmixed images, if any."""
+        self.sums[0] += loss.detach() * images
+        self.sums[1] += images
+        if answers is not None:
+            self.sums[2] += (answers.argmax(1) == targets).sum()
+            self.sums[3] += len(targets)
+
+    def read(self, fabric: Fabric) -> dict[str, float]:
+        """Returns the sums over all processes."""
+        return dict(zip(self.names(), summed(fabric, self.sums), strict=True))
+
+
+@dataclass(frozen=True)
+class Stepper:
+    """How steps are made: what stays the same over a run.
+
+    Attributes:
+        fabric: the processes.
+        model: set up by Fabric.
+        optimizer: set up by Fabric.
+        mixer: the method; its generator is seeded for every part of a step.
+        loss_fn: of mixed batches.
+        clean_loss_fn: of clean ones.
+        vat: keywords of `vat_loss` and its weight, or None.
+        recipe: for the learning rates.
+        seed: of the run.
+        accumulate: parts of a process's share of a batch.
+    """
+
+    fabric: Fabric
+    model: _FabricModule
+    optimizer: torch.optim.Optimizer
+    mixer: Mixer
+    loss_fn: LossFn
+    clean_loss_fn: LossFn
+    vat: Settings | None
+    recipe: Recipe
+    seed: int
+    accumulate: int
+
+    def run(
+        self, images: Tensor, targets: Tensor, batch: int, when: tuple[int, int, int], sums: Totals
+    ) -> None:
+        """Makes one step of the optimiser.
+
+        Args:
+            images: this process's share of the batch.
+            targets: theirs.
+            batch: images of the batch over all processes.
+            when: the epoch, the step in it, and the number of steps in it.
+            sums: to be added to.
+        """
+        epoch, step, steps = when
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.recipe.lr_at(epoch + step / steps)
+        self.optimizer.zero_grad()
+        parts = [part for part in _parts(images, targets, self.accumulate) if len(part[0])]
+        for k, (part_images, part_targets) in enumerate(parts):
+            part = self.fabric.global_rank * self.accumulate + k
+            self._seed(epoch, step, part)
+            # Processes' gradients are averaged: each part is to weigh as many images as it has.
+            weight = len(part_images) * self.fabric.world_size / batch
+            last = k == len(parts) - 1
+            with self.fabric.no_backward_sync(self.model, enabled=not last):
+                self._part(part_images, part_targets, weight, sums)
+        self.optimizer.step()
+
+    def _part(self, images: Tensor, targets: Tensor, weight: float, sums: Totals) -> None:
+        def backward(loss: Tensor) -> None:
+            self.fabric.backward(loss * weight)
+
+        made = training_step(
+            self.model,
+            self.mixer,
+            images,
+            targets,
+            loss_fn=self.loss_fn,
+            clean_loss_fn=self.clean_loss_fn,
+            backward=backward,
+        )
+        loss = made.loss
+        if self.vat is not None:
+            settings = {name: value for name, value in self.vat.items() if name != "weight"}
+            loss = loss + self.vat["weight"] * vat_loss(
+                self.model, images, logits=made.outputs, **settings
+            )
+        backward(loss)
+        answers = made.clean_outputs
+        if answers is None and not self._mixed():
+            answers = made.outputs
+        sums.add(loss, len(images), None if answers is None else answers.detach(), targets)
+
+    def _mixed(self) -> bool:
+        return self.mixer.last is not None and self.mixer.last.mixed
+
+    def _seed(self, *counts: int) -> None:
+        """Seeds every generator from the seed and the counts: they are its whole state."""
+        seed = seed_for(self.seed, *counts)
+        torch.manual_seed(seed)  # dropout, and whatever else a model draws
+        if self.mixer.generator is not None:
+            self.mixer.generator.manual_seed(seed)
+
+
+def _parts(images: Tensor, targets: Tensor, count: int) -> Iterator[tuple[Tensor, Tensor]]:
+    return zip(images.tensor_split(count), targets.tensor_split(count), strict=True)
+
+
+def train_epoch(
+    stepper: Stepper,
+    loader: Loader,
+    *,
+    epoch: int,
+    first: int,
+    batch_size: int,
+    size: int,
+    sums: Totals,
+    after: Callable[[int], None],
+) -> None:
+    """Trains for the rest of an epoch.
+
+    Args:
+        stepper: how steps are made.
+        loader: of this process's shares.
+        epoch: counted from 0.
+        first: steps of it that are done already.
+        batch_size: images of a batch, over all processes.
+        size: images of the epoch.
+        sums: to be added to.
+        after: called with the number of steps done, after each.
+    """
+    steps = len(loader)
+    stepper.model.train()
+    for number, (images, targets) in enumerate(loader.epoch(epoch, first), first):
+        batch = min(batch_size, size - number * batch_size)
+        stepper.run(images, targets, batch, (epoch, number, steps), sums)
+        after(number + 1)
+    if isinstance(stepper.mixer, ManifoldMixup):
+        stepper.mixer.disarm()
+
+
+@torch.no_grad()
+def evaluate(
+    fabric: Fabric,
+    model: nn.Module,
+    loader: Loader,
+    after: Callable[[int], Any] = lambda done: None,
+) -> dict[str, float]:
+    """Returns top-1 and top-5 error in percent and the mean cross-entropy, over all processes.
+
+    Processes may have different numbers of images, so the model is run without the wrapper that
+    would make them wait for each other.
+    """
+    inner = unwrapped(model)
+    _share_buffers(fabric, inner)
+    inner.eval()
+    sums = torch.zeros(4, device=fabric.device)
+    for number, (images, targets) in enumerate(loader.epoch(0)):
+        if len(images):
+            with fabric.autocast():
+                logits = inner(images).float()
+            top = logits.topk(min(TOP, logits.shape[1]), dim=1).indices == targets[:, None]
+            sums[0] += F.cross_entropy(logits, targets, reduction="sum")
+            sums[1] += top[:, 0].sum()
+            sums[2] += top.sum()
+            sums[3] += len(targets)
+        after(number + 1)
+    loss, right, near, count = summed(fabric, sums)
+    return {
+        "error": 100 * (1 - right / count),
+        "top5_error": 100 * (1 - near / count),
+        "loss": loss / count,
+    }
+
+
+def summed(fabric: Fabric, values: Tensor) -> list[float]:
+    """Returns the sums of values over all processes."""
+    total = fabric.all_reduce(values.clone(), reduce_op="sum")
+    numbers: list[float] = torch.as_tensor(total).tolist()
+    return numbers
+
+
+def _share_buffers(fabric: Fabric, model: nn.Module) -> None:
+    """Gives all processes the first one's buffers, as every training step does at its start."""
+    if fabric.world_size > 1:
+        for buffer in model.buffers():
+            torch.distributed.broadcast(buffer, src=0)

@@ -1,0 +1,238 @@
+"""What an experiment is: plain frozen data, from which a run follows together with its seed."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from comixup._checks import check_choice, check_count, check_positive
+
+Settings: TypeAlias = Mapping[str, Any]
+LossName: TypeAlias = Literal["cross-entropy", "released"]
+
+
+@dataclass(frozen=True)
+class Method:
+    """One way to train within a recipe: a column of a table of the paper.
+
+    Attributes:
+        mixer: "vanilla", "input", "manifold", "cutmix", "puzzlemix" or "comixup".
+        settings: keywords of that mixer.
+        vat: keywords of `vat_loss` and its `weight`, for virtual adversarial training; or None.
+        paper: the top-1 error in percent that the paper reports, or None.
+    """
+
+    mixer: str
+    settings: Settings = field(default_factory=dict)
+    vat: Settings | None = None
+    paper: float | None = None
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A stretch of epochs with one batch size and one image size.
+
+    Attributes:
+        epochs: how many.
+        batch_size: images of a step, over all processes together.
+        image_size: pixels a side, for data sets that are cropped and scaled; None: the data's own.
+        min_scale: least share of an image's area that such a crop keeps.
+    """
+
+    epochs: int
+    batch_size: int
+    image_size: int | None = None
+    min_scale: float | None = None
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """An experiment of the paper, or one of ours.
+
+    Attributes:
+        name: what the command line calls it.
+        title: one line for people.
+        source: the table it belongs to.
+        data: name of the data set, see `comixup.data.names()`.
+        model: name of the network, see `comixup.models.build`.
+        methods: what can be trained here, by name.
+        method: the name of the one that is trained unless another is asked for.
+        phases: stretches of epochs, in order.
+        lr: (epoch, learning rate) at which the rate is set, in order.
+        lr_between: "constant" keeps a rate until the next, "linear" joins them, per iteration.
+        loss: "released" is the authors' (see `losses`): their learning rates belong to it.
+        optimizer: "sgd" or "adam".
+        momentum: of sgd.
+        nesterov: of sgd.
+        weight_decay: of either.
+        decay_norms: whether weight decay acts on biases and normalisation too.
+        plain_epochs: epochs at the start that are not mixed.
+        last_plain_epochs: epochs at the end that are not mixed.
+        patience: stop once validation accuracy has not risen for so many epochs; None: never.
+        labels_per_class: train on so many images of each class; None: on all.
+        validation: share of the training images held out, where the data has no such part.
+        reported: which error counts: the median of the last ten epochs (the paper's way), the last
+            epoch's, or that of the epoch with the best validation accuracy.
+        tunes: settings that `comixup tune` tries, by mixer.
+        notes: what the paper leaves open and how it is filled here.
+    """
+
+    name: str
+    title: str
+    source: str
+    data: str
+    model: str
+    methods: Mapping[str, Method]
+    phases: tuple[Phase, ...]
+    lr: tuple[tuple[float, float], ...]
+    method: str = "comixup"
+    lr_between: Literal["constant", "linear"] = "constant"
+    loss: LossName = "cross-entropy"
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    momentum: float = 0.9
+    nesterov: bool = True
+    weight_decay: float = 1e-4
+    decay_norms: bool = True
+    plain_epochs: int = 0
+    last_plain_epochs: int = 0
+    patience: int | None = None
+    labels_per_class: int | None = None
+    validation: float | None = None
+    reported: Literal["median", "last", "validation"] = "median"
+    tunes: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
+    notes: str = ""
+
+    @property
+    def epochs(self) -> int:
+        """The epochs of all phases."""
+        return sum(phase.epochs for phase in self.phases)
+
+    def phase_at(self, epoch: int) -> Phase:
+        """Returns the phase that an epoch, counted from 0, belongs to."""
+        for phase in self.phases:
+            if epoch < phase.epochs:
+                return phase
+            epoch -= phase.epochs
+        return self.phases[-1]
+
+    def lr_at(self, epoch: float) -> float:
+        """Returns the learning rate at a moment, in epochs since the start.
+
+        >>> from comixup.training import RECIPES
+        >>> [RECIPES["cifar100-preactresnet18"].lr_at(epoch) for epoch in (0, 99.9, 100, 250)]
+        [0.2, 0.2, 0.02, 0.002]
+        """
+        before = [knot for knot in self.lr if knot[0] <= epoch]
+        after = [knot for knot in self.lr if knot[0] > epoch]
+        begin, low = before[-1] if before else self.lr[0]
+        if self.lr_between == "constant" or not after:
+            return low
+        end, high = after[0]
+        return low + (high - low) * (epoch - begin) / (end - begin)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns the recipe as what JSON can hold."""
+        plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))
+        return plain
+
+    def choose(self, method: str | None) -> Method:
+        """Returns the method of that name, or the recipe's own."""
+        name = method or self.method
+        if name not in self.methods:
+            raise ValueError(
+                f"`method` must be one of {', '.join(self.methods)} in recipe {self.name}, got "
+                f"{name!r}.{suggestion(name, self.methods)}"
+            )
+        return self.methods[name]
+
+    def changed(
+        self,
+        *,
+        model: str | None = None,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        lr: float | None = None,
+        loss: LossName | None = None,
+        weight_decay: float | None = None,
+        labels_per_class: int | None = None,
+        validation: float | None = None,
+    ) -> Recipe:
+        """Returns the recipe with some things changed; None leaves a thing as it is.
+
+        Args:
+            model: another network.
+            epochs: in all; phases and learning rates keep their proportions.
+            batch_size: of every phase. Learning rates stay as they are.
+            lr: the highest learning rate; the others keep their proportion to it.
+            loss: see `losses`.
+            weight_decay: another one.
+            labels_per_class: images of each class to train on.
+            validation: share of the training images to hold out.
+        """
+        changes: dict[str, Any] = {}
+        if epochs is not None:
+            check_count("epochs", epochs)
+            changes["phases"] = _phases_of(self.phases, epochs)
+            factor = epochs / self.epochs
+            changes["lr"] = tuple((when * factor, rate) for when, rate in self.lr)
+        if batch_size is not None:
+            check_count("batch_size", batch_size)
+            phases = changes.get("phases", self.phases)
+            changes["phases"] = tuple(dataclasses.replace(p, batch_size=batch_size) for p in phases)
+        if lr is not None:
+            check_positive("lr", lr)
+            highest = max(rate for _, rate in self.lr)
+            knots = changes.get("lr", self.lr)
+            changes["lr"] = tuple((when, rate * lr / highest) for when, rate in knots)
+        if loss is not None:
+            check_choice("loss", loss, ("cross-entropy", "released"))
+        for name, value in (
+            ("model", model),
+            ("loss", loss),
+            ("weight_decay", weight_decay),
+            ("labels_per_class", labels_per_class),
+            ("validation", validation),
+        ):
+            if value is not None:
+                changes[name] = value
+        return dataclasses.replace(self, **changes)
+
+    def with_settings(self, method: str | None, settings: Settings) -> Recipe:
+        """Returns the recipe with some of a method's settings changed.
+
+        The figure of the paper no longer belongs to it then, so it is dropped.
+        """
+        name = method or self.method
+        chosen = self.choose(name)
+        if not settings:
+            return self
+        new = dataclasses.replace(chosen, settings={**chosen.settings, **settings}, paper=None)
+        return dataclasses.replace(self, methods={**self.methods, name: new})
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Returns " Did you mean ...?" if something known is spelt much like a name, else nothing.
+
+    >>> suggestion("comixupp", ["comixup", "cutmix"])
+    ' Did you mean comixup?'
+    """
+    close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
+    return f" Did you mean {' or '.join(close)}?" if close else ""
+
+
+def _phases_of(phases: tuple[Phase, ...], epochs: int) -> tuple[Phase, ...]:
+    """Returns the phases scaled to so many epochs in all, without those that shrink to none."""
+    total, done, ends = sum(phase.epochs for phase in phases), 0, []
+    for phase in phases:
+        done += phase.epochs
+        ends.append(round(done * epochs / total))
+    starts = [0, *ends[:-1]]
+    return tuple(
+        dataclasses.replace(phase, epochs=end - start)
+        for phase, start, end in zip(phases, starts, ends, strict=True)
+        if end > start
+    )

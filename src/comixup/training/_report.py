@@ -1,0 +1,121 @@
+"""What a run shows while it trains: a progress bar for people, lines for logs, TensorBoard."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from torch import Tensor
+from torch.utils.tensorboard import SummaryWriter
+
+_REFRESH_SECONDS = 0.5
+"""How often the bar reads the loss: a reading makes the host wait for the device."""
+
+
+class Reporter:
+    """Tells of one run; a process other than the first is given a silent one.
+
+    Args:
+        console: where to; None is silent.
+        title: the run's name.
+        epochs: of the recipe.
+        first_epoch: epochs that are done already.
+        events: folder for TensorBoard; None writes none.
+    """
+
+    def __init__(
+        self,
+        console: Console | None,
+        title: str,
+        epochs: int,
+        first_epoch: int = 0,
+        events: Path | None = None,
+    ) -> None:
+        self.console, self.title, self.epochs = console, title, epochs
+        self._bar: Progress | None = None
+        self._task = TaskID(0)
+        self._shown = 0.0
+        self._note = ""
+        self._images = (0.0, 0.0)
+        self._first_epoch = first_epoch
+        self._events = None
+        if events is not None:
+            # Whatever an interrupted run wrote after its checkpoint is taken back.
+            self._events = SummaryWriter(str(events), purge_step=first_epoch + 1)
+
+    def __enter__(self) -> Reporter:
+        if self.console is None:
+            return self
+        if self.console.is_terminal:
+            self._bar = Progress(
+                TextColumn("[bold]{task.description}"),
+                BarColumn(bar_width=24),
+                MofNCompleteColumn(),
+                TextColumn("epochs, {task.fields[note]}"),
+                TimeRemainingColumn(),
+                TextColumn("left"),
+                console=self.console,
+            )
+            self._task = self._bar.add_task(
+                self.title, total=self.epochs, completed=self._first_epoch, note=""
+            )
+            self._bar.start()
+        else:
+            self.console.print(f"{self.title}: {self.epochs} epochs", highlight=False)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+        if self._events is not None:
+            self._events.close()
+
+    def step(self, epoch: int, done: int, steps: int, sums: Tensor) -> None:
+        """Shows how far an epoch is; `sums` are the epoch's, the loss and the images first."""
+        now = time.perf_counter()
+        if self._bar is None or now - self._shown < _REFRESH_SECONDS:
+            return
+        loss, images = sums[:2].tolist()
+        since, before = self._shown, self._images[0]
+        speed = max(images - before, 0) / (now - since) if since and images > before else 0.0
+        self._shown, self._images = now, (images, loss)
+        self._bar.update(
+            self._task,
+            completed=epoch + done / steps,
+            note=f"{speed:,.0f} images/s, loss {loss / max(images, 1):.3f}{self._note}",
+        )
+
+    def epoch(self, row: Mapping[str, float]) -> None:
+        """Shows the figures of an epoch that is done."""
+        self._note = f", test error {row['test_error']:.2f} %"
+        self._images = (0.0, 0.0)
+        if self._events is not None:
+            for name, value in row.items():
+                self._events.add_scalar(name, value, int(row["epoch"]))
+        if self._bar is not None:
+            self._bar.update(self._task, completed=row["epoch"])
+        elif self.console is not None:
+            validation = row.get("validation_error")
+            between = "" if validation is None else f"validation error {validation:.2f} %, "
+            self.console.print(
+                f"epoch {row['epoch']:.0f}/{self.epochs}: loss {row['train_loss']:.4f}, {between}"
+                f"test error {row['test_error']:.2f} %, {row['seconds']:.1f} s "
+                f"({row['images_per_second']:,.0f} images/s)",
+                highlight=False,
+            )

@@ -1,0 +1,143 @@
+"""Training a recipe: the function behind `comixup train`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from lightning_fabric import Fabric
+from rich.console import Console
+
+from comixup.training import _folder
+from comixup.training._checkpoint import State, load_state
+from comixup.training._hardware import Hardware, TrainingStopped
+from comixup.training._recipe import Recipe
+from comixup.training._report import Reporter
+from comixup.training._results import Result
+from comixup.training._run import Run, Training, title_of
+
+T = TypeVar("T")
+
+_LOST = ("connection", "gloo", "nccl", "peer", "socket", "recv", "broken pipe")
+"""Words in the errors of torch.distributed when another process has gone."""
+
+
+def train(
+    recipe: Recipe,
+    *,
+    method: str | None = None,
+    seeds: Sequence[int] = (0,),
+    out: Path = Path("runs"),
+    hardware: Hardware | None = None,
+    fabric: Fabric | None = None,
+    data_root: Path | None = None,
+    download: bool = False,
+    checkpoint_steps: int | None = None,
+    console: Console | None = None,
+) -> dict[int, Result]:
+    """Returns the result of each seed, training what is not yet trained.
+
+    Each run has the folder OUT/RECIPE/METHOD/seed-N, and goes on from where that stands.
+
+    Args:
+        recipe: what to train, with all changes made.
+        method: the name of one of its methods; None means the recipe's own.
+        seeds: one run each.
+        out: the folder of all runs.
+        hardware: what to train on.
+        fabric: launched already by the caller, to be used again; None launches one.
+        data_root: see `comixup.data.load`.
+        download: see `comixup.data.load`.
+        checkpoint_steps: save every so many steps too, not only after each epoch.
+        console: where to report; None is silent.
+    """
+    method = method or recipe.method
+    runs = [Run(recipe, method, seed) for seed in seeds]
+    hardware = hardware or Hardware()
+    fabric = fabric or hardware.fabric()
+    results = {}
+    for run in runs:
+        folder = out / recipe.name / method / f"seed-{run.seed}"
+        with _sentence_for_lost_processes(fabric):
+            results[run.seed] = _train_one(
+                run, folder, fabric, hardware, data_root, download, checkpoint_steps, console
+            )
+    return results
+
+
+def _train_one(
+    run: Run,
+    folder: Path,
+    fabric: Fabric,
+    hardware: Hardware,
+    data_root: Path | None,
+    download: bool,
+    checkpoint_steps: int | None,
+    console: Console | None,
+) -> Result:
+    with contextlib.ExitStack() as stack:
+
+        def prepare() -> State:
+            stack.enter_context(_folder.claimed(folder))
+            state = load_state(folder / _folder.CHECKPOINT, run.identity) or State(run.identity)
+            if not state.finished:
+                settings = {"method": run.method, "seed": run.seed, "hardware": vars(hardware)}
+                _folder.write_story(folder, run.recipe.as_dict(), settings)
+            return state
+
+        state = _agreed(fabric, prepare)
+        first = fabric.is_global_zero
+        reporter = stack.enter_context(
+            Reporter(
+                console if first and not state.finished else None,
+                title_of(run),
+                run.recipe.epochs,
+                state.epoch,
+                folder / _folder.EVENTS if first and not state.finished else None,
+            )
+        )
+        training = Training(
+            run,
+            state,
+            folder,
+            fabric,
+            hardware,
+            reporter,
+            data_root=data_root,
+            download=download,
+            checkpoint_steps=checkpoint_steps,
+        )
+        return training.fit()
+
+
+def _agreed(fabric: Fabric, make: Callable[[], T]) -> T:
+    """Returns in every process what the first one makes; its error is everyone's error."""
+    outcome: tuple[T | None, Exception | None] = (None, None)
+    if fabric.is_global_zero:
+        try:
+            outcome = (make(), None)
+        except (ValueError, OSError, RuntimeError) as error:
+            outcome = (None, error)
+    made, failure = fabric.broadcast(outcome)
+    if failure is not None:
+        raise failure
+    return made  # type: ignore[return-value]
+
+
+@contextlib.contextmanager
+def _sentence_for_lost_processes(fabric: Fabric) -> Iterator[None]:
+    """Turns what torch.distributed says when a process has gone into a sentence."""
+    try:
+        yield
+    except RuntimeError as error:
+        text = str(error).lower()
+        if fabric.world_size == 1 or isinstance(error, TrainingStopped):
+            raise
+        if not any(word in text for word in _LOST):
+            raise
+        raise TrainingStopped(
+            f"Another process of this run has gone, so process {fabric.global_rank} stops too. "
+            "The same command goes on from the last checkpoint."
+        ) from error
