@@ -22,8 +22,8 @@ def resnet50_imagenet(num_classes: int = 1000, *, in_channels: int = 3) -> nn.Mo
         in_channels: channels of the images.
 
     >>> model = resnet50_imagenet(1000)
-    >>> float(model.layer1[0].bn3.weight.abs().max())
-    0.0
+    >>> bool(model.layer1[0].bn3.weight.any())
+    False
     """
     model = build_torchvision(
         "resnet50", num_classes, channels=in_channels, zero_init_residual=True

@@ -75,7 +75,7 @@ def build_torchvision(
 def _import_models() -> Any:
     try:
         # Not at the top, as torchvision is an extra: only who asks for its models needs it.
-        return importlib.import_module("torchvision.models")
+        return importlib.import_module("torchvision").models
     except ModuleNotFoundError as error:
         if error.name != "torchvision":
             raise
