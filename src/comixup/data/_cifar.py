@@ -155,7 +155,7 @@ def _unpickled(path: Path) -> dict[bytes, Any]:
             content = _Unpickler(file, encoding="bytes").load()
     # A damaged file can raise anything at all, MemoryError included.
     except Exception as error:
-        raise _damaged(path, str(error) or type(error).__name__) from None
+        raise _damaged(path, str(error).rstrip(".") or type(error).__name__) from None
     if not isinstance(content, dict):
         raise _damaged(path, f"it holds a {type(content).__name__} instead of a dict")
     return {key.encode() if isinstance(key, str) else key: value for key, value in content.items()}

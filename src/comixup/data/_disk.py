@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -27,7 +27,7 @@ DEFAULT_MIN_SCALE = 0.08
 _RESIZED, _CROPPED = 256, 224
 """Evaluation shows the middle 224 pixels of an image whose shorter side was made 256."""
 
-# An image's index and the seed of its augmentation; None to leave it as it is.
+# An image's index and the epoch that its augmentation is for; None to leave it as it is.
 _Request: TypeAlias = tuple[int, int | None]
 _Sample: TypeAlias = tuple[Tensor, int]
 
@@ -77,7 +77,7 @@ class DiskSplit:
         check_count("workers", workers, low=0)
         order = Order(len(self), batch_size, seed, augment, part, parts)
         transform = _augmentation(size, scale) if augment else _plain_view(size)
-        return DiskLoader(self, order, _Images(self, transform, size), device, workers)
+        return DiskLoader(self, order, _Images(self, transform, size, seed), device, workers)
 
 
 class DiskLoader:
@@ -102,22 +102,19 @@ class DiskLoader:
 
     def epoch(self, epoch: int, first_step: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """Returns an epoch's batches from `first_step` on; see `Loader.epoch`."""
-        requests = self._requests(epoch, self._order.steps(first_step))
-        return self._batches(requests)
+        steps, indices = self._order.steps(first_step), self._order.indices(epoch)
+        return self._batches(self._requests(epoch, steps, indices))
 
-    def _requests(self, epoch: int, steps: Sequence[int]) -> list[list[_Request]]:
-        """Returns what is to be read at each step."""
-        order, indices = self._order, self._order.indices(epoch)
-        shares = [order.share(step) for step in steps]
-        chosen = [indices[share.start : share.stop].tolist() for share in shares]
-        if not order.shuffled:
-            return [[(index, None) for index in batch] for batch in chosen]
-        return [
-            [(index, seed_for(order.seed, epoch, index, Purpose.CROPS)) for index in batch]
-            for batch in chosen
-        ]
+    def _requests(
+        self, epoch: int, steps: range, indices: npt.NDArray[np.int64]
+    ) -> Iterator[list[_Request]]:
+        """Yields what is to be read at each step."""
+        augmented_for = epoch if self._order.shuffled else None
+        for step in steps:
+            share = self._order.share(step)
+            yield [(index, augmented_for) for index in indices[share.start : share.stop].tolist()]
 
-    def _batches(self, requests: list[list[_Request]]) -> Iterator[tuple[Tensor, Tensor]]:
+    def _batches(self, requests: Iterator[list[_Request]]) -> Iterator[tuple[Tensor, Tensor]]:
         # Workers live for an epoch: starting them is cheap beside reading one. The generator is
         # for the loader's own seeds, which nothing uses; else it would draw from torch's global.
         loader: DataLoader[Any] = DataLoader(
@@ -138,15 +135,16 @@ class DiskLoader:
 class _Images(Dataset[_Sample | str]):
     """What workers do: read an image, transform it, and say in words if that fails."""
 
-    def __init__(self, split: DiskSplit, transform: v2.Transform, size: int) -> None:
+    def __init__(self, split: DiskSplit, transform: v2.Transform, size: int, seed: int) -> None:
         self._files = split.files
         self._targets = split.targets.numpy()
         self._transform = transform
         self._size = size
+        self._seed = seed
 
     def __getitem__(self, request: _Request) -> _Sample | str:
         """Returns an image (3, size, size) uint8 and its class, or a sentence if it is damaged."""
-        index, seed = request
+        index, epoch = request
         path = Path(os.fsdecode(self._files[index]))
         try:
             with Image.open(path) as file:
@@ -156,7 +154,8 @@ class _Images(Dataset[_Sample | str]):
             return f"{path} cannot be read as an image: {error}. Replace or remove it."
         # torchvision's transforms draw from torch's global generator: it is lent to them, seeded.
         with torch.random.fork_rng(devices=[]):
-            if seed is not None:
+            if epoch is not None:
+                seed = seed_for(self._seed, epoch, index, Purpose.CROPS)
                 torch.default_generator.manual_seed(seed)
             return self._transform(picture), int(self._targets[index])
 

@@ -40,23 +40,22 @@ def find_folder(
         source: where it comes from, in words.
     """
     tried: list[Path] = []
-    for name in candidates:
+    for name in (*candidates, ""):
         found = sorted(root.glob(name)) if "*" in name else [root / name]
-        if "*" in name and len(found) > 1:
+        if len(found) > 1:
             raise ValueError(
                 f"`root` must hold one {what}, got {len(found)}: "
                 f"{', '.join(str(path) for path in found)}. Name one of them as the root."
             )
+        for path in found:
+            missing = [file for file in needed if not (path / file).exists()]
+            if not missing:
+                return path
+            if path != root and path.is_dir():
+                raise FileNotFoundError(
+                    f"{what} in {path} is not whole: {', '.join(missing)} missing. Unpack it again."
+                )
         tried += found
-    tried.append(root)
-    for path in tried:
-        missing = [name for name in needed if not (path / name).exists()]
-        if not missing:
-            return path
-        if path != root and path.is_dir():
-            raise FileNotFoundError(
-                f"{what} in {path} is not whole: {', '.join(missing)} missing. Unpack it again."
-            )
     looked = ", ".join(str(path) for path in tried)
     raise FileNotFoundError(
         f"{what} was not found. Looked in: {looked}. {source} Put it there, or name the folder "

@@ -130,11 +130,11 @@ def normalised(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) 
     >>> normalised(torch.tensor([[[255]]], dtype=torch.uint8), (0.5,), (0.25,))
     tensor([[[2.]]])
     """
+    white = BLACK_TO_WHITE if images.dtype == torch.uint8 else 1
+    scale = tuple(1 / (white * deviation) for deviation in std)
+    shift = tuple(-average / deviation for average, deviation in zip(mean, std, strict=True))
     output = images.to(torch.float32, copy=True)
-    if images.dtype == torch.uint8:
-        output.div_(BLACK_TO_WHITE)
-    # Two operations in torchvision's order rather than one product: the same bits as its own.
-    return output.sub_(_per_channel(mean, output)).div_(_per_channel(std, output))
+    return output.mul_(_per_channel(scale, output)).add_(_per_channel(shift, output))
 
 
 def _per_channel(values: tuple[float, ...], images: Tensor) -> Tensor:

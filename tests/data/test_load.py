@@ -1,0 +1,126 @@
+import pytest
+import torch
+from data_files import write_cifar100, write_folder
+
+from comixup.data import load, names
+
+
+@pytest.fixture
+def root(tmp_path):
+    write_cifar100(tmp_path)  # 40 images to train on, 10 of each of 4 classes
+    return tmp_path
+
+
+def rows(split):
+    return [tuple(image) for image in split.images.flatten(1).tolist()]
+
+
+def test_names():
+    assert names() == [
+        "cifar10",
+        "cifar100",
+        "digits",
+        "folder",
+        "imagenet",
+        "speech-commands",
+        "tiny-imagenet",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("cifar-100", "Did you mean 'cifar100'"),
+        ("CIFAR10", "Did you mean 'cifar10'"),
+        ("tinyimagenet", "Did you mean 'tiny-imagenet'"),
+        ("xyz", r"got 'xyz'\.$"),
+    ],
+)
+def test_unknown_names_are_met_with_known_ones(name, hint):
+    with pytest.raises(ValueError, match=rf"`name` must be one of \['cifar10', .*{hint}"):
+        load(name)
+
+
+def test_few_labels_are_drawn_by_the_seed(root):
+    whole = rows(load("cifar100", root).train)
+    data = load("cifar100", root, labels_per_class=3, seed=1)
+    assert data.train.targets.bincount().tolist() == [3, 3, 3, 3]
+    places = [whole.index(row) for row in rows(data.train)]
+    assert places == sorted(places)  # in their own order
+    again = load("cifar100", root, labels_per_class=3, seed=1)
+    assert rows(again.train) == rows(data.train)
+    other = load("cifar100", root, labels_per_class=3, seed=2)
+    assert rows(other.train) != rows(data.train)
+    assert len(data.test) == 20
+
+
+def test_all_labels_of_a_class_may_be_asked_for(root):
+    assert rows(load("cifar100", root, labels_per_class=10).train) == rows(
+        load("cifar100", root).train
+    )
+
+
+def test_validation_images_are_held_out_of_each_class(root):
+    whole = load("cifar100", root).train
+    data = load("cifar100", root, validation=0.2, seed=3)
+    assert data.validation.targets.bincount().tolist() == [2, 2, 2, 2]
+    assert data.train.targets.bincount().tolist() == [8, 8, 8, 8]
+    assert sorted(rows(data.train) + rows(data.validation)) == sorted(rows(whole))
+    other = load("cifar100", root, validation=0.2, seed=4)
+    assert rows(other.validation) != rows(data.validation)
+
+
+def test_fewer_labels_leave_the_validation_images_as_they_are(root):
+    data = load("cifar100", root, validation=0.3, labels_per_class=2)
+    whole = load("cifar100", root, validation=0.3)
+    assert rows(data.validation) == rows(whole.validation)
+    assert set(rows(data.train)) < set(rows(whole.train))
+    assert len(data.train) == 8
+
+
+def test_at_least_one_image_is_held_out_and_one_left(root):
+    few = load("cifar100", root, validation=0.001)
+    assert few.validation.targets.bincount().tolist() == [1, 1, 1, 1]
+    many = load("cifar100", root, validation=0.999)
+    assert many.train.targets.bincount().tolist() == [1, 1, 1, 1]
+
+
+def test_sets_on_disk_have_subsets_too(tmp_path):
+    root = write_folder(tmp_path)
+    data = load("folder", root, validation=0.3, labels_per_class=4)
+    assert data.train.targets.tolist() == [0] * 4 + [1] * 4
+    assert data.validation.targets.tolist() == [0, 0, 1, 1]
+    assert not set(data.train.files) & set(data.validation.files)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"labels_per_class": 0}, "`labels_per_class` must be a positive integer, got 0"),
+        ({"labels_per_class": 11}, "must be at most 10, .* class 'thing 0', got 11"),
+        ({"validation": 0}, "`validation` must be between 0 and 1, got 0"),
+        ({"validation": 1.0}, "`validation` must be between 0 and 1, got 1.0"),
+        ({"validation": 1.5}, "`validation` must be a number from 0 to 1, got 1.5"),
+        ({"seed": -1}, "`seed` must be an integer of at least 0, got -1"),
+    ],
+)
+def test_wrong_settings_are_refused(root, settings, message):
+    with pytest.raises(ValueError, match=message):
+        load("cifar100", root, **settings)
+
+
+def test_a_class_of_one_image_cannot_be_divided(tmp_path):
+    write_cifar100(tmp_path, train=4)
+    with pytest.raises(ValueError, match="class 'thing 0' has 1 in all"):
+        load("cifar100", tmp_path, validation=0.5)
+
+
+def test_only_cifar_is_fetched(tmp_path):
+    with pytest.raises(ValueError, match="`download` must be False for 'tiny-imagenet'"):
+        load("tiny-imagenet", tmp_path, download=True)
+
+
+def test_the_global_generator_is_left_alone(root):
+    state = torch.get_rng_state()
+    load("cifar100", root, validation=0.2, labels_per_class=2)
+    assert torch.get_rng_state().equal(state)
