@@ -1,5 +1,6 @@
 // Checks LayerCut against MinCut, cut after cut, and the bounds of masks against their definition.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <random>
@@ -141,6 +142,11 @@ void test_bounds(const std::vector<int>& sides, int levels, std::mt19937& random
       for (double& s : slope) s = normal(random);
       std::sort(slope.begin(), slope.end());
       for (int l = 0; l < levels; ++l) unary[(l + 1) * n + k] = unary[l * n + k] + slope[l];
+    }
+    if (round % 2 > 0) {  // integers, so that some steps cost nothing
+      for (double& w : weight) w = std::rint(w) * levels * levels;
+      for (int k = 0; k < n; ++k)
+        for (int l = 0; l <= levels; ++l) unary[l * n + k] = l * (l + k % 7 - 4);
     }
     check(bounds.read(unary.data(), weight.data()), "convex");
     bounds.find<PlainQuad>();
