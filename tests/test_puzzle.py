@@ -116,6 +116,46 @@ def test_large_masks_are_minima(grid, levels, convex):
     assert found == minimum_by_flow(unary[0].numpy(), weights[0].numpy(), grid)
 
 
+# Locations that fill one, two or four words of 64 bits, rows longer than a word, and larger grids.
+WORDS = [(64,), (65,), (2, 128), (3, 80), (4, 4, 4), (6, 6, 7), (17, 16)]
+
+
+@pytest.mark.parametrize("grid", WORDS, ids=str)
+@pytest.mark.parametrize("levels", [2, 5])
+def test_masks_of_any_size_are_minima(grid, levels):
+    for seed in range(3):
+        unary, weights = random_energy(grid, levels, seed, convex=True, integers=True)
+        labels = best_masks(unary, weights, grid)
+        found = energy(unary[0], weights[0], labels[0], grid)
+        assert found == minimum_by_flow(unary[0].numpy(), weights[0].numpy(), grid), seed
+
+
+@pytest.mark.parametrize("grid", [(8, 8), (12, 12), (17, 17)], ids=str)
+def test_cuts_that_follow_one_another_lead_to_a_minimum(grid):
+    # Locations pull hard to either end and pairs are strong: bounds settle nothing, and labels have
+    # to go up several times, together.
+    levels, n = 6, int(np.prod(grid))
+    rng = np.random.default_rng(3)
+    cuts = 0
+    for _ in range(3):
+        slope = np.rint(rng.normal(size=n) * 300)
+        label = np.arange(levels + 1)[:, None]
+        unary = torch.from_numpy(slope * label + 3.0 * label**2 - 30.0 * label)[None]
+        weights = torch.from_numpy(rng.integers(40, 90, size=(1, len(edges(grid)))) * 36.0)
+        labels = best_masks(unary, weights, grid)
+        cuts += len(labels.unique()) > 2
+        found = energy(unary[0], weights[0], labels[0], grid)
+        assert found == minimum_by_flow(unary[0].numpy(), weights[0].numpy(), grid)
+    assert cuts > 0
+
+
+def test_masks_of_huge_costs_end():
+    unary = torch.full((1, 3, 64), 1e308, dtype=torch.float64)
+    unary[:, 1] = -1e308
+    labels = best_masks(unary, torch.full((1, 112), 1e308, dtype=torch.float64), (8, 8))
+    assert ((labels >= 0) & (labels <= 2)).all()
+
+
 def test_the_flow_of_the_test_is_right():
     unary, weights = random_energy((2, 3), 2, 1, convex=False, integers=True)
     best = least_energy(unary[0], weights[0], (2, 3))
