@@ -318,16 +318,17 @@ def test_under_autocast_loss_and_noise_stay_about_the_same(dtype):
 
 
 def test_half_precision_does_not_lose_the_direction_of_a_nearly_certain_model():
-    model, images = linear(dtype=torch.float32), images_of(dtype=torch.float32)
+    model, images = linear(dtype=torch.float32), images_of(m=20, dtype=torch.float32)
     with torch.no_grad():
-        model[1].bias[0] += 20  # the other classes' probabilities are about 1e-8
+        model[1].weight /= 10
+        model[1].bias[0] += 20  # the other classes' probabilities are about 1e-9
     settings = {"epsilon": 0.1, "updates": 1}
     full, _ = noise_of(model, images, generator=generator(14), **settings)
     with torch.autocast("cpu", torch.float16):
         half, _ = noise_of(model, images, generator=generator(14), **settings)
     start, _ = noise_of(model, images, epsilon=0.1, updates=0, generator=generator(14))
-    assert not torch.equal(full.sign(), start.sign())
-    assert (half.sign() == full.sign()).double().mean() > 0.7
+    assert (full.sign() == start.sign()).double().mean() < 0.8
+    assert (half.sign() == full.sign()).double().mean() > 0.9
 
 
 @over_norms
@@ -355,7 +356,8 @@ def test_a_broken_model_is_seen_in_the_loss():
 
 
 @pytest.fixture
-def one_process(tmp_path):
+def one_process(tmp_path, monkeypatch):
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     init_process_group("gloo", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1)
     yield
     destroy_process_group()
@@ -364,10 +366,7 @@ def one_process(tmp_path):
 @pytest.mark.parametrize("order", ["before", "after"])
 @pytest.mark.parametrize("updates", [0, 2])
 @pytest.mark.usefixtures("one_process")
-def test_between_processes_gradients_are_exchanged_once_and_buffers_stay(
-    order, updates, monkeypatch
-):
-    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+def test_between_processes_gradients_are_exchanged_once_and_buffers_stay(order, updates):
     plain, images, targets = deep(), images_of(size=(4, 4)), torch.tensor([0, 3, 1])
     model, exchanges = DistributedDataParallel(copy.deepcopy(plain)), []
 
@@ -389,11 +388,23 @@ def test_between_processes_gradients_are_exchanged_once_and_buffers_stay(
             assert exchanges in ([], [True])
             loss.backward()
     assert exchanges == [True, True]
-    assert model.forward_sync_buffers
+    assert model.broadcast_buffers
     for weights, same in zip(plain.parameters(), model.module.parameters(), strict=True):
         assert_close(same.grad, weights.grad)
     for buffer, same in zip(plain.buffers(), model.module.buffers(), strict=True):
         assert_close(same, buffer)
+
+
+@pytest.mark.usefixtures("one_process")
+def test_between_processes_probes_are_quiet_and_no_pass_hands_out_buffers():
+    model, seen = DistributedDataParallel(deep()), []
+    model.module.register_forward_pre_hook(
+        lambda *_: seen.append((model.require_backward_grad_sync, model.broadcast_buffers))
+    )
+    vat_loss(model, images_of(size=(4, 4)), epsilon=0.3, updates=2)
+    assert seen[1:] == [(False, False), (False, False), (True, False)]
+    assert model.broadcast_buffers
+    assert model.require_backward_grad_sync
 
 
 def test_fabric_in_mixed_precision():

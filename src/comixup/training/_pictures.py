@@ -7,7 +7,6 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import torch
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -18,22 +17,25 @@ from comixup.training._files import write_whole
 
 DPI = 110
 GREY = "#555555"
+MAX_TALL = 1.3
+"""Height of the images on the page, in widths of a column, at most."""
 LINES = {
-    "train": ("training", "#0072B2", (0, (4, 1.5))),
-    "validation": ("validation", "#009E73", (0, (1, 1))),
-    "test": ("test", "#D55E00", "solid"),
+    "train": ("training", "#0072B2", "--"),
+    "validation": ("validation", "#009E73", ":"),
+    "test": ("test", "#D55E00", "-"),
 }
 """Name, colour and dashes of each part of the data: told apart by those who see few colours too."""
 LOG_RATIO = 30.0
-"""Losses that differ by more than this are drawn on a logarithmic axis."""
+"""Losses, or learning rates, that differ by more than this are drawn on a logarithmic axis."""
+LOSS_NOTE = "The training loss is of the images trained on: mixed ones, if the method mixes."
 MAX_MIXED, MAX_CLEAN, COLUMNS = 20, 10, 5
 MIN_SHARE = 0.05
 """Classes with a smaller share of a target are not named."""
-MAX_NAME, MAX_LINE, MAX_LINES = 16, 30, 3
+MAX_NAME, MAX_LINE, MAX_LINES = 14, 28, 3
 """Letters of a class's name, letters of a caption's line, and lines of a caption."""
 WIDTH, MARGIN, GAP = 11.0, 0.3, 0.16
-HEAD, SECTION, CAPTION = 0.62, 0.42, 0.62
-"""Inches: of the title, of a section's heading, and of the text below an image."""
+HEAD, SECTION, CAPTION, LINE = 0.6, 0.3, 0.22, 0.155
+"""Inches: of the title, of a section's heading, and below an image without and for each line."""
 
 
 def draw_curves(history: Sequence[Mapping[str, float]], path: Path, title: str) -> None:
@@ -92,15 +94,24 @@ def curves_figure(history: Sequence[Mapping[str, float]], title: str) -> Figure:
         for kind, ax in zip(kinds, panels, strict=True):
             if kind == "lr":
                 epochs, rates = zip(*drawn[kind]["lr"], strict=True)
-                ax.step(epochs, rates, where="mid", color=GREY, lw=1.2)
+                # Half an epoch to either side, so that one epoch is a line too.
+                edges = [epochs[0] - 0.5, *(epoch + 0.5 for epoch in epochs)]
+                ax.step(edges, [rates[0], *rates], where="pre", color=GREY, lw=1.2)
+                if _spread_out(rates):
+                    _make_logarithmic(ax, (1.0,))
+                else:
+                    _begin_at_zero(ax, rates)
             else:
-                _draw_lines(ax, drawn[kind], " %" if kind == "error" else "")
-            ax.set_ylabel(units[kind])
+                _draw_lines(ax, drawn[kind], "{:.2f} %" if kind == "error" else "{:.3g}")
+            if kind == "loss" and "train_loss" in drawn[kind]:
+                ax.set_title(LOSS_NOTE, fontsize=8.5, color=GREY, loc="left")
+            scale = " (log scale)" if kind == "loss" and ax.get_yscale() == "log" else ""
+            ax.set_ylabel(units[kind] + scale)
             ax.grid(color="#dddddd", lw=0.6)
             ax.spines[["top", "right"]].set_visible(False)
-            ax.margins(x=0.02)
         ax.set_xlabel("epoch")
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+        ax.set_xlim(history[0]["epoch"] - 0.5, history[-1]["epoch"] + 0.5)
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         figure.align_ylabels()
     return figure
 
@@ -114,23 +125,38 @@ def _points(history: Sequence[Mapping[str, float]], name: str) -> list[tuple[flo
     ]
 
 
-def _draw_lines(ax: Axes, lines: Mapping[str, Sequence[tuple[float, float]]], unit: str) -> None:
+def _draw_lines(ax: Axes, lines: Mapping[str, Sequence[tuple[float, float]]], words: str) -> None:
     """Draws curves of one kind, each named with its last value."""
-    values = [value for points in lines.values() for _, value in points]
     for name, points in lines.items():
         part, colour, dashes = LINES[name.split("_")[0]]
         epochs, heights = zip(*points, strict=True)
-        last = f"{part}: {heights[-1]:.4g}{unit} at the end"
+        last = f"{part}: {words.format(heights[-1])} at the end"
         marker = "o" if len(points) == 1 else ""  # one point is no line
         ax.plot(epochs, heights, color=colour, ls=dashes, lw=1.8, marker=marker, label=last)
-    if min(values) > 0 and max(values) > LOG_RATIO * min(values) and not unit:
-        ax.set_yscale("log")
-        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        ax.yaxis.set_minor_formatter(NullFormatter())
+    values = [value for points in lines.values() for _, value in points]
+    if _spread_out(values) and "%" not in words:
+        _make_logarithmic(ax, (1.0, 2.0, 5.0))
     else:
-        ax.set_ylim(bottom=min(0, *values))
+        _begin_at_zero(ax, values)
     ax.legend(frameon=False, loc="best", fontsize=9)
+
+
+def _begin_at_zero(ax: Axes, values: Sequence[float]) -> None:
+    """Lets the values' axis begin at zero, with some room above."""
+    low, high = min(0.0, *values), max(0.0, *values)
+    ax.set_ylim(low, high + (0.08 * (high - low) or 1.0))
+
+
+def _spread_out(values: Sequence[float]) -> bool:
+    return min(values) > 0 and max(values) > LOG_RATIO * min(values)
+
+
+def _make_logarithmic(ax: Axes, steps: Sequence[float]) -> None:
+    """Makes the values' axis logarithmic, with plain numbers at these steps of every decade."""
+    ax.set_yscale("log")
+    ax.yaxis.set_major_locator(LogLocator(subs=steps))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.yaxis.set_minor_formatter(NullFormatter())
 
 
 def batch_figure(
@@ -146,6 +172,7 @@ def batch_figure(
         classes: the name of each class.
         title: what run this is.
 
+    >>> import torch
     >>> images = torch.rand(4, 3, 8, 8)
     >>> figure = batch_figure(images, images, torch.eye(4), ["ant", "bee", "cat", "dog"], "A run")
     >>> len(figure.axes)
@@ -156,12 +183,26 @@ def batch_figure(
     mixed = mixed[:MAX_MIXED].detach().float().cpu()
     captions = [caption(target, classes) for target in targets[:MAX_MIXED].detach().cpu()]
     with style.context("default"):
-        return _Page(clean, mixed, captions, title).figure
+        page = _Page(clean, mixed, captions)
+        page.say(0.14, title, 15, "bold")
+        page.say(HEAD, f"Clean images ({len(clean)} of {len(images)})", 11, "bold")
+        page.say(
+            page.second,
+            f"What the model is trained on ({len(mixed)} of {len(targets)})",
+            11,
+            "bold",
+        )
+        told = (
+            f"Below each image its target: the share of each class that has {MIN_SHARE:g} or more."
+        )
+        page.say(page.second + 0.02, told, 10, "normal", left=MARGIN + 4.0)
+        return page.figure
 
 
 def caption(target: Tensor, classes: Sequence[str]) -> str:
     """Returns a soft target in words, the largest share first, in a few lines.
 
+    >>> import torch
     >>> caption(torch.tensor([0.38, 0.0, 0.62]), ["maple_tree", "oak_tree", "fox"])
     '0.62 fox + 0.38 maple tree'
     """
@@ -169,14 +210,16 @@ def caption(target: Tensor, classes: Sequence[str]) -> str:
     named = [index for index in order if target[index] >= MIN_SHARE]
     parts = [f"{target[index]:.2f} {_short(classes[index])}" for index in named]
     lines = [parts[0]] if parts else [f"no class has {MIN_SHARE:g}"]
-    for count, part in enumerate(parts[1:], start=1):
-        if len(lines[-1]) + len(" + ") + len(part) <= MAX_LINE:
+    for left, part in zip(range(len(parts) - 1, 0, -1), parts[1:], strict=True):
+        # A line must have room for what may have to follow the part.
+        tail = "" if left == 1 else " +" if len(lines) < MAX_LINES else f" + {left - 1} more"
+        if len(lines[-1]) + len(" + ") + len(part) + len(tail) <= MAX_LINE:
             lines[-1] += f" + {part}"
         elif len(lines) < MAX_LINES:
             lines[-1] += " +"
             lines.append(part)
         else:
-            lines[-1] += f" + {len(parts) - count} more"
+            lines[-1] += f" + {left} more"
             break
     return "\n".join(lines)
 
@@ -189,30 +232,24 @@ def _short(name: str) -> str:
 class _Page:
     """The figure of a batch, laid out in inches from its top left corner."""
 
-    def __init__(self, clean: Tensor, mixed: Tensor, captions: Sequence[str], title: str) -> None:
+    def __init__(self, clean: Tensor, mixed: Tensor, captions: Sequence[str]) -> None:
         tall = clean.shape[2] / clean.shape[3]
+        small, large = ((WIDTH - 2 * MARGIN) / count for count in (MAX_CLEAN, COLUMNS))
         # Tall images get narrower, so that a batch of them stays on one screen.
-        small = min(1.0, 1.3 / tall) * (WIDTH - 2 * MARGIN) / MAX_CLEAN
-        wide = (WIDTH - 2 * MARGIN) / COLUMNS
-        large = min(1.0, 1.3 / tall) * (wide - GAP)
-        rows = -(-len(mixed) // COLUMNS)
-        lines = max(text.count("\n") + 1 for text in captions)
-        below = CAPTION * (lines + 0.7) / MAX_LINES
-        second = HEAD + SECTION + small * tall + GAP
-        self.height = second + SECTION + rows * (large * tall + below) + 0.1
+        narrow = min(1.0, MAX_TALL / tall)
+        self.second = HEAD + SECTION + narrow * (small - GAP / 2) * tall + 0.2
+        tops = [self.second + SECTION]
+        for start in range(0, len(mixed), COLUMNS):
+            lines = max(text.count("\n") + 1 for text in captions[start : start + COLUMNS])
+            tops.append(tops[-1] + narrow * (large - GAP) * tall + CAPTION + LINE * lines)
+        self.height = tops[-1]
         self.figure = Figure((WIDTH, self.height), facecolor="white")
-        self.bounds = (float(clean.min()), float(torch.maximum(clean.max(), clean.min() + 1e-6)))
-
-        self.say(0.14, title, 15, "bold")
-        self.say(HEAD, "Clean images of the batch", 11, "bold")
+        self.bounds = (float(clean.min()), float(clean.max()))
         for i, image in enumerate(clean):
-            self.show(image, MARGIN + i * (WIDTH - 2 * MARGIN) / MAX_CLEAN, HEAD + SECTION, small)
-        self.say(second, "What the model is trained on", 11, "bold")
-        told = f"Below each: its target, the share of each class (under {MIN_SHARE:g} not named)."
-        self.say(second + 0.02, told, 10, "normal", left=MARGIN + 2.6)
+            self.show(image, MARGIN + i * small, HEAD + SECTION, narrow * (small - GAP / 2))
         for j, (image, text) in enumerate(zip(mixed, captions, strict=True)):
-            top = second + SECTION + (j // COLUMNS) * (large * tall + below)
-            ax = self.show(image, MARGIN + (j % COLUMNS) * wide, top, large)
+            row, column = divmod(j, COLUMNS)
+            ax = self.show(image, MARGIN + column * large, tops[row], narrow * (large - GAP))
             ax.set_xlabel(text, fontsize=9, loc="left", labelpad=3, parse_math=False)
 
     def show(self, image: Tensor, left: float, top: float, width: float) -> Axes:
@@ -220,12 +257,12 @@ class _Page:
         _, rows, columns = image.shape
         height = width * rows / columns
         low = 1 - (top + height) / self.height
-        box = (left / WIDTH, low, (width - GAP / 2) / WIDTH, height / self.height)
-        ax = self.figure.add_axes(box, xticks=[], yticks=[], anchor="NW")
+        box = (left / WIDTH, low, width / WIDTH, height / self.height)
+        ax = self.figure.add_axes(box, xticks=[], yticks=[])
         ax.spines[:].set_visible(False)
         if len(image) == 1:
-            low, high = self.bounds
-            ax.imshow(image[0].numpy(), cmap="viridis", vmin=low, vmax=high)
+            darkest, brightest = self.bounds
+            ax.imshow(image[0].numpy(), cmap="viridis", vmin=darkest, vmax=brightest)
         else:
             ax.imshow(image.clamp(0, 1).permute(1, 2, 0).numpy())
         return ax

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -162,8 +162,8 @@ def _buffers_set_aside(model: nn.Module) -> Iterator[None]:
 
     Writing the old values back would not do: batch normalisation keeps its buffers for the
     backward pass, and autograd refuses to go through a pass, this one or the caller's over the
-    clean batch, whose buffers were written to since. For the same reason DistributedDataParallel
-    does not hand its buffers out here; it does so at the next pass over a batch.
+    clean batch, whose buffers were written to since. DistributedDataParallel, which
+    writes to them when it hands them out, does not do so here, but at the next pass over a batch.
     """
     inner = unwrapped(model)
     homes = [
@@ -175,7 +175,11 @@ def _buffers_set_aside(model: nn.Module) -> Iterator[None]:
     if not any(module.training for module in inner.modules()):
         homes = []
     copies = {id(buffer): buffer.clone() for _, _, buffer in homes}
-    handing_out = [m for m in layers_of_wrapping(model) if getattr(m, "broadcast_buffers", False)]
+    handing_out: list[Any] = [
+        module
+        for module in layers_of_wrapping(model)
+        if getattr(module, "broadcast_buffers", False)
+    ]
     try:
         for module in handing_out:
             module.broadcast_buffers = False
