@@ -63,8 +63,8 @@ class Candidates {
   /// Finds the labels of an output that stands at labels z and uses the inputs of `support`, given
   /// the penalty on each input; `mixed`: not one-hot labels alone. Writes to `present` which
   /// candidate each location holds, -1 for a one-hot label that can be best nowhere.
-  void find(const std::vector<double>& penalty, const int* z, const Shares& support,
-            bool mixed, int* present) {
+  void find(const std::vector<double>& penalty, const int* z, const Shares& support, bool mixed,
+            int* present) {
     const double least_penalty = *std::min_element(penalty.begin(), penalty.end());
     for (int i = 0; i < m_; ++i) base_[i] = static_cast<float>(penalty[i] - least_penalty);
     add_pure();

@@ -17,9 +17,9 @@ namespace comixup {
 
 class FourWide {
  public:
-  /// Whether a grid consists of rows of four (and its tables stay small).
+  /// Whether a grid consists of rows of four, at least three of them (and its tables stay small).
   static bool suits(const Grid& grid) {
-    if (grid.width != 4 || grid.size < 12 || grid.size > kMostLocations) return false;
+    if (grid.width != 4 || grid.size < 3 * 4 || grid.size > kMostLocations) return false;
     for (int t = 0; t < grid.size; ++t)
       if (grid.beside[t] != (t % 4 > 0) || grid.between[t].size() > 0) return false;
     return true;
@@ -327,8 +327,8 @@ class FourWide {
   const int size_;
   Shortlist shortlist_;
   std::vector<float> tables_;
-  std::vector<float> above_;   // (n, 4, 4): the charge of label y with x above
-  std::vector<float> beside_;  // (n, 4, 4): the charge of label y with l beside
+  std::vector<float> above_;   // (n, 4, 4): see `find_charges`
+  std::vector<float> beside_;  // (n, 4, 4), and room for one location more
   Folded first_, last_;        // rows
 };
 
