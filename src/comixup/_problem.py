@@ -151,7 +151,7 @@ class Problem:
     @property
     def num_inputs(self) -> int:
         """m, the number of inputs."""
-        return self.host.cost.shape[0]
+        return int(self.host.cost.shape[0])
 
     @property
     def grid(self) -> tuple[int, ...]:
@@ -161,7 +161,7 @@ class Problem:
     @property
     def num_locations(self) -> int:
         """n, the number of locations."""
-        return self.host.cost.shape[1]
+        return int(self.host.cost.shape[1])
 
     @property
     def pressure_clip(self) -> float:
