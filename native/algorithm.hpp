@@ -39,7 +39,9 @@ class Algorithm1 {
         m_(problem.inputs),
         levels_(settings.levels),
         z_(static_cast<std::size_t>(problem.outputs) * n_ * levels_),
-        support_(problem.outputs),
+        shares_(static_cast<std::size_t>(problem.outputs) * (m_ + 1)),
+        num_shares_(problem.outputs),
+        pull_(static_cast<std::size_t>(problem.outputs) * m_),
         pressure_(m_),
         penalty_(m_),
         uses_(m_),
@@ -140,12 +142,12 @@ class Algorithm1 {
   /// one not taken; if all are taken, the one it uses most.
   int favourite(int j) const {
     const Share* best = nullptr;
-    for (const Share& share : support_[j])
+    for (const Share& share : support(j))
       if (!taken_[share.input] && (!best || share.count > best->count)) best = &share;
     if (best) return best->input;
     const auto free = std::find(taken_.begin(), taken_.end(), 0);
     if (free != taken_.end()) return static_cast<int>(free - taken_.begin());
-    return std::max_element(support_[j].begin(), support_[j].end(),
+    return std::max_element(support(j).begin(), support(j).end(),
                             [](const Share& a, const Share& b) { return a.count < b.count; })
         ->input;
   }
@@ -153,18 +155,30 @@ class Algorithm1 {
   // ---- The state that outputs share: who uses which input.
 
   /// o_j as a sparse vector, in the order of inputs.
+  Shares support(int j) const { return {&shares_[share_at(j)], num_shares_[j]}; }
+  std::size_t share_at(int j) const { return static_cast<std::size_t>(j) * (m_ + 1); }
+
+  /// Output j's part in the pressure on each input, 2 A o_j.
+  double* pull(int j) { return &pull_[static_cast<std::size_t>(j) * m_]; }
+
+  /// Finds o_j, and what follows from it.
   void find_support(int j) {
     const int* sources = z(j);
     for (int s = 0; s < n_ * levels_; ++s) ++uses_[sources[s]];
-    auto& support = support_[j];
-    support.resize(m_ + 1);
+    Share* shares = &shares_[share_at(j)];
     int used = 0;
     for (int i = 0; i < m_; ++i) {  // without branches
-      support[used] = {i, static_cast<double>(uses_[i]) / levels_};
+      shares[used] = {i, static_cast<double>(uses_[i]) / levels_};
       used += uses_[i] > 0;
       uses_[i] = 0;
     }
-    support.resize(used);
+    num_shares_[j] = used;
+    double* pull = this->pull(j);
+    std::fill_n(pull, m_, 0.0);
+    for (const Share& share : support(j)) {
+      const double* row = problem_.compatibility + static_cast<std::size_t>(share.input) * m_;
+      for (int i = 0; i < m_; ++i) pull[i] += 2 * share.count * row[i];
+    }
   }
 
   void take_stock() {
@@ -173,28 +187,20 @@ class Algorithm1 {
     gather_pressure();
   }
 
-  /// pressure_ += sign * 2 A o_j.
-  void press(int j, double sign) {
-    for (const Share& share : support_[j]) {
-      const double* row = problem_.compatibility + static_cast<std::size_t>(share.input) * m_;
-      const double amount = sign * 2 * share.count;
-      for (int i = 0; i < m_; ++i) pressure_[i] += amount * row[i];
-    }
-  }
-
   void gather_pressure() {
     std::fill(pressure_.begin(), pressure_.end(), 0.0);
-    for (int j = 0; j < problem_.outputs; ++j) press(j, 1);
+    for (int j = 0; j < problem_.outputs; ++j)
+      for (int i = 0; i < m_; ++i) pressure_[i] += pull(j)[i];
   }
 
   // ---- One pass of the inner loop.
 
   /// Solves z_j = argmin of the modularised f_j; returns whether z_j changed.
   bool minimise_output(int j, bool mixed, bool resolving) {
-    press(j, -1);  // now v_-j, Eq. (2)
+    for (int i = 0; i < m_; ++i) pressure_[i] -= pull(j)[i];  // now v_-j, Eq. (2)
     for (int i = 0; i < m_; ++i) penalty_[i] = w_.gamma * w_.phi(pressure_[i]);
     if (resolving && charged_[j] >= 0) penalty_[charged_[j]] += w_.gamma;
-    candidates_.find(penalty_, z(j), support_[j], mixed, labels_.data());
+    candidates_.find(penalty_, z(j), support(j), mixed, labels_.data());
     minimiser_.minimise(labels_.data());
 
     int differences = 0;
@@ -208,7 +214,7 @@ class Algorithm1 {
     }
     if (differences > 0) find_support(j);
     if (differences > 0 || own_energy_[j] == kUnknown) own_energy_[j] = own_energy(j);
-    press(j, 1);
+    for (int i = 0; i < m_; ++i) pressure_[i] += pull(j)[i];
     return differences > 0;
   }
 
@@ -220,7 +226,7 @@ class Algorithm1 {
     std::map<std::vector<int>, std::vector<int>> groups;
     for (int j = 0; j < problem_.outputs; ++j) {
       std::vector<int> inputs;
-      for (const Share& share : support_[j]) inputs.push_back(share.input);
+      for (const Share& share : support(j)) inputs.push_back(share.input);
       groups[std::move(inputs)].push_back(j);
     }
     charged_.assign(problem_.outputs, -1);
@@ -251,11 +257,8 @@ class Algorithm1 {
     double sum = 0;
     for (int j = 0; j < problem_.outputs; ++j) {
       sum += own_energy_[j];
-      for (const Share& share : support_[j]) {
-        double v = pressure_[share.input];
-        for (const Share& own : support_[j])
-          v -= 2 * own.count *
-               problem_.compatibility[static_cast<std::size_t>(own.input) * m_ + share.input];
+      for (const Share& share : support(j)) {
+        const double v = pressure_[share.input] - pull(j)[share.input];
         sum += w_.gamma / 2 * w_.phi(v) * share.count;
       }
     }
@@ -271,7 +274,9 @@ class Algorithm1 {
   Candidates candidates_;
   const int n_, m_, levels_;
   std::vector<int> z_, best_;  // (m', n, L), each label sorted
-  std::vector<std::vector<Share>> support_;
+  std::vector<Share> shares_;  // (m', m + 1): the last one is never looked at
+  std::vector<int> num_shares_;
+  std::vector<double> pull_;  // (m', m)
   std::vector<double> pressure_, penalty_, merits_;
   std::vector<int> uses_;           // scratch: all zero
   std::vector<double> own_energy_;  // of each output, without the penalty

@@ -63,8 +63,8 @@ class Candidates {
   /// Finds the labels of an output that stands at labels z and uses the inputs of `support`, given
   /// the penalty on each input; `mixed`: not one-hot labels alone. Writes to `present` which
   /// candidate each location holds, -1 for a one-hot label that can be best nowhere.
-  void find(const std::vector<double>& penalty, const int* z, const std::vector<Share>& support,
-            bool mixed, int* present) {
+  void find(const std::vector<double>& penalty, const int* z, const Shares& support, bool mixed,
+            int* present) {
     const double least_penalty = *std::min_element(penalty.begin(), penalty.end());
     for (int i = 0; i < m_; ++i) base_[i] = static_cast<float>(penalty[i] - least_penalty);
     add_pure();
@@ -76,7 +76,7 @@ class Candidates {
 
   const int* label(int c) const { return &sources_[static_cast<std::size_t>(c) * levels_]; }
   /// (1/L) log of the number of orders a label can be drawn in.
-  double bonus(int c) const { return c < pure_ ? 0 : bonus_[c - pure_]; }
+  double bonus(int c) const { return bonus_[c]; }
   /// V between two candidates, in units of the rules.
   int units(int a, int b) const { return units_[static_cast<std::size_t>(a) * count() + b]; }
 
@@ -123,13 +123,13 @@ class Candidates {
     }
     pure_ = kept;
     sources_.resize(static_cast<std::size_t>(kept) * levels_);
-    bonus_.clear();
+    bonus_.assign(kept, 0.0);
     norms_.clear();
   }
 
   /// Adds the multisets of the inputs this output uses most.
-  void add_multisets_of_top(const std::vector<Share>& support) {
-    top_ = support;
+  void add_multisets_of_top(const Shares& support) {
+    top_.assign(support.begin(), support.end());
     while (top_.size() > kTopSources) {  // the last of those used least goes
       std::size_t least_used = 0;
       for (std::size_t a = 1; a < top_.size(); ++a)
@@ -213,7 +213,7 @@ class Candidates {
   std::vector<int> near_, candidate_of_, label_;
   std::vector<int> sources_;   // (candidates, L)
   std::vector<int> norms_;     // L^2 z.z of each mixed candidate
-  std::vector<double> bonus_;  // of each mixed candidate
+  std::vector<double> bonus_;  // of each candidate
   std::vector<int> units_;     // (candidates, candidates)
   std::vector<Share> top_;
 };

@@ -8,6 +8,7 @@
 
 #include "grid.hpp"
 #include "lanes.hpp"
+#include "octets.hpp"
 
 namespace comixup {
 
@@ -58,14 +59,15 @@ class Choices {
   std::vector<float> costs_;
 };
 
-/// Charges V between neighbouring labels, symmetric, not negative; rows padded to whole lanes.
+/// Charges V between neighbouring labels, symmetric, not negative; rows padded to whole lanes
+/// and, the last one too, followed by enough to look labels up in.
 class Charges {
  public:
   /// Charges `off_diagonal` between any two labels, nothing between equal ones.
   void reset(int labels, float off_diagonal) {
     stride_ = padded(labels);
     largest_ = off_diagonal_ = off_diagonal;
-    table_.assign(static_cast<std::size_t>(labels) * stride_, off_diagonal);
+    table_.assign(static_cast<std::size_t>(labels) * stride_ + kLookup, off_diagonal);
     for (int a = 0; a < labels; ++a) entry(a, a) = 0;
     alike_ = labels;
   }

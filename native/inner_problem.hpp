@@ -15,12 +15,12 @@ namespace comixup {
 
 class InnerProblem {
  public:
-  explicit InnerProblem(const Grid& grid) : grid_(grid), row_size_(padded(grid.size, kOctet)) {}
+  explicit InnerProblem(const Grid& grid) : grid_(grid), row_size_(padded(grid.size, 2 * kOctet)) {}
 
   void clear() { num_labels_ = 0; }
 
   /// Adds a label; its costs at all locations are to be written to the row returned, which has
-  /// room for whole lanes.
+  /// room for pairs of octets.
   float* add_label() {
     const auto size = static_cast<std::size_t>(num_labels_ + 1) * row_size_;
     if (unary_.size() < size) unary_.resize(2 * size);
@@ -50,7 +50,7 @@ class InnerProblem {
   const Grid& grid_;
   const int row_size_;
   int num_labels_ = 0;
-  std::vector<float> unary_;  // (labels, n), rows padded to whole lanes
+  std::vector<float> unary_;  // (labels, n), rows padded to pairs of octets
 };
 
 }  // namespace comixup

@@ -29,6 +29,11 @@ inline Lanes most(const Lanes& a, const Lanes& b) { return {b.lane > a.lane ? b.
 inline Lanes gather(const float* from, const int* at) {
   return {LaneVector{from[at[0]], from[at[1]], from[at[2]], from[at[3]]}};
 }
+/// The same lane of four.
+inline Lanes column(const Lanes* rows, int lane) {
+  return {
+      LaneVector{rows[0].lane[lane], rows[1].lane[lane], rows[2].lane[lane], rows[3].lane[lane]}};
+}
 /// value where key <= bound, else `otherwise`.
 inline Lanes where_at_most(const Lanes& key, float bound, const Lanes& value, float otherwise) {
   return {key.lane <= bound ? value.lane : Lanes{}.lane + otherwise};
@@ -50,6 +55,9 @@ inline Lanes all_lanes(float value) {
 }
 inline Lanes gather(const float* from, const int* at) {
   return map([&](int y) { return from[at[y]]; });
+}
+inline Lanes column(const Lanes* rows, int lane) {
+  return map([&](int y) { return rows[y].lane[lane]; });
 }
 inline Lanes operator+(const Lanes& a, const Lanes& b) {
   return map([&](int y) { return a.lane[y] + b.lane[y]; });

@@ -36,4 +36,16 @@ struct Share {
   double count;
 };
 
+/// The inputs that an output uses.
+class Shares {
+ public:
+  Shares(const Share* first, int count) : first_(first), count_(count) {}
+  const Share* begin() const { return first_; }
+  const Share* end() const { return first_ + count_; }
+
+ private:
+  const Share* first_;
+  int count_;
+};
+
 }  // namespace comixup

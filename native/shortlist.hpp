@@ -1,6 +1,7 @@
 // The shortlist: the four most promising labels of every location, on grids four locations wide.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <vector>
@@ -22,9 +23,10 @@ class Shortlist {
 
   explicit Shortlist(const Grid& grid)
       : size_(grid.size),
-        row_size_(padded(grid.size, kOctet) + 2 * kMargin),
-        labels_(static_cast<std::size_t>(grid.size) * kSize),
-        costs_(static_cast<std::size_t>(grid.size) * kSize) {}
+        row_size_(padded(grid.size, 2 * kOctet) + 2 * kMargin),
+        labels_(static_cast<std::size_t>(grid.size + 1) * kSize),
+        costs_(static_cast<std::size_t>(grid.size + 1) * kSize),
+        places_(padded(grid.size, kOctet)) {}
 
   const int* labels(int t) const { return &labels_[static_cast<std::size_t>(t) * kSize]; }
   const float* costs(int t) const { return &costs_[static_cast<std::size_t>(t) * kSize]; }
@@ -48,17 +50,19 @@ class Shortlist {
   /// Whether no single location of a labelling could do better by more than `tie`.
   template <typename Octet>
   bool is_stable(const InnerProblem& problem, const int* x, float tie) {
-    for (int a = 0; a < problem.num_labels(); ++a) {
-      const float* charge = problem.charges.row(a);
-      for (int t = 0; t < size_; ++t) message(a)[t] = charge[x[t]];
+    const int count = problem.num_labels();
+    std::copy(x, x + size_, places_.begin());
+    for (int t = 0; t < size_; t += kOctet) {
+      const typename Octet::Places at{&places_[t], &places_[t + kLanes]};
+      for (int a = 0; a < count; ++a)
+        Octet::look_up(problem.charges.row(a), count, at).to(message(a) + t);
     }
-    add_messages<Octet>(problem,
-                        1.0f);  // ranks are now what each label would cost, charges and all
+    if (size_ % kOctet > 0) clear_margin(count);
+    add_messages<Octet>(problem, 1);  // ranks are now what each label would cost, charges and all
     bool stable = true;
     for (int t = 0; t < size_; t += kLanes) {
       Lanes least_total = load(rank(0) + t);
-      for (int a = 1; a < problem.num_labels(); ++a)
-        least_total = least(least_total, load(rank(a) + t));
+      for (int a = 1; a < count; ++a) least_total = least(least_total, load(rank(a) + t));
       for (int s = 0; s < kLanes; ++s) stable &= rank(x[t + s])[t + s] - least_total.lane[s] <= tie;
     }
     return stable;
@@ -74,21 +78,26 @@ class Shortlist {
   template <typename Octet, typename CostOf>
   void find_messages(const InnerProblem& problem, CostOf&& cost_of) {
     const int count = problem.num_labels(), alike = problem.charges.alike();
-    for (int t = 0; t < size_; t += kOctet) {
-      Octet another = Octet::everywhere(std::numeric_limits<float>::infinity());
-      for (int b = 0; b < alike; ++b) another = least(another, Octet::from(cost_of(b) + t));
-      another = another + Octet::everywhere(problem.charges.off_diagonal());
+    for (int t = 0; t < size_; t += 2 * kOctet) {
+      const auto cost = [&](int b) { return OctetPair<Octet>::from(cost_of(b) + t); };
+      auto another = OctetPair<Octet>::everywhere(std::numeric_limits<float>::infinity());
+      for (int b = 0; b < alike; ++b) another = least(another, cost(b));
+      another = another + OctetPair<Octet>::everywhere(problem.charges.off_diagonal());
       for (int a = 0; a < count; ++a) {
         const float* charge = problem.charges.row(a);
-        Octet total = Octet::from(cost_of(a) + t) + Octet::everywhere(charge[a]);
+        auto total = cost(a) + OctetPair<Octet>::everywhere(charge[a]);
         if (a < alike) total = least(total, another);  // no need to go through them
         for (int b = a < alike ? alike : 0; b < count; ++b)
-          total = least(total, Octet::from(cost_of(b) + t) + Octet::everywhere(charge[b]));
+          total = least(total, cost(b) + OctetPair<Octet>::everywhere(charge[b]));
         total.to(message(a) + t);
       }
-      if (t + kOctet > size_)  // an odd number of rows: the rest belongs to the margin
-        for (int a = 0; a < count; ++a) store(Lanes{}, message(a) + size_);
     }
+    if (size_ % (2 * kOctet) > 0) clear_margin(count);
+  }
+
+  /// Below the last row there is nobody to say anything.
+  void clear_margin(int count) {
+    for (int a = 0; a < count; ++a) store(Lanes{}, message(a) + size_);
   }
 
   /// rank[a] = unary[a] + weight * the neighbours' messages about a.
@@ -120,20 +129,19 @@ class Shortlist {
         entry = worse;
       }
     }
-    for (int k = 0; k < kSize; ++k) {
-      int label[kLanes];
-      tags(best[k], label);
-      for (int s = 0; s < kLanes; ++s) {
-        const std::size_t at = static_cast<std::size_t>(t + s) * kSize + k;
-        labels_[at] = label[s];
-        costs_[at] = problem.unary(label[s])[t + s];
-      }
+    for (int s = 0; s < kLanes; ++s) {  // whole rows: they are soon read as such
+      int* labels = &labels_[static_cast<std::size_t>(t + s) * kSize];
+      tags(column(best, s), labels);
+      int at[kSize];
+      for (int k = 0; k < kSize; ++k) at[k] = labels[k] * problem.row_size();
+      store(gather(problem.unary(0) + t + s, at), &costs_[static_cast<std::size_t>(t + s) * kSize]);
     }
   }
 
   const int size_, row_size_;
-  std::vector<int> labels_;  // (n, 4)
+  std::vector<int> labels_;  // (n, 4), and room for one location more
   std::vector<float> costs_;
+  std::vector<int> places_;              // a labelling, padded
   std::vector<float> ranks_, messages_;  // (labels, n)
 };
 

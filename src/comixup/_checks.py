@@ -63,7 +63,8 @@ def check_positive(name: str, value: Any, hint: str = "") -> None:
 
 def check_count(name: str, value: object, low: int = 1) -> None:
     """Refuses what is not a whole number from `low` on."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < low:
+    # `int` comes first because the abstract class takes a while to ask.
+    if isinstance(value, bool) or not isinstance(value, (int, Integral)) or value < low:
         rule = "a positive integer" if low == 1 else f"an integer of at least {low}"
         raise ValueError(f"`{name}` must be {rule}, got {value!r}.")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -152,7 +151,7 @@ class Problem:
     @property
     def num_inputs(self) -> int:
         """m, the number of inputs."""
-        return self.cost.shape[0]
+        return int(self.host.cost.shape[0])
 
     @property
     def grid(self) -> tuple[int, ...]:
@@ -162,7 +161,7 @@ class Problem:
     @property
     def num_locations(self) -> int:
         """n, the number of locations."""
-        return math.prod(self.grid)
+        return int(self.host.cost.shape[1])
 
     @property
     def pressure_clip(self) -> float:

@@ -181,6 +181,8 @@ def _random_labels(problem: Problem, starts: int, generator: torch.Generator | N
 
 
 def _checked_problems(problem: Problem | Sequence[Problem]) -> list[Problem]:
+    if isinstance(problem, Problem):
+        return [problem]
     problems = list(problem) if isinstance(problem, Iterable) else [problem]
     for p in problems:
         if not isinstance(p, Problem):
