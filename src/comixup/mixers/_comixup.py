@@ -36,6 +36,10 @@ from comixup.mixers._mixer import CleanSettings, Mixed, Mixer
 TargetWeight: TypeAlias = Literal["area", "saliency"]
 
 
+PARTITIONS_PER_THREAD = 8
+"""Partitions of 20 take a thread about as long as torch's threads stay busy."""
+
+
 class CoMixup(Mixer):
     """Co-Mixup (Kim et al., ICLR 2021): salient, smooth and diverse mixtures of a whole batch.
 
@@ -65,7 +69,8 @@ class CoMixup(Mixer):
         compatibility: the (m, m) matrix itself, or a function of a part's saliency that returns it.
         clip: see `Problem`.
         smoothness: see `Problem`.
-        num_threads: threads that share the partitions; None means torch's number.
+        num_threads: threads that share the partitions; None means torch's number, and for images on
+            the CPU one for every eight partitions.
         generator: where all draws come from, on the CPU; None means torch's global one.
         validate: check class indices even where the host has to wait for a device.
 
@@ -150,12 +155,13 @@ class CoMixup(Mixer):
         saliency = given(saliency)
         maps = summarise(saliency, sides_for(self.grid, images, saliency))
         self._warned = warn_of_uniform(maps, already=self._warned)
+        problems = self.problems(maps, saliency)
         labelling = solve(
-            self.problems(maps, saliency),
+            problems,
             sweeps=self.sweeps,
             levels=self.levels,
             resolve=self.resolve,
-            num_threads=self.num_threads,
+            num_threads=self.num_threads or _threads_for(len(problems), images.device),
             generator=self.generator,
         )
         by_saliency = self.target_weight == "saliency"
@@ -207,6 +213,18 @@ class CoMixup(Mixer):
                 "for batches of any size."
             )
         return self.compatibility[part, part].cpu()
+
+
+def _threads_for(partitions: int, device: torch.device) -> int:
+    """Returns how many threads to share partitions among where the caller has not said.
+
+    After each of torch's parallel operations its threads keep their cores busy for milliseconds,
+    waiting for the next: on the CPU another thread gains nothing before it has that much to do.
+    """
+    threads = torch.get_num_threads()
+    if device.type != "cpu":
+        return threads
+    return min(threads, -(-partitions // PARTITIONS_PER_THREAD))
 
 
 def saliency_ratio(labelling: Labelling, cells: Tensor) -> Tensor:
