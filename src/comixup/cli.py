@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sys
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from comixup.training import Recipe, Result
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 try:
     import torch
     import tyro
+    from lightning_fabric.utilities.exceptions import MisconfigurationException
     from rich.console import Console
-    from rich.table import Table
 
     from comixup import training
     from comixup.training._methods import make_mixer
@@ -33,60 +34,88 @@ except ModuleNotFoundError as missing:
 DEBUG = "COMIXUP_DEBUG"
 """Environment variable; if set, errors come with their traceback."""
 
+_MISTAKES = (ValueError, TypeError, OSError, ImportError, RuntimeError, MisconfigurationException)
+"""What a user's mistake, a missing file or package, or a machine's limits raise."""
+_INTERRUPTED = 130
+"""What a shell takes a program for that Ctrl-C ended."""
+_INDENT = "    "
+_UNBROKEN = "\N{NO-BREAK SPACE}"
+_PLAIN: dict[str, Any] = {"highlight": False, "soft_wrap": True}
+
+
+_UNCHANGED = ""
+"""What help says of a default that is None: the group's own words say that nothing changes."""
+
+
+def _word(metavar: str, default: str | None = None) -> Any:
+    """Returns how help shows an option: what stands for its value, and words for its default."""
+    return tyro.conf.arg(metavar=metavar, help_behavior_hint=default)
+
 
 @dataclass(frozen=True)
 class Changes:
     """What to change in the recipe."""
 
-    model: str | None = None
-    """Another network: one of comixup's, torchvision's or timm's, by name."""
-    epochs: int | None = None
-    """Epochs in all; phases and learning rates keep their proportions."""
-    batch_size: int | None = None
+    model: Annotated[str | None, _word("NAME", _UNCHANGED)] = None
+    """Another network: one of comixup's, torchvision's or timm's."""
+    epochs: Annotated[int | None, _word("N", _UNCHANGED)] = None
+    """Epochs in all; phases, learning rates and plain epochs keep their proportions."""
+    batch_size: Annotated[int | None, _word("N", _UNCHANGED)] = None
     """Images of a step, over all processes. Learning rates stay as they are."""
-    lr: float | None = None
+    lr: Annotated[float | None, _word("RATE", _UNCHANGED)] = None
     """The highest learning rate; the others keep their proportion to it."""
-    loss: Literal["cross-entropy", "released"] | None = None
-    """The learning rates of the paper belong to the released code's loss."""
-    weight_decay: float | None = None
+    loss: Annotated[
+        Literal["cross-entropy", "released"] | None, _word("cross-entropy|released", _UNCHANGED)
+    ] = None
+    """The paper's learning rates belong to its released code's loss."""
+    weight_decay: Annotated[float | None, _word("DECAY", _UNCHANGED)] = None
     """Weight decay."""
-    labels_per_class: int | None = None
+    labels_per_class: Annotated[int | None, _word("N", _UNCHANGED)] = None
     """Train on so many images of each class."""
-    validation: float | None = None
-    """Share of the training images to hold out."""
-    set: tuple[str, ...] = ()
-    """Settings of the method, as NAME=VALUE: --set beta=0.5 sweeps=2."""
+    validation: Annotated[float | None, _word("SHARE", _UNCHANGED)] = None
+    """Share of the training images to hold out, between 0 and 1."""
+    set: Annotated[tuple[str, ...], _word("NAME=VALUE ...", "(none)")] = ()
+    """Settings of the method: --set beta=0.5 sweeps=2."""
 
 
 @dataclass(frozen=True)
 class Place:
     """Where to train, and where to put what comes out."""
 
-    out: Path = Path("runs")
+    out: Annotated[Path, _word("FOLDER")] = Path("runs")
     """Folder of all runs; each has OUT/RECIPE/METHOD/seed-N."""
-    data: Path | None = None
-    """Folder of the data sets; default: $COMIXUP_DATA, else ./data."""
-    download: bool = False
-    """Fetch the data set if it is missing and may be fetched."""
-    accelerator: str = "auto"
+    data: Annotated[Path | None, _word("FOLDER", "(default: $COMIXUP_DATA, else ./data)")] = None
+    """Folder of the data sets."""
+    download: Annotated[bool, tyro.conf.FlagCreatePairsOff, _word("", "")] = False
+    """Fetch the data set if it is missing; CIFAR only."""
+    accelerator: Annotated[str, _word("NAME")] = "auto"
     """auto, cpu, cuda or mps."""
-    devices: int = 1
+    devices: Annotated[int, _word("N")] = 1
     """Processes on this machine, each with a device and a share of every batch."""
-    num_nodes: int = 1
+    num_nodes: Annotated[int, _word("N")] = 1
     """Machines."""
-    strategy: str = "auto"
+    strategy: Annotated[str, _word("NAME")] = "auto"
     """How processes train together: auto or ddp."""
-    precision: str = "32-true"
+    precision: Annotated[str, _word("NAME")] = "32-true"
     """32-true, 16-mixed, bf16-mixed, ..."""
-    accumulate: int = 1
+    accumulate: Annotated[int, _word("N")] = 1
     """Parts that each process cuts its share of a batch into."""
-    workers: int = 4
+    workers: Annotated[int, _word("N")] = 4
     """Processes that read images from the disk."""
-    checkpoint_steps: int | None = None
+    checkpoint_steps: Annotated[int | None, _word("N", "(default: none)")] = None
     """Save every so many steps too, not only after each epoch."""
 
 
-def recipes(name: Annotated[str | None, tyro.conf.Positional] = None) -> None:
+_Name: TypeAlias = Annotated[str, tyro.conf.Positional, _word("RECIPE")]
+_Seeds: TypeAlias = Annotated[tuple[int, ...], _word("N ...")]
+# Their options have no prefix, --epochs and not --changes.epochs; help shows them in groups.
+_Changes: TypeAlias = Annotated[Changes, tyro.conf.OmitArgPrefixes, tyro.conf.arg(name="recipe")]
+_Place: TypeAlias = Annotated[Place, tyro.conf.OmitArgPrefixes, tyro.conf.arg(name="place")]
+
+
+def recipes(
+    name: Annotated[str | None, tyro.conf.Positional, _word("RECIPE", "(default: all)")] = None,
+) -> None:
     """List the recipes with what they reproduce and the paper's figures, or show one whole.
 
     Args:
@@ -96,39 +125,48 @@ def recipes(name: Annotated[str | None, tyro.conf.Positional] = None) -> None:
     if name is not None:
         console.print_json(json.dumps(_recipe(name).as_dict()))
         return
-    table = Table(title="Recipes: comixup train NAME --method METHOD")
-    for column in ("name", "what", "reproduces", "methods (the paper's top-1 error, %)"):
-        table.add_column(column)
+    console.print("Train one with: comixup train NAME --method METHOD")
+    console.print("Figures are the paper's top-1 errors, %; * marks the default method.\n")
     for recipe in training.RECIPES.values():
-        methods = ", ".join(
-            key if method.paper is None else f"{key} {method.paper:.2f}"
+        console.print(f"[bold]{recipe.name}[/]: {recipe.title} ({recipe.source})", **_PLAIN)
+        methods = "  ".join(
+            f"{'*' if key == recipe.method else ''}{key}"
+            + ("" if method.paper is None else f"{_UNBROKEN}{method.paper:.2f}")
             for key, method in recipe.methods.items()
         )
-        table.add_row(recipe.name, recipe.title, recipe.source, methods)
-    console.print(table)
+        # A terminal's width is used; textwrap, unlike rich, keeps a method by its figure.
+        wrapped = textwrap.fill(
+            methods,
+            console.width,
+            initial_indent=_INDENT,
+            subsequent_indent=_INDENT,
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
+        console.print(wrapped.replace(_UNBROKEN, " "), **_PLAIN)
 
 
 def train(
-    recipe: Annotated[str, tyro.conf.Positional],
-    method: tuple[str, ...] = (),
-    seeds: tuple[int, ...] = (0,),
-    changes: Annotated[Changes, tyro.conf.arg(name="")] = Changes(),  # noqa: B008
-    place: Annotated[Place, tyro.conf.arg(name="")] = Place(),  # noqa: B008
+    recipe: _Name,
+    method: Annotated[tuple[str, ...], _word("NAME ...", "(default: the recipe's own)")] = (),
+    seeds: _Seeds = (0,),
+    changes: _Changes = Changes(),  # noqa: B008
+    place: _Place = Place(),  # noqa: B008
 ) -> None:
     """Train a recipe. The same command goes on where it was interrupted.
 
     Args:
         recipe: its name; see `comixup recipes`.
-        method: one or more of its methods, or "all"; default: the recipe's own.
+        method: one or more of its methods, or "all".
         seeds: a run each.
-        changes: to the recipe.
-        place: to train in.
+        changes: what to change in the recipe; the rest stays as it is.
+        place: where to train, and where to put what comes out.
     """
+    _check_seeds(seeds)
     chosen = _changed(recipe, changes)
     names = tuple(chosen.methods) if method == ("all",) else method or (chosen.method,)
     for name in names:  # a wrong name is told before anything is trained
-        chosen = chosen.with_settings(name, _settings(changes.set))
-        make_mixer(chosen.choose(name), num_classes=2, generator=torch.Generator())
+        chosen = _set(chosen, name, changes)
     how = _how(place)
     results: dict[str, dict[int, Result]] = {}
     for name in names:
@@ -139,11 +177,11 @@ def train(
 
 
 def tune(
-    recipe: Annotated[str, tyro.conf.Positional],
-    method: str,
-    seeds: tuple[int, ...] = (0,),
-    changes: Annotated[Changes, tyro.conf.arg(name="")] = Changes(),  # noqa: B008
-    place: Annotated[Place, tyro.conf.arg(name="")] = Place(),  # noqa: B008
+    recipe: _Name,
+    method: Annotated[str, _word("NAME")],
+    seeds: _Seeds = (0,),
+    changes: _Changes = Changes(),  # noqa: B008
+    place: _Place = Place(),  # noqa: B008
 ) -> None:
     """Choose a baseline's alpha in {0.2, 1, 2} by images held out of the training ones.
 
@@ -151,10 +189,11 @@ def tune(
         recipe: its name; see `comixup recipes`.
         method: one of its methods that has something to tune.
         seeds: a run each, for every value.
-        changes: to the recipe.
-        place: to train in.
+        changes: what to change in the recipe; the rest stays as it is.
+        place: where to train, and where to put what comes out.
     """
-    chosen = _changed(recipe, changes).with_settings(method, _settings(changes.set))
+    _check_seeds(seeds)
+    chosen = _set(_changed(recipe, changes), method, changes)
     how = _how(place)
     best, found = run_tuning(chosen, method, seeds=seeds, **how)
     if how["fabric"].is_global_zero:
@@ -170,11 +209,22 @@ def main() -> None:
             prog="comixup",
             description="Train classifiers with Co-Mixup and its rivals.",
         )
-    except (ValueError, TypeError, OSError, training.TrainingStopped) as error:
+    except _MISTAKES as error:
         if os.environ.get(DEBUG):
             raise
-        Console(stderr=True).print(f"comixup: {error}", highlight=False, markup=False)
+        sentence = str(error).strip() or type(error).__name__
+        if isinstance(error, RuntimeError) and not isinstance(error, training.TrainingStopped):
+            sentence += f" ({DEBUG}=1 shows where that happened.)"
+        _say(sentence)
         sys.exit(1)
+    except KeyboardInterrupt:
+        _say("Stopped. The same command goes on from the last checkpoint.")
+        sys.exit(_INTERRUPTED)
+
+
+def _say(sentence: str) -> None:
+    """Prints a sentence for people on standard error, in one line however long."""
+    Console(stderr=True).print(f"comixup: {sentence}", markup=False, **_PLAIN)
 
 
 def _recipe(name: str) -> Recipe:
@@ -190,6 +240,19 @@ def _changed(name: str, changes: Changes) -> Recipe:
     return _recipe(name).changed(
         **{key: value for key, value in vars(changes).items() if key != "set"}
     )
+
+
+def _check_seeds(seeds: tuple[int, ...]) -> None:
+    if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0:
+        given = " ".join(map(str, seeds)) or "none"
+        raise ValueError(f"`--seeds` must be different integers of at least 0, got {given}.")
+
+
+def _set(recipe: Recipe, method: str, changes: Changes) -> Recipe:
+    """Returns the recipe with a method's settings changed, after trying whether they fit."""
+    changed = recipe.with_settings(method, _settings(changes.set))
+    make_mixer(changed.choose(method), num_classes=2, generator=torch.Generator())
+    return changed
 
 
 def _settings(pairs: tuple[str, ...]) -> dict[str, Any]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-import pickle
 import zipfile
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from comixup.training._files import write_whole
 
@@ -65,9 +65,11 @@ def load_state(path: Path, identity: str) -> State | None:
     """
     if not path.exists():
         return None
+    content = io.BytesIO(path.read_bytes())
     try:
-        raw = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, zipfile.BadZipFile, ValueError) as why:
+        _check_sums(content)
+        raw = torch.load(content, map_location="cpu", weights_only=True)
+    except Exception as why:  # a damaged file can raise anything at all
         reason = str(why).strip().split("\n", 1)[0][:200]
         raise ValueError(
             f"`checkpoint` must be one that comixup wrote, but {path} is damaged or holds things "
@@ -87,10 +89,12 @@ def load_state(path: Path, identity: str) -> State | None:
         for f in fields(State)
         if not isinstance(getattr(state, f.name), _KINDS[str(f.type).split("[", 1)[0]])
     ]
+    if not wrong and not _is_history(state):
+        wrong = ["history"]
     if wrong:
         raise ValueError(
-            f"`checkpoint` must hold what comixup writes, but {', '.join(wrong)} of {path} is of "
-            "another type. Nothing was changed: put back a good copy, or move the file away."
+            f"`checkpoint` must hold what comixup writes, but {', '.join(wrong)} of {path} is "
+            "something else. Nothing was changed: put back a good copy, or move the file away."
         )
     if state.identity != identity:
         raise ValueError(
@@ -109,6 +113,58 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
     "dict": dict,
     "list": list,
 }
+
+
+def load_weights(model: nn.Module, saved: dict[str, Any]) -> None:
+    """Gives a model the weights and buffers of a checkpoint, or says which do not fit."""
+    for name, own in model.state_dict().items():
+        given = saved.get(name)
+        if not isinstance(given, Tensor) or (given.shape, given.dtype) != (own.shape, own.dtype):
+            raise ValueError(f"{name} must be {_kind(own)}, but is {_kind(given)}")
+    model.load_state_dict(saved)
+    for name, weight in model.named_parameters():
+        if not weight.isfinite().all():
+            raise ValueError(f"{name} has numbers that are infinite or none at all")
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
+    """Gives an optimiser the state of a checkpoint; its settings are and stay the recipe's."""
+    groups = optimizer.state_dict()["param_groups"]
+    order = [group["params"] for group in groups]
+    if [group["params"] for group in saved["param_groups"]] != order:
+        raise ValueError("the optimiser's weights are others")
+    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+    for index, values in saved["state"].items():
+        for name, value in values.items():
+            # Counts are tensors without dimensions.
+            if isinstance(value, Tensor) and value.ndim and value.shape != weights[index].shape:
+                raise ValueError(
+                    f"the optimiser's {name} must be {_kind(weights[index])}, but is {_kind(value)}"
+                )
+    optimizer.load_state_dict({"state": saved["state"], "param_groups": groups})
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')} of shape {tuple(value.shape)}"
+    return "absent" if value is None else f"of type {type(value).__name__}"
+
+
+def _check_sums(content: io.BytesIO) -> None:
+    """Compares a checkpoint's parts with their check sums, which torch writes but does not read."""
+    with zipfile.ZipFile(content) as archive:
+        damaged = archive.testzip()
+    if damaged is not None:
+        raise ValueError(f"the check sum of its part {damaged} is wrong")
+    content.seek(0)
+
+
+def _is_history(state: State) -> bool:
+    """Returns whether there is a row of numbers for each epoch done."""
+    return len(state.history) == state.epoch and all(
+        isinstance(row, dict) and all(isinstance(value, (int, float)) for value in row.values())
+        for row in [*state.history, state.totals]
+    )
 
 
 def difference(before: str, now: str) -> str:

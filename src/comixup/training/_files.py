@@ -8,9 +8,12 @@ from pathlib import Path
 
 
 def write_whole(path: Path, content: bytes | str) -> None:
-    """Puts content in the place of a file in one move: readers see the old or the new, whole."""
+    """Puts content in the place of a file in one move: readers see the old or the new, whole.
+
+    What a killed process left half written is replaced by the next that writes the same file.
+    """
     data = content.encode() if isinstance(content, str) else content
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial = path.with_name(f".{path.name}.partial")
     try:
         with partial.open("wb") as file:
             file.write(data)

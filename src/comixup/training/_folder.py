@@ -39,12 +39,19 @@ def claimed(folder: Path) -> Iterator[None]:
 
     The system lets go of the claim when the process ends, however it ends.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / _LOCK).open("a+") as file:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / _LOCK).open("a+")
+    except OSError as error:
+        raise OSError(
+            f"`folder` must be one that can be written to, but {folder} is not "
+            f"({error.strerror or error}). Choose another with --out."
+        ) from error
+    with file:
         try:
             _lock(file.fileno())
-        except OSError:
-            raise RuntimeError(
+        except (BlockingIOError, PermissionError):  # systems differ in which
+            raise ValueError(
                 f"`folder` must not be in use, but another process is training in {folder}. Wait "
                 "for it, or choose another folder with --out."
             ) from None
@@ -59,7 +66,9 @@ def _lock(descriptor: int) -> None:
     else:
         import fcntl  # noqa: PLC0415
 
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Processes that read images are forks of this one. They would hold a lock of `flock`'s
+        # for some seconds more than this process lives, if it is killed; they never hold these.
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def write_story(folder: Path, recipe: Mapping[str, Any], run: Mapping[str, Any]) -> None:

@@ -6,15 +6,19 @@ import contextlib
 import logging
 import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FrameType
 
 from lightning_fabric import Fabric
+from lightning_fabric.strategies.launchers.subprocess_script import _ChildProcessObserver
 
 from comixup._checks import check_choice, check_count
 
 _STRATEGIES = ("auto", "ddp")
+_LAST_WORDS_SECONDS = 30.0
+"""A process notices that another has gone when their next exchange fails, so within a step."""
 
 
 class TrainingStopped(RuntimeError):  # noqa: N818 - the run is sound, and goes on when asked
@@ -47,6 +51,7 @@ class Hardware:
     def __post_init__(self) -> None:
         for name in ("devices", "num_nodes", "accumulate"):
             check_count(name, getattr(self, name))
+        check_count("workers", self.workers, low=0)
         # Sharded strategies part a network's weights among devices. The networks of the recipes
         # have at most 26 million: each device holds them many times over.
         check_choice("strategy", self.strategy, _STRATEGIES)
@@ -62,7 +67,25 @@ class Hardware:
             precision=self.precision,  # type: ignore[arg-type]
         )
         fabric.launch()
+        _let_processes_speak()
         return fabric
+
+
+def _let_processes_speak() -> None:
+    """Gives processes time to say why they stop, once another has gone.
+
+    Fabric looks every five seconds whether one has gone and then kills all others: one that is
+    about to say so perhaps among them. What hangs is still killed, a little later.
+    """
+    for thread in threading.enumerate():
+        if isinstance(thread, _ChildProcessObserver):
+            kill = thread._terminate_all
+
+            def wait_and_kill(kill: Callable[[], None] = kill) -> None:
+                time.sleep(_LAST_WORDS_SECONDS)
+                kill()
+
+            thread._terminate_all = wait_and_kill  # type: ignore[method-assign]
 
 
 class StopRequest:
@@ -86,6 +109,10 @@ class StopRequest:
         before = {number: signal.signal(number, self._note) for number in numbers}
         try:
             yield self
+        except KeyboardInterrupt:
+            raise TrainingStopped(
+                "Stopped at once. The same command goes on from the last checkpoint."
+            ) from None
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)

@@ -21,6 +21,8 @@ from comixup.training._recipe import Recipe, Settings
 from comixup.training._vat import vat_loss
 
 TOP = 5
+FORMAT = torch.channels_last
+"""Of images and weights: convolutions are quicker in it, on CPUs by up to a half."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,7 @@ class Stepper:
         made = training_step(
             self.model,
             self.mixer,
-            images,
+            images.contiguous(memory_format=FORMAT),
             targets,
             loss_fn=self.loss_fn,
             clean_loss_fn=self.clean_loss_fn,
@@ -129,7 +131,11 @@ class Stepper:
         if self.vat is not None:
             settings = {name: value for name, value in self.vat.items() if name != "weight"}
             loss = loss + self.vat["weight"] * vat_loss(
-                self.model, images, logits=made.outputs, **settings
+                self.model,
+                images,
+                logits=made.outputs,
+                generator=self.mixer.generator,
+                **settings,
             )
         backward(loss)
         answers = made.clean_outputs
@@ -204,7 +210,7 @@ def evaluate(
     for number, (images, targets) in enumerate(loader.epoch(0)):
         if len(images):
             with fabric.autocast():
-                logits = inner(images).float()
+                logits = inner(images.contiguous(memory_format=FORMAT)).float()
             top = logits.topk(min(TOP, logits.shape[1]), dim=1).indices == targets[:, None]
             sums[0] += F.cross_entropy(logits, targets, reduction="sum")
             sums[1] += top[:, 0].sum()

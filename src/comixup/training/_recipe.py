@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import itertools
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from comixup._checks import check_choice, check_count, check_positive
+import numpy as np
+
+from comixup._checks import check_choice, check_count, check_number, check_positive
 
 Settings: TypeAlias = Mapping[str, Any]
 LossName: TypeAlias = Literal["cross-entropy", "released"]
@@ -75,6 +78,7 @@ class Recipe:
         patience: stop once validation accuracy has not risen for so many epochs; None: never.
         labels_per_class: train on so many images of each class; None: on all.
         validation: share of the training images held out, where the data has no such part.
+        evaluate_every: epochs from one evaluation to the next; the last epoch always has one.
         reported: which error counts: the median of the last ten epochs (the paper's way), the last
             epoch's, or that of the epoch with the best validation accuracy.
         tunes: settings that `comixup tune` tries, by mixer.
@@ -102,6 +106,7 @@ class Recipe:
     patience: int | None = None
     labels_per_class: int | None = None
     validation: float | None = None
+    evaluate_every: int = 1
     reported: Literal["median", "last", "validation"] = "median"
     tunes: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
     notes: str = ""
@@ -165,7 +170,7 @@ class Recipe:
 
         Args:
             model: another network.
-            epochs: in all; phases and learning rates keep their proportions.
+            epochs: in all; phases, learning rates and plain epochs keep their proportions.
             batch_size: of every phase. Learning rates stay as they are.
             lr: the highest learning rate; the others keep their proportion to it.
             loss: see `losses`.
@@ -176,9 +181,14 @@ class Recipe:
         changes: dict[str, Any] = {}
         if epochs is not None:
             check_count("epochs", epochs)
-            changes["phases"] = _phases_of(self.phases, epochs)
-            factor = epochs / self.epochs
-            changes["lr"] = tuple((when * factor, rate) for when, rate in self.lr)
+            old, new = _ends(self.phases), _ends(self.phases, epochs)
+            changes["phases"] = _phases_of(self.phases, new)
+            # Moments move with the phase that they are in: a rate belongs to its batch size.
+            whens = np.interp([when for when, _ in self.lr], [0, *old], [0, *new]).tolist()
+            rates = [rate for _, rate in self.lr]
+            changes["lr"] = tuple(zip(whens, rates, strict=True))
+            for name in ("plain_epochs", "last_plain_epochs"):
+                changes[name] = round(getattr(self, name) * epochs / self.epochs)
         if batch_size is not None:
             check_count("batch_size", batch_size)
             phases = changes.get("phases", self.phases)
@@ -188,6 +198,8 @@ class Recipe:
             highest = max(rate for _, rate in self.lr)
             knots = changes.get("lr", self.lr)
             changes["lr"] = tuple((when, rate * lr / highest) for when, rate in knots)
+        if weight_decay is not None:
+            check_number("weight_decay", weight_decay)
         if loss is not None:
             check_choice("loss", loss, ("cross-entropy", "released"))
         for name, value in (
@@ -224,15 +236,16 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {' or '.join(close)}?" if close else ""
 
 
-def _phases_of(phases: tuple[Phase, ...], epochs: int) -> tuple[Phase, ...]:
-    """Returns the phases scaled to so many epochs in all, without those that shrink to none."""
-    total, done, ends = sum(phase.epochs for phase in phases), 0, []
-    for phase in phases:
-        done += phase.epochs
-        ends.append(round(done * epochs / total))
-    starts = [0, *ends[:-1]]
+def _ends(phases: tuple[Phase, ...], epochs: int | None = None) -> list[int]:
+    """Returns the epoch after each phase, if they are scaled to so many epochs in all."""
+    ends = list(itertools.accumulate(phase.epochs for phase in phases))
+    return ends if epochs is None else [round(end * epochs / ends[-1]) for end in ends]
+
+
+def _phases_of(phases: tuple[Phase, ...], ends: list[int]) -> tuple[Phase, ...]:
+    """Returns the phases with other ends, without those that shrink to none."""
     return tuple(
         dataclasses.replace(phase, epochs=end - start)
-        for phase, start, end in zip(phases, starts, ends, strict=True)
+        for phase, start, end in zip(phases, [0, *ends[:-1]], ends, strict=True)
         if end > start
     )

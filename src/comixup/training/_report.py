@@ -21,6 +21,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 _REFRESH_SECONDS = 0.5
 """How often the bar reads the loss: a reading makes the host wait for the device."""
+_BAR_WIDTH = 12
 
 
 class Reporter:
@@ -47,7 +48,7 @@ class Reporter:
         self._task = TaskID(0)
         self._shown = 0.0
         self._note = ""
-        self._images = (0.0, 0.0)
+        self._images = 0.0
         self._first_epoch = first_epoch
         self._events = None
         if events is not None:
@@ -57,13 +58,15 @@ class Reporter:
     def __enter__(self) -> Reporter:
         if self.console is None:
             return self
+        epochs = "1 epoch" if self.epochs == 1 else f"{self.epochs} epochs"
+        self.console.print(f"{self.title}, {epochs}", highlight=False, markup=False, soft_wrap=True)
         if self.console.is_terminal:
+            # The title has a line of its own: what changes fits into eighty columns without it.
             self._bar = Progress(
-                TextColumn("[bold]{task.description}"),
-                BarColumn(bar_width=24),
+                BarColumn(bar_width=_BAR_WIDTH),
                 MofNCompleteColumn(),
-                TextColumn("epochs, {task.fields[note]}"),
-                TimeRemainingColumn(),
+                TextColumn("{task.fields[note]}"),
+                TimeRemainingColumn(compact=True),
                 TextColumn("left"),
                 console=self.console,
             )
@@ -71,8 +74,6 @@ class Reporter:
                 self.title, total=self.epochs, completed=self._first_epoch, note=""
             )
             self._bar.start()
-        else:
-            self.console.print(f"{self.title}: {self.epochs} epochs", highlight=False)
         return self
 
     def __exit__(
@@ -92,30 +93,40 @@ class Reporter:
         if self._bar is None or now - self._shown < _REFRESH_SECONDS:
             return
         loss, images = sums[:2].tolist()
-        since, before = self._shown, self._images[0]
+        since, before = self._shown, self._images
         speed = max(images - before, 0) / (now - since) if since and images > before else 0.0
-        self._shown, self._images = now, (images, loss)
+        self._shown, self._images = now, images
         self._bar.update(
             self._task,
             completed=epoch + done / steps,
-            note=f"{speed:,.0f} images/s, loss {loss / max(images, 1):.3f}{self._note}",
+            note=_note(speed, loss / max(images, 1)) + self._note,
         )
 
     def epoch(self, row: Mapping[str, float]) -> None:
         """Shows the figures of an epoch that is done."""
-        self._note = f", test error {row['test_error']:.2f} %"
-        self._images = (0.0, 0.0)
+        if "test_error" in row:
+            self._note = f", error {row['test_error']:.2f} %"
+        self._images = 0.0
         if self._events is not None:
             for name, value in row.items():
                 self._events.add_scalar(name, value, int(row["epoch"]))
         if self._bar is not None:
-            self._bar.update(self._task, completed=row["epoch"])
+            note = _note(row["images_per_second"], row["train_loss"]) + self._note
+            self._bar.update(self._task, completed=row["epoch"], note=note)
         elif self.console is not None:
-            validation = row.get("validation_error")
-            between = "" if validation is None else f"validation error {validation:.2f} %, "
+            between = "".join(
+                f"{name} error {row[f'{name}_error']:.2f} %, "
+                for name in ("validation", "test")
+                if f"{name}_error" in row
+            )
             self.console.print(
                 f"epoch {row['epoch']:.0f}/{self.epochs}: loss {row['train_loss']:.4f}, {between}"
-                f"test error {row['test_error']:.2f} %, {row['seconds']:.1f} s "
+                f"{row['seconds']:.1f} s "
                 f"({row['images_per_second']:,.0f} images/s)",
                 highlight=False,
+                soft_wrap=True,
             )
+
+
+def _note(speed: float, loss: float) -> str:
+    return f"{speed:,.0f} images/s, loss {loss:.3f}"

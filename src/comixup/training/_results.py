@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from rich import box
 from rich.table import Table
 
 from comixup.training._recipe import Recipe
@@ -14,7 +15,14 @@ from comixup.training._recipe import Recipe
 LAST_EPOCHS = 10
 """The paper's errors are medians over so many last epochs (the released code's habit)."""
 
-_REPORTED = {"median": "median of 10", "last": "last", "validation": "best validation"}
+_FIGURES = {
+    "median": ("median", "the median of the last ten epochs"),
+    "last": ("last", "the last epoch's error"),
+    "best": ("best", ""),
+    "validation": ("best val.", "the error where validation accuracy was best"),
+}
+"""Columns of the table of results, by the word that a recipe has for them, and what they are."""
+_NARROWEST = len("± 0.00 ")
 
 
 @dataclass(frozen=True)
@@ -25,7 +33,7 @@ class Result:
         epochs: trained.
         last: the last epoch's error.
         best: the lowest of all epochs: chosen by the test images, so too good.
-        median: over the last ten epochs.
+        median: over the last ten epochs that were evaluated.
         validation: median over the last ten epochs of the error on the validation part; None
             without one.
         at_best_validation: where validation accuracy was best; None without a validation part.
@@ -45,11 +53,22 @@ class Result:
     reported: str = "median"
 
     @property
+    def errors(self) -> dict[str, float]:
+        """The errors that there are, by the words that a recipe has for them."""
+        errors = {"median": self.median, "last": self.last, "best": self.best}
+        if self.at_best_validation is not None:
+            errors["validation"] = self.at_best_validation
+        return errors
+
+    @property
+    def figure(self) -> str:
+        """Which error to report: what the recipe says, or the median where there is no such."""
+        return self.reported if self.reported in self.errors else "median"
+
+    @property
     def error(self) -> float:
-        """The figure to report: the one that the recipe says."""
-        if self.reported == "validation" and self.at_best_validation is not None:
-            return self.at_best_validation
-        return self.last if self.reported == "last" else self.median
+        """The figure to report."""
+        return self.errors[self.figure]
 
     def as_dict(self) -> dict[str, float | str | None]:
         """Returns the figures, with the one to report."""
@@ -58,6 +77,8 @@ class Result:
 
 def summarise(history: Sequence[Mapping[str, float]], recipe: Recipe) -> Result:
     """Returns the result of a run's epochs."""
+    seconds = statistics.median(row["seconds"] for row in history)
+    epochs, history = len(history), [row for row in history if "test_error" in row]
     errors = [row["test_error"] for row in history]
     chosen = validation = None
     if all("validation_error" in row for row in history):
@@ -65,14 +86,14 @@ def summarise(history: Sequence[Mapping[str, float]], recipe: Recipe) -> Result:
         held_out = [row["validation_error"] for row in history[-LAST_EPOCHS:]]
         validation = statistics.median(held_out)
     return Result(
-        epochs=len(history),
+        epochs=epochs,
         last=errors[-1],
         best=min(errors),
         median=statistics.median(errors[-LAST_EPOCHS:]),
         validation=validation,
         at_best_validation=chosen,
         top5=history[-1]["test_top5_error"],
-        seconds_per_epoch=statistics.median(row["seconds"] for row in history),
+        seconds_per_epoch=seconds,
         reported=recipe.reported,
     )
 
@@ -91,27 +112,39 @@ def spread(values: Sequence[float]) -> str:
 def results_table(recipe: Recipe, results: Mapping[str, Mapping[int, Result]]) -> Table:
     """Returns a table of a recipe's results: a row per method, over its seeds.
 
+    The figure that the recipe reports is marked by a star.
+
     Args:
         recipe: what was trained.
         results: by method, then by seed.
     """
-    table = Table(title=f"{recipe.name}: top-1 error on the test images, %")
-    figure = f"error ({_REPORTED[recipe.reported]})"
-    columns = ["method", "seeds", figure, "median", "last", "best", "top-5", "s/epoch", "paper"]
-    for column in columns:
-        table.add_column(column, justify="left" if column == "method" else "right")
+    everything = [result for by_seed in results.values() for result in by_seed.values()]
+    reported = everything[0].figure
+    table = Table(
+        title=f"{recipe.name}: top-1 error on the test images, %",
+        caption=f"* what this recipe reports: {_FIGURES[reported][1]}",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+    table.add_column("method", no_wrap=True)
+    table.add_column("seeds")
+    # Eighty columns have no room for figures that are not asked for: result.json has them all.
+    figures = [name for name in _FIGURES if name != "validation" or name == reported]
+    for name in figures:
+        star, style = ("*", "bold") if name == reported else ("", "")
+        header = f"{_FIGURES[name][0]}{star}"
+        table.add_column(header, justify="right", style=style, min_width=_NARROWEST)
+    for column in ("s/epoch", "paper"):
+        table.add_column(column, justify="right", no_wrap=True)
     for method, by_seed in results.items():
         rows = list(by_seed.values())
         paper = recipe.methods[method].paper
         table.add_row(
             method,
             " ".join(map(str, by_seed)),
-            spread([r.error for r in rows]),
-            spread([r.median for r in rows]),
-            spread([r.last for r in rows]),
-            spread([r.best for r in rows]),
-            spread([r.top5 for r in rows]),
-            f"{statistics.mean(r.seconds_per_epoch for r in rows):.1f}",
+            *(spread([row.errors[name] for row in rows]) for name in figures),
+            f"{statistics.mean(row.seconds_per_epoch for row in rows):.1f}",
             "" if paper is None else f"{paper:.2f}",
         )
     return table

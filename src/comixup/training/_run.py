@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +20,10 @@ from comixup._wrappers import unwrapped
 from comixup.data import DataSet, Loader, load, seed_for
 from comixup.mixers import ManifoldMixup
 from comixup.training import _folder
-from comixup.training._checkpoint import State, save_state
+from comixup.training._checkpoint import State, load_optimizer, load_weights, save_state
 from comixup.training._files import write_whole
 from comixup.training._hardware import Hardware, StopRequest, TrainingStopped
-from comixup.training._loop import Stepper, Totals, evaluate, train_epoch
+from comixup.training._loop import FORMAT, Stepper, Totals, evaluate, train_epoch
 from comixup.training._losses import losses
 from comixup.training._methods import make_mixer
 from comixup.training._pictures import draw_batch, draw_curves
@@ -30,6 +31,8 @@ from comixup.training._recipe import Recipe
 from comixup.training._report import Reporter
 from comixup.training._results import Result, summarise
 
+COLOUR_LEVELS = 255
+"""The radius of VAT's ball is given in levels of 8-bit colours."""
 _EVALUATION_BATCH = 250
 _INITIAL_WEIGHTS = 1
 """Counts that seed the initial weights; those of steps have more members."""
@@ -88,6 +91,7 @@ class Training:
         )
         torch.manual_seed(seed_for(run.seed, _INITIAL_WEIGHTS))
         model = models.build(recipe.model, self.data.num_classes, shape=self.data.shape)
+        model.to(memory_format=FORMAT)
         self.mixer = make_mixer(method, self.data.num_classes, torch.Generator())
         if isinstance(self.mixer, ManifoldMixup):
             self.mixer.attach(model)
@@ -102,7 +106,7 @@ class Training:
             mixer=self.mixer,
             loss_fn=loss_fn,
             clean_loss_fn=clean_loss_fn,
-            vat=method.vat,
+            vat=None if method.vat is None else {**method.vat, "scale": _level(self.data)},
             recipe=recipe,
             seed=run.seed,
             accumulate=hardware.accumulate,
@@ -140,9 +144,12 @@ class Training:
             self._draw_first_batch(loader)
             due = self.checkpoint_steps and done % self.checkpoint_steps == 0
             alone = self.fabric.world_size == 1
-            if done < len(loader) and (due or (stop.made and alone)):
-                seconds = spent + time.perf_counter() - begin
-                self._save({**sums.read(self.fabric), "seconds": seconds})
+            if done == len(loader):  # what remains of the epoch is short: it is done first
+                return
+            if due or (stop.made and alone):
+                totals = sums.read(self.fabric)
+                self._check_numbers(totals)
+                self._save({**totals, "seconds": spent + time.perf_counter() - begin})
             if stop.made:
                 self._stop()
 
@@ -165,30 +172,45 @@ class Training:
 
     def _end_epoch(self, totals: dict[str, float], seconds: float) -> None:
         """Evaluates, notes the epoch in the history, and saves."""
+        self._check_numbers(totals)
         state, images = self.state, max(totals["images"], 1)
         row = {
             "epoch": float(state.epoch + 1),
             "lr": self.optimizer.param_groups[0]["lr"],
             "train_loss": totals["loss"] / images,
         }
-        if not torch.tensor(row["train_loss"]).isfinite():
-            raise TrainingStopped(
-                f"The training loss became {row['train_loss']} in epoch {state.epoch + 1}, so "
-                "nothing of that epoch was saved. A lower learning rate (--lr) may help."
-            )
         if totals["answers"]:
             row["train_error"] = 100 * (1 - totals["right"] / totals["answers"])
-        for name in ("validation", "test"):
-            split = getattr(self.data, name)
-            if split is not None:
-                found = evaluate(self.fabric, self.model, self._loader(split))
-                row |= {f"{name}_{key}": value for key, value in found.items()}
+        recipe, done = self.run.recipe, state.epoch + 1
+        if done % recipe.evaluate_every == 0 or done == recipe.epochs:
+            row |= self._evaluate()
         row |= {"seconds": seconds, "images_per_second": images / max(seconds, 1e-9)}
         state.history.append(row)
         state.seconds += seconds
         state.epoch, state.step = state.epoch + 1, 0
         self._save({})
         self.reporter.epoch(row)
+
+    def _check_numbers(self, totals: dict[str, float]) -> None:
+        """Stops a run whose numbers are no use, in all processes: its checkpoint stays good."""
+        weights = [w.detach().isfinite().all() for w in unwrapped(self.model).parameters()]
+        if math.isfinite(totals["loss"]) and bool(torch.stack(weights).all()):
+            return
+        raise TrainingStopped(
+            "The training loss or the weights became infinite or not a number in epoch "
+            f"{self.state.epoch + 1}, so nothing was saved since the last checkpoint. A lower "
+            "learning rate (--lr, with another folder by --out) may help."
+        )
+
+    def _evaluate(self) -> dict[str, float]:
+        """Returns errors and losses on the validation part, if there is one, and the test part."""
+        figures: dict[str, float] = {}
+        for name in ("validation", "test"):
+            split = getattr(self.data, name)
+            if split is not None:
+                found = evaluate(self.fabric, self.model, self._loader(split))
+                figures |= {f"{name}_{key}": value for key, value in found.items()}
+        return figures
 
     def _out_of_patience(self) -> bool:
         patience, errors = self.run.recipe.patience, self._validation_errors()
@@ -215,10 +237,10 @@ class Training:
         if not self.state.model:
             return
         try:
-            unwrapped(self.model).load_state_dict(self.state.model)
-            self.optimizer.optimizer.load_state_dict(self.state.optimizer)
+            load_weights(unwrapped(self.model), self.state.model)
+            load_optimizer(self.optimizer.optimizer, self.state.optimizer)
             self.fabric.strategy.precision.load_state_dict(self.state.precision)
-        except (RuntimeError, ValueError, KeyError, TypeError, AttributeError) as why:
+        except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as why:
             raise ValueError(
                 f"`checkpoint` must fit this run's network and optimiser, but that of "
                 f"{self.folder} does not ({str(why).strip().splitlines()[0][:200]}). Nothing was "
@@ -235,6 +257,8 @@ class Training:
         if not self.state.finished:
             self.state.finished = True
             self._save({})
+        # A kill may have come between the checkpoint and these.
+        _folder.write_metrics(self.folder, self.state.history)
         weights = {
             name: tensor.detach().cpu().contiguous().clone()
             for name, tensor in unwrapped(self.model).state_dict().items()
@@ -292,6 +316,11 @@ class Training:
         draw_batch(
             pixels(images), pixels(mixed), shares, self.data.classes, path, title_of(self.run)
         )
+
+
+def _level(data: DataSet) -> tuple[float, ...]:
+    """Returns what one of 255 levels of colour comes to in normalised images, per channel."""
+    return tuple(1 / (COLOUR_LEVELS * std) for std in data.std)
 
 
 def make_optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:

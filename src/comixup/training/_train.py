@@ -10,6 +10,7 @@ from typing import TypeVar
 from lightning_fabric import Fabric
 from rich.console import Console
 
+from comixup._checks import check_count
 from comixup.training import _folder
 from comixup.training._checkpoint import State, load_state
 from comixup.training._hardware import Hardware, TrainingStopped
@@ -53,6 +54,8 @@ def train(
         checkpoint_steps: save every so many steps too, not only after each epoch.
         console: where to report; None is silent.
     """
+    if checkpoint_steps is not None:
+        check_count("checkpoint_steps", checkpoint_steps)
     method = method or recipe.method
     runs = [Run(recipe, method, seed) for seed in seeds]
     hardware = hardware or Hardware()
@@ -81,11 +84,12 @@ def _train_one(
 
         def prepare() -> State:
             stack.enter_context(_folder.claimed(folder))
-            state = load_state(folder / _folder.CHECKPOINT, run.identity) or State(run.identity)
+            return load_state(folder / _folder.CHECKPOINT, run.identity) or State(run.identity)
+
+        def begin() -> None:
             if not state.finished:
                 settings = {"method": run.method, "seed": run.seed, "hardware": vars(hardware)}
                 _folder.write_story(folder, run.recipe.as_dict(), settings)
-            return state
 
         state = _agreed(fabric, prepare)
         first = fabric.is_global_zero
@@ -109,6 +113,7 @@ def _train_one(
             download=download,
             checkpoint_steps=checkpoint_steps,
         )
+        _agreed(fabric, begin)  # not before all that may be refused has been read
         return training.fit()
 
 

@@ -33,8 +33,7 @@ def tune(
     """
     variants = variants_of(recipe, method)
     found = {name: train(variants, method=name, **how) for name in variants.methods}
-    best = min(found, key=lambda name: mean_validation(found[name]))
-    return best, found
+    return best_of(found), found
 
 
 def variants_of(recipe: Recipe, method: str | None = None) -> Recipe:
@@ -44,9 +43,10 @@ def variants_of(recipe: Recipe, method: str | None = None) -> Recipe:
     grid = recipe.tunes.get(chosen.mixer)
     if not grid:
         tunable = [key for key, value in recipe.methods.items() if value.mixer in recipe.tunes]
+        can = f"one that recipe {recipe.name} tunes ({', '.join(tunable)})"
         raise ValueError(
-            f"`method` must be one that recipe {recipe.name} tunes ({', '.join(tunable)}), got "
-            f"{name!r}, whose settings the paper fixes."
+            f"`method` must be {can if tunable else 'that of a recipe that tunes'}, got {name!r} "
+            f"of recipe {recipe.name}, whose settings the paper fixes."
         )
     methods: dict[str, Method] = {}
     for setting, values in grid.items():
@@ -55,13 +55,20 @@ def variants_of(recipe: Recipe, method: str | None = None) -> Recipe:
             methods[f"{name}-{setting}-{value:g}"] = dataclasses.replace(
                 chosen, settings=settings, paper=None
             )
+    # What stops or reports by validation images has them in its data.
+    own_part = recipe.patience is not None or recipe.reported == "validation"
     return dataclasses.replace(
         recipe,
         name=f"{recipe.name}-tune",
         methods=methods,
         method=next(iter(methods)),
-        validation=HELD_OUT if recipe.validation is None else recipe.validation,
+        validation=HELD_OUT if recipe.validation is None and not own_part else recipe.validation,
     )
+
+
+def best_of(found: Mapping[str, Mapping[int, Result]]) -> str:
+    """Returns the name of the variant with the lowest validation error."""
+    return min(found, key=lambda name: mean_validation(found[name]))
 
 
 def mean_validation(results: Mapping[int, Result]) -> float:
@@ -86,4 +93,9 @@ def tuning_table(best: str, found: Mapping[str, Mapping[int, Result]]) -> Table:
 
 
 def _validation(result: Result) -> float:
-    return float("inf") if result.validation is None else result.validation
+    if result.validation is None:
+        raise ValueError(
+            "`recipe` must have validation images to choose by, got none. Hold out a share of the "
+            "training images with --validation."
+        )
+    return result.validation
