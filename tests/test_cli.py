@@ -1,0 +1,312 @@
+"""The command line: real calls, what runs leave behind, and a sentence for every mistake."""
+
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+
+import matplotlib.image as mpl_image
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from torch.testing import assert_close
+
+from comixup import cli, data, models
+from comixup.training import RECIPES
+
+SMALL = ["--labels-per-class", "2", "--batch-size", "10"]
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def called(cache, tmp_path, monkeypatch, capsys):
+    """Calls the command line within this process; returns the exit code and what it said."""
+    monkeypatch.setenv("COMIXUP_CACHE", str(cache))
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv(cli.DEBUG, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words):
+        monkeypatch.setattr(sys, "argv", ["comixup", *words])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = end.code
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return call
+
+
+def started(*words, cache, folder):
+    """Returns a finished process of the real command."""
+    environment = os.environ | {"COMIXUP_CACHE": str(cache), "COLUMNS": "80"}
+    command = [sys.executable, "-m", "comixup.cli", *words]
+    return subprocess.run(
+        command, capture_output=True, encoding="utf-8", env=environment, cwd=folder, check=False
+    )
+
+
+# ---- recipes ------------------------------------------------------------------------------------
+
+
+def test_recipes_are_listed_whole(called):
+    code, text, _ = called("recipes")
+    assert code == 0
+    assert "…" not in text
+    for recipe in RECIPES.values():
+        head = f"{recipe.name}: {recipe.title} ({recipe.source})"
+        below = text.split(head + "\n")[1].split("\n\n")[0]
+        for name, method in recipe.methods.items():
+            assert name in below
+            if method.paper is not None:
+                # A figure stays on its method's line.
+                assert re.search(rf"{re.escape(name)} {method.paper:.2f}\b", below)
+        assert f"*{recipe.method}" in below
+    figures = [line for line in text.splitlines() if line.startswith("    ")]
+    assert max(map(len, figures)) <= 80
+
+
+def test_one_recipe_is_shown_as_it_is(called):
+    code, text, _ = called("recipes", "imagenet-resnet50")
+    assert code == 0
+    assert json.loads(text) == RECIPES["imagenet-resnet50"].as_dict()
+
+
+# ---- help ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["train", "tune"])
+def test_options_have_plain_names(called, command):
+    code, text, _ = called(command, "--help")
+    assert code == 0
+    flags = set(re.findall(r"--[a-z.-]+", text))
+    assert {"--method", "--seeds", "--epochs", "--model", "--labels-per-class", "--out"} <= flags
+    assert not any("." in flag for flag in flags)
+    assert "None" not in text
+
+
+def test_help_lists_the_commands(called):
+    code, text, _ = called("--help")
+    assert code == 0
+    assert all(name in text for name in ("recipes", "train", "tune"))
+
+
+# ---- train --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def trained(cache, tmp_path_factory):
+    """Returns a finished real call that trained two seeds, and the folder of its runs."""
+    folder = tmp_path_factory.mktemp("trained")
+    words = ["train", "digits", "--epochs", "2", *SMALL, "--seeds", "0", "3"]
+    words += ["--set", "beta=0.5", "sweeps=2", "--validation", "0.01", "--accelerator", "cpu"]
+    done = started(*words, cache=cache, folder=folder)
+    assert done.returncode == 0, done.stderr
+    return done, folder / "runs" / "digits" / "comixup"
+
+
+def test_training_tells_how_it_goes(trained):
+    lines = trained[0].stdout.splitlines()
+    assert sum(line.startswith("epoch 2/2: loss ") for line in lines) == 2
+    (row,) = [line for line in lines if line.strip().startswith("comixup ")]
+    assert "0 3" in row
+    assert "±" in row
+    assert any("last*" in line for line in lines)
+    assert lines[-1] == f"Runs are in {os.path.join('runs', 'digits')}."
+    assert "Traceback" not in trained[0].stderr
+
+
+def test_each_seed_has_its_folder(trained):
+    assert sorted(path.name for path in trained[1].iterdir()) == ["seed-0", "seed-3"]
+    rows = [(path / "metrics.csv").read_text() for path in trained[1].iterdir()]
+    assert rows[0] != rows[1]
+
+
+@pytest.fixture(params=[0, 3])
+def run_folder(trained, request):
+    return trained[1] / f"seed-{request.param}"
+
+
+def test_story_of_a_run(run_folder):
+    story = json.loads((run_folder / "run.json").read_text())
+    assert story["method"] == "comixup"
+    assert f"seed-{story['seed']}" == run_folder.name
+    recipe = story["recipe"]
+    assert recipe["methods"]["comixup"]["settings"] == {"beta": 0.5, "sweeps": 2}
+    assert recipe["labels_per_class"] == 2
+    assert recipe["validation"] == 0.01
+    assert [phase["epochs"] for phase in recipe["phases"]] == [2]
+    assert [phase["batch_size"] for phase in recipe["phases"]] == [10]
+    (start,) = story["starts"]
+    assert start["command"][1:4] == ["train", "digits", "--epochs"]
+    assert start["versions"]["torch"] == torch.__version__.split("+")[0]
+    assert start["versions"]["python"].startswith(f"{sys.version_info[0]}.{sys.version_info[1]}.")
+    assert set(start["machine"]) >= {"system", "cores", "gpus"}
+    assert "commit" in start
+
+
+def test_metrics_and_result_of_a_run(run_folder):
+    with (run_folder / "metrics.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["epoch"] for row in rows] == ["1", "2"]
+    names = {"lr", "train_loss", "validation_error", "test_error", "test_top5_error", "seconds"}
+    assert names <= set(rows[0])
+    result = json.loads((run_folder / "result.json").read_text())
+    errors = [float(row["test_error"]) for row in rows]
+    assert_close([result["last"], result["best"]], [errors[1], min(errors)], rtol=1e-4, atol=0)
+    assert result["error"] == result["last"]  # what the digits' recipe reports
+
+
+@pytest.mark.parametrize("name", ["curves.png", "first_batch.png"])
+def test_pictures_of_a_run(run_folder, name):
+    pixels = torch.from_numpy(mpl_image.imread(run_folder / name).copy())[..., :3]
+    assert min(pixels.shape[:2]) > 200
+    assert len(pixels.flatten(0, 1).unique(dim=0)) > 20
+
+
+def test_weights_of_a_run_can_be_used(run_folder, cache, monkeypatch):
+    monkeypatch.setenv("COMIXUP_CACHE", str(cache))
+    path = run_folder / "weights.safetensors"
+    with safe_open(path, "pt") as file:
+        about = file.metadata()
+    shape = tuple(json.loads(about["shape"]))
+    model = models.build(about["model"], int(about["num_classes"]), shape=shape)
+    model.load_state_dict(load_file(path))
+    model.eval()
+    digits = data.load(about["data"])
+    assert tuple(json.loads(about["classes"])) == digits.classes
+    wrong = count = 0
+    for images, targets in digits.test.loader(250).epoch(0):
+        wrong += (model(images).argmax(1) != targets).sum().item()
+        count += len(targets)
+    result = json.loads((run_folder / "result.json").read_text())
+    assert_close(result["last"], 100 * wrong / count, rtol=0, atol=0.11)  # one digit, by rounding
+
+
+def test_events_of_a_run(run_folder):
+    events = EventAccumulator(str(run_folder / "tensorboard"))
+    events.Reload()
+    result = json.loads((run_folder / "result.json").read_text())
+    errors = {event.step: event.value for event in events.Scalars("test_error")}
+    assert set(errors) == {1, 2}
+    assert_close(errors[2], result["last"], rtol=1e-5, atol=0)
+
+
+def test_the_same_command_again_trains_nothing_but_shows_the_table(called, trained, tmp_path):
+    before = {path: path.read_bytes() for path in trained[1].rglob("*.csv")}
+    words = ["digits", "--epochs", "2", *SMALL, "--set", "beta=0.5", "sweeps=2"]
+    out = str(trained[1].parents[1])
+    words += ["--validation", "0.01", "--accelerator", "cpu", "--out", out]
+    code, text, _ = called("train", *words, "--seeds", "3", "0")
+    assert code == 0
+    assert "epoch 1/2" not in text
+    assert "3 0" in text
+    assert before == {path: path.read_bytes() for path in trained[1].rglob("*.csv")}
+
+
+def test_methods_are_trained_one_after_the_other(called):
+    words = ["digits", "--epochs", "1", *SMALL, "--method", "input", "vanilla"]
+    code, text, _ = called("train", *words, "--accelerator", "cpu", "--lr", "0.01")
+    assert code == 0
+    rows = [line.split()[0] for line in text.splitlines() if re.match(r" *(input|vanilla) ", line)]
+    assert rows == ["input", "vanilla"]
+
+
+def test_tuning_says_which_is_best(called):
+    words = ["digits", "--method", "cutmix", "--epochs", "1", *SMALL, "--accelerator", "cpu"]
+    code, text, _ = called("tune", *words)
+    assert code == 0
+    assert text.count("best") == 1
+    assert all(f"cutmix-alpha-{alpha} " in text for alpha in ("0.2", "1", "2"))
+
+
+# ---- Mistakes -----------------------------------------------------------------------------------
+
+MISTAKES = {
+    "recipe": (["train", "digit"], r"got 'digit'\. Did you mean digits\?"),
+    "recipe to show": (["recipes", "cifar-vat"], r"Did you mean cifar100-vat"),
+    "recipe to tune": (["tune", "digitz", "--method", "input"], r"Did you mean digits\?"),
+    "method": (["train", "digits", "--method", "cutmic"], r"Did you mean cutmix"),
+    "second method": (["train", "digits", "--method", "input", "x"], r"got 'x'"),
+    "setting": (["train", "digits", "--set", "betta=1"], r"got 'betta'\. Did you mean beta"),
+    "setting's value": (["train", "digits", "--set", "beta=big"], r"`beta` must be"),
+    "setting without value": (["train", "digits", "--set", "beta"], r"NAME=VALUE, got 'beta'"),
+    "setting to tune": (
+        ["tune", "digits", "--method", "input", "--set", "alfa=1"],
+        r"got 'alfa'\. Did you mean alpha",
+    ),
+    "nothing to tune": (["tune", "digits", "--method", "comixup"], r"got 'comixup'"),
+    "network": (["train", "digits", "--model", "smal"], r"Did you mean 'small'"),
+    "epochs": (["train", "digits", "--epochs", "0"], r"`epochs` must be"),
+    "no seeds": (["train", "digits", "--seeds"], r"`--seeds` must be"),
+    "negative seed": (["train", "digits", "--seeds", "-1"], r"`--seeds` must be"),
+    "equal seeds": (["train", "digits", "--seeds", "1", "1"], r"got 1 1"),
+    "data": (["train", "cifar100-vat", "--data", "nowhere"], r"cifar100.* not found"),
+    "strategy": (["train", "digits", "--strategy", "dpp"], r"`strategy` must be"),
+    "accelerator": (["train", "digits", "--accelerator", "cpuu"], r"cpuu"),
+}
+
+
+@pytest.mark.parametrize("kind", MISTAKES)
+def test_a_mistake_gets_a_sentence(called, kind):
+    words, sentence = MISTAKES[kind]
+    code, out, err = called(*words)
+    assert code == 1
+    assert re.search(sentence, err)
+    assert err.startswith("comixup: ")
+    assert err.count("\n") == 1
+    assert "Traceback" not in out + err
+    assert "Runs are in" not in out
+
+
+@pytest.mark.parametrize(
+    "words", [["train"], ["trian", "digits"], ["train", "digits", "--epoch", "1"], []]
+)
+def test_a_wrong_word_on_the_line_gets_help(called, words):
+    code, out, err = called(*words)
+    assert code == 2
+    assert "Traceback" not in out + err
+    assert out + err
+
+
+def test_a_mistake_in_a_real_call_has_no_traceback(cache, tmp_path):
+    done = started("train", "digitz", cache=cache, folder=tmp_path)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert "Did you mean digits?" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_traceback_is_there_for_those_who_ask(called, monkeypatch):
+    monkeypatch.setenv(cli.DEBUG, "1")
+    with pytest.raises(ValueError, match="Did you mean digits"):
+        called("train", "digitz")
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        ("beta=0.5", {"beta": 0.5}),
+        ("sweeps=2", {"sweeps": 2}),
+        ("resolve=false", {"resolve": False}),
+        ("clip=null", {"clip": None}),
+        ("clip=hard", {"clip": "hard"}),
+        ("grid=[2,3]", {"grid": [2, 3]}),
+        ("note=a=b", {"note": "a=b"}),
+    ],
+)
+def test_words_become_settings(word, value):
+    found = cli._settings((word,))
+    assert found == value
+    assert [type(entry) for entry in found.values()] == [type(entry) for entry in value.values()]

@@ -1,0 +1,67 @@
+"""From a recipe's words to the object that mixes."""
+
+import pytest
+import torch
+
+from comixup import CoMixup, CutMix, InputMixup, ManifoldMixup, NoMix, PuzzleMix
+from comixup.training import Method
+from comixup.training._methods import MIXERS, make_mixer
+from comixup.training._recipes import METHODS
+
+
+def made(method, num_classes=7):
+    return make_mixer(method, num_classes, torch.Generator())
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("vanilla", NoMix),
+        ("input", InputMixup),
+        ("manifold", ManifoldMixup),
+        ("cutmix", CutMix),
+        ("puzzlemix", PuzzleMix),
+        ("comixup", CoMixup),
+    ],
+)
+def test_each_method_has_its_mixer(name, kind):
+    mixer = made(Method(name))
+    assert type(mixer) is kind
+    assert mixer.num_classes == 7
+
+
+def test_all_methods_of_the_paper_are_known():
+    assert tuple(MIXERS) == METHODS
+
+
+def test_settings_reach_the_mixer():
+    mixer = made(Method("comixup", {"beta": 0.5, "partition_size": 4}))
+    assert (mixer.weights.beta, mixer.partition_size) == (0.5, 4)
+    assert made(Method("cutmix", {"alpha": 0.2, "num_inputs": 3})).num_inputs == 3
+
+
+def test_lists_become_tuples_as_json_has_none():
+    mixer = made(Method("manifold", {"layers": ["a", "b"]}))
+    assert tuple(mixer.layers) == ("a", "b")
+    assert make_mixer(Method("comixup", {"grid": [2, 3]}), 7, torch.Generator()).grid == (2, 3)
+
+
+def test_the_mixer_draws_from_the_given_generator():
+    generator = torch.Generator()
+    assert make_mixer(Method("input"), 7, generator).generator is generator
+
+
+@pytest.mark.parametrize(
+    ("method", "sentence"),
+    [
+        (Method("comixup", {"betta": 1}), r"keywords of CoMixup .*got 'betta'\. Did you mean beta"),
+        (Method("vanilla", {"alpha": 1}), r"keywords of NoMix .*got 'alpha'"),
+        (Method("input", {"num_classes": 3}), r"keywords of InputMixup .*got 'num_classes'"),
+        (Method("comixup", {"generator": None}), r"got 'generator'"),
+        (Method("cutmixx"), r"`mixer` must be one of .*got 'cutmixx'\. Did you mean cutmix"),
+        (Method("comixup", {"beta": -1}), "`beta` must be"),
+    ],
+)
+def test_mistakes_get_a_sentence(method, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        made(method)

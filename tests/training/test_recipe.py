@@ -1,0 +1,299 @@
+"""What a recipe says at every moment, and what changing it changes."""
+
+import dataclasses
+import json
+
+import pytest
+from numpy.testing import assert_allclose
+
+from comixup.training import RECIPES, Method, Phase, Recipe
+from comixup.training._run import Run
+
+CIFAR = RECIPES["cifar100-preactresnet18"]
+IMAGENET = RECIPES["imagenet-resnet50"]
+SPEECH = RECIPES["speech-lenet"]
+
+
+def recipe_of(**changes):
+    plain = Recipe(
+        name="mine",
+        title="A title",
+        source="ours",
+        data="digits",
+        model="small",
+        methods={
+            "comixup": Method("comixup", {"beta": 0.5}, paper=12.0),
+            "soft": Method("comixup", {"beta": 0.7}),
+        },
+        phases=(Phase(4, 10), Phase(6, 5, image_size=8, min_scale=0.5)),
+        lr=((0, 1.0), (4, 0.5), (4, 2.0), (10, 0.2)),
+    )
+    return dataclasses.replace(plain, **changes)
+
+
+# ---- Moments ------------------------------------------------------------------------------------
+
+
+def test_epochs_are_those_of_all_phases():
+    assert recipe_of().epochs == 10
+
+
+@pytest.mark.parametrize(("epoch", "batch_size"), [(0, 10), (3, 10), (4, 5), (9, 5), (10, 5)])
+def test_phase_at_an_epoch(epoch, batch_size):
+    assert recipe_of().phase_at(epoch).batch_size == batch_size
+
+
+@pytest.mark.parametrize(
+    ("epoch", "rate"),
+    [(0, 0.2), (99.999, 0.2), (100, 0.02), (199.5, 0.02), (200, 0.002), (300, 0.002)],
+)
+def test_steps_of_the_learning_rate(epoch, rate):
+    assert CIFAR.lr_at(epoch) == rate
+
+
+@pytest.mark.parametrize(
+    ("epoch", "rate"),
+    [
+        (0, 0.5),
+        (4, 0.75),
+        (8, 1.0),
+        (11.5, (1.0 + 0.125) / 2),
+        (15, 0.2),  # the next phase's, not 0.125
+        (27.5, 0.11),
+        (40, 0.02),
+        (52.5, 0.011),
+        (65, 0.002),
+        (90, 0.0002),
+        (95, 0.00011),
+        (100, 0.00002),
+        (120, 0.00002),
+    ],
+)
+def test_linear_learning_rate(epoch, rate):
+    assert_allclose(IMAGENET.lr_at(epoch), rate, rtol=1e-12)
+
+
+def test_linear_learning_rate_jumps_at_a_phase_boundary():
+    just_before = IMAGENET.lr_at(15 - 1e-9)
+    assert_allclose(just_before, 0.125, rtol=1e-6)
+    assert IMAGENET.lr_at(15) == 0.2
+
+
+def test_learning_rate_before_its_first_moment_is_the_first():
+    assert recipe_of(lr=((2, 0.3), (5, 0.1))).lr_at(0) == 0.3
+
+
+# ---- Changes ------------------------------------------------------------------------------------
+
+
+def test_nothing_changes_unless_asked():
+    assert recipe_of().changed() == recipe_of()
+
+
+def test_fewer_epochs_keep_the_proportions():
+    recipe = CIFAR.changed(epochs=30)
+    assert recipe.epochs == 30
+    assert_allclose(recipe.lr, [(0, 0.2), (10, 0.02), (20, 0.002)])
+
+
+@pytest.mark.parametrize("epochs", [2, 3, 7, 10, 33, 50, 99, 100, 200])
+def test_phases_add_up_and_their_learning_rates_begin_with_them(epochs):
+    recipe = IMAGENET.changed(epochs=epochs)
+    assert recipe.epochs == epochs
+    assert min(phase.epochs for phase in recipe.phases) > 0
+    jump = sum(phase.epochs for phase in recipe.phases if phase.batch_size == 1024)
+    assert recipe.lr_at(jump) == 0.2
+    assert recipe.lr_at(epochs) == 0.00002
+    if jump:
+        assert recipe.lr_at(0) == 0.5
+        assert_allclose(recipe.lr_at(jump - 1e-9), 0.125, rtol=1e-6)
+
+
+def test_one_epoch_is_the_longest_phases():
+    recipe = IMAGENET.changed(epochs=1)
+    assert recipe.phases == (dataclasses.replace(IMAGENET.phases[2], epochs=1),)
+    assert_allclose([recipe.lr_at(0), recipe.lr_at(1)], [0.02, 0.00002])
+
+
+def test_twice_the_epochs_pass_through_the_same_rates():
+    twice = IMAGENET.changed(epochs=200)
+    for epoch in (0, 3, 8, 14.5, 15, 30, 40, 77, 100):
+        assert_allclose(twice.lr_at(2 * epoch), IMAGENET.lr_at(epoch), rtol=1e-9)
+    assert [phase.epochs for phase in twice.phases] == [30, 50, 120]
+
+
+def test_plain_epochs_keep_their_proportion():
+    # Else a short run would end before anything is mixed.
+    assert [SPEECH.changed(epochs=n).plain_epochs for n in (1, 12, 30, 60)] == [0, 2, 5, 10]
+    ending = recipe_of(last_plain_epochs=2)
+    assert ending.changed(epochs=5).last_plain_epochs == 1
+    assert ending.changed(lr=1.0).last_plain_epochs == 2
+
+
+def test_batch_size_is_that_of_every_phase():
+    recipe = recipe_of().changed(batch_size=7)
+    assert [phase.batch_size for phase in recipe.phases] == [7, 7]
+    assert [phase.image_size for phase in recipe.phases] == [None, 8]
+    assert recipe.lr == recipe_of().lr
+
+
+def test_learning_rates_keep_their_proportion_to_the_highest():
+    assert_allclose(recipe_of().changed(lr=4.0).lr, [(0, 2.0), (4, 1.0), (4, 4.0), (10, 0.4)])
+
+
+def test_changes_of_one_kind_do_not_undo_those_of_another():
+    recipe = recipe_of().changed(epochs=5, batch_size=3, lr=1.0)
+    assert [(phase.epochs, phase.batch_size) for phase in recipe.phases] == [(2, 3), (3, 3)]
+    assert_allclose(recipe.lr, [(0, 0.5), (2, 0.25), (2, 1.0), (5, 0.1)])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("model", "lenet"),
+        ("loss", "released"),
+        ("weight_decay", 0.0),
+        ("labels_per_class", 3),
+        ("validation", 0.25),
+    ],
+)
+def test_plain_things_are_replaced_alone(name, value):
+    recipe = recipe_of().changed(**{name: value})
+    assert getattr(recipe, name) == value
+    assert dataclasses.replace(recipe, **{name: getattr(recipe_of(), name)}) == recipe_of()
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"epochs": 0}, "epochs"),
+        ({"epochs": 1.5}, "epochs"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"lr": 0.0}, "lr"),
+        ({"lr": float("nan")}, "lr"),
+        ({"loss": "hinge"}, "loss"),
+        ({"weight_decay": -1.0}, "weight_decay"),
+    ],
+)
+def test_impossible_changes_are_refused(changes, word):
+    with pytest.raises(ValueError, match=f"`{word}` must be"):
+        recipe_of().changed(**changes)
+
+
+def test_the_recipe_itself_stays_as_it_is():
+    recipe = recipe_of()
+    recipe.changed(epochs=3, batch_size=2, lr=9.0)
+    recipe.with_settings("comixup", {"beta": 0.1})
+    assert recipe == recipe_of()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        recipe.model = "lenet"
+
+
+# ---- Methods and their settings -----------------------------------------------------------------
+
+
+def test_settings_are_added_to_those_of_one_method():
+    recipe = recipe_of().with_settings("comixup", {"tau": 0.9})
+    assert recipe.methods["comixup"].settings == {"beta": 0.5, "tau": 0.9}
+    assert recipe.methods["soft"] == recipe_of().methods["soft"]
+
+
+def test_the_papers_figure_does_not_belong_to_other_settings():
+    assert recipe_of().with_settings(None, {"beta": 0.1}).methods["comixup"].paper is None
+    assert recipe_of().with_settings(None, {}).methods["comixup"].paper == 12.0
+
+
+def test_the_recipes_own_method_is_chosen_without_a_name():
+    assert recipe_of().choose(None) == recipe_of().methods["comixup"]
+    assert recipe_of().choose("soft").settings == {"beta": 0.7}
+
+
+def test_unknown_method_gets_a_suggestion():
+    with pytest.raises(ValueError, match=r"got 'comixupp'\. Did you mean comixup or"):
+        CIFAR.choose("comixupp")
+    with pytest.raises(ValueError, match="in recipe cifar100-preactresnet18"):
+        CIFAR.with_settings("nothing like it", {})
+
+
+def test_a_name_unlike_all_gets_no_suggestion():
+    with pytest.raises(ValueError, match=r"got 'qqqq'\.$"):
+        CIFAR.choose("qqqq")
+
+
+# ---- As text ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_recipes_are_plain_data(name):
+    recipe = RECIPES[name].as_dict()
+    assert json.loads(json.dumps(recipe)) == recipe
+    assert set(recipe) == {field.name for field in dataclasses.fields(Recipe)}
+
+
+OTHER_RUNS = {
+    "name": {"name": "other"},
+    "data": {"data": "cifar10"},
+    "model": {"model": "lenet"},
+    "epochs": {"phases": (Phase(4, 10), Phase(7, 5, image_size=8, min_scale=0.5))},
+    "batch size": {"phases": (Phase(4, 11), Phase(6, 5, image_size=8, min_scale=0.5))},
+    "image size": {"phases": (Phase(4, 10), Phase(6, 5, image_size=9, min_scale=0.5))},
+    "crops": {"phases": (Phase(4, 10), Phase(6, 5, image_size=8, min_scale=0.4))},
+    "lr": {"lr": ((0, 1.0), (4, 0.5), (4, 2.0), (10, 0.3))},
+    "lr_between": {"lr_between": "linear"},
+    "loss": {"loss": "released"},
+    "optimizer": {"optimizer": "adam"},
+    "momentum": {"momentum": 0.8},
+    "nesterov": {"nesterov": False},
+    "weight_decay": {"weight_decay": 0.0},
+    "decay_norms": {"decay_norms": False},
+    "plain_epochs": {"plain_epochs": 1},
+    "last_plain_epochs": {"last_plain_epochs": 1},
+    "patience": {"patience": 3},
+    "labels_per_class": {"labels_per_class": 5},
+    "validation": {"validation": 0.1},
+    "evaluate_every": {"evaluate_every": 2},
+    "mixer": {"methods": {"comixup": Method("cutmix", {"beta": 0.5})}},
+    "settings": {"methods": {"comixup": Method("comixup", {"beta": 0.6})}},
+    "vat": {"methods": {"comixup": Method("comixup", {"beta": 0.5}, vat={"weight": 0.1})}},
+}
+
+SAME_RUNS = {
+    "title": {"title": "Another"},
+    "source": {"source": "tab:other"},
+    "method that is the default": {"method": "soft"},
+    "reported": {"reported": "last"},
+    "tunes": {"tunes": {"input": {"alpha": (1.0,)}}},
+    "notes": {"notes": "Something"},
+    "other methods": {"methods": {"comixup": Method("comixup", {"beta": 0.5}, paper=1.0)}},
+}
+
+
+@pytest.mark.parametrize("change", OTHER_RUNS)
+def test_identity_changes_with_what_the_weights_depend_on(change):
+    assert identity(**OTHER_RUNS[change]) != identity()
+
+
+@pytest.mark.parametrize("change", SAME_RUNS)
+def test_identity_does_not_change_with_what_is_for_people(change):
+    assert identity(**SAME_RUNS[change]) == identity()
+
+
+def test_every_field_of_a_recipe_is_in_one_of_the_lists_above():
+    listed = {name for change in (*OTHER_RUNS.values(), *SAME_RUNS.values()) for name in change}
+    assert listed == {field.name for field in dataclasses.fields(Recipe)}
+
+
+def test_identity_has_the_seed_and_the_method():
+    recipe = recipe_of()
+    texts = {Run(recipe, "comixup", seed).identity for seed in (0, 1)}
+    texts |= {Run(recipe, "soft", seed).identity for seed in (0, 1)}
+    assert len(texts) == 4
+
+
+def test_a_run_of_an_unknown_method_is_refused():
+    with pytest.raises(ValueError, match="Did you mean soft"):
+        Run(recipe_of(), "sofft")
+
+
+def identity(**changes):
+    return Run(recipe_of(**changes), "comixup", 0).identity

@@ -1,0 +1,320 @@
+"""The recipes: the paper's figures and settings, and a few real steps of every one."""
+
+import dataclasses
+import json
+
+import pytest
+import torch
+from numpy.testing import assert_allclose
+from small_sets import CIFAR_TRAIN, HERE, reduced, write_all
+from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from comixup import data, models
+from comixup.training import RECIPES, train
+from comixup.training._folder import read_metrics
+from comixup.training._methods import make_mixer
+from comixup.training._recipes import METHODS
+
+SMALL_NETWORK = type(models.build("small", 10))
+
+# ---- The paper's tables -------------------------------------------------------------------------
+
+CLASSIFICATION = {  # tab:classification; Vanilla, Input, Manifold, CutMix, Puzzle Mix, Co-Mixup
+    "cifar100-preactresnet18": (23.59, 22.43, 21.64, 21.29, 20.62, 19.87),
+    "cifar100-wrn16-8": (21.70, 20.08, 20.55, 20.14, 19.24, 19.15),
+    "cifar100-resnext29-4-24": (21.79, 21.70, 22.28, 21.86, 21.12, 19.78),
+    "tiny-imagenet-preactresnet18": (43.40, 43.48, 40.76, 43.11, 36.52, 35.85),
+    "imagenet-resnet50": (24.03, 22.97, 23.30, 22.92, 22.49, 22.39),
+    "speech-vgg11": (4.84, 3.91, 3.67, 3.76, 3.70, 3.54),
+    "speech-lenet": (11.24, 10.83, 12.33, 12.80, 10.89, 10.67),  # tab:speech
+}
+MULTI_INPUT = {  # tab:multiple-input
+    ("input", 2): 22.43,
+    ("manifold", 2): 21.64,
+    ("cutmix", 2): 21.29,
+    ("input", 3): 23.03,
+    ("manifold", 3): 22.13,
+    ("cutmix", 3): 22.01,
+    ("input", 4): 23.12,
+    ("manifold", 4): 22.07,
+    ("cutmix", 4): 22.20,
+}
+SENSITIVITY = {  # tab:hyperparameter
+    "beta": {0: 20.29, 0.16: 20.18, 0.32: 19.87, 0.48: 20.35, 0.64: 21.24},
+    "gamma": {0.6: 20.3, 0.8: 19.99, 1.0: 19.87, 1.2: 20.09, 1.4: 20.13},
+    "tau": {0.79: 20.45, 0.81: 20.14, 0.83: 19.87, 0.85: 20.15, 0.87: 20.23},
+    "omega": {0: 20.51, 0.0005: 20.42, 0.001: 19.87, 0.005: 20.18, 0.01: 20.14},
+    "partition_size": {2: 20.3, 4: 20.22, 10: 20.15, 20: 19.87, 50: 19.96},
+}
+VAT = {  # tab:vat; by coefficient, number of updates and radius
+    (0.001, 0, 1): 23.38,
+    (0.001, 0, 2): 23.62,
+    (0.001, 1, 1): 24.76,
+    (0.001, 1, 2): 26.22,
+    (0.01, 0, 1): 23.14,
+    (0.01, 0, 2): 23.67,
+    (0.01, 1, 1): 28.33,
+    (0.01, 1, 2): 31.95,
+    (0.1, 0, 1): 23.65,
+    (0.1, 0, 2): 23.88,
+    (0.1, 1, 1): 34.75,
+    (0.1, 1, 2): 39.82,
+}
+CO_MIXUP = {"beta": 0.32, "gamma": 1.0, "eta": 0.05, "tau": 0.83}  # appendix D
+CIFAR_RECIPES = [name for name, recipe in RECIPES.items() if recipe.loss == "released"]
+
+
+@pytest.mark.parametrize("name", CLASSIFICATION)
+def test_figures_of_the_table_of_errors(name):
+    methods = RECIPES[name].methods
+    assert tuple(methods) == METHODS
+    assert tuple(method.mixer for method in methods.values()) == METHODS
+    assert tuple(method.paper for method in methods.values()) == CLASSIFICATION[name]
+
+
+def test_figures_of_the_table_of_many_inputs():
+    methods = dict(RECIPES["cifar100-multi-input"].methods)
+    assert methods.pop("comixup").paper == 19.87
+    found = {(m.mixer, m.settings["num_inputs"]): m.paper for m in methods.values()}
+    assert found == MULTI_INPUT
+    assert all(name == f"{m.mixer}-{m.settings['num_inputs']}" for name, m in methods.items())
+
+
+def test_figures_of_the_table_of_sensitivity():
+    found = {}
+    for method in RECIPES["cifar100-sensitivity"].methods.values():
+        assert method.mixer == "comixup"
+        ((setting, value),) = method.settings.items()  # one varies, the others stay
+        found.setdefault(setting, {})[value] = method.paper
+    assert found == SENSITIVITY
+
+
+def test_figures_of_the_table_of_virtual_adversarial_training():
+    methods = dict(RECIPES["cifar100-vat"].methods)
+    assert methods.pop("comixup").paper == 19.87
+    found = {
+        (m.vat["weight"], m.vat["updates"], m.vat["epsilon"]): m.paper for m in methods.values()
+    }
+    assert found == VAT
+    assert {method.mixer for method in methods.values()} == {"vanilla"}
+
+
+def test_our_own_recipes_claim_no_figure():
+    ours = [recipe for recipe in RECIPES.values() if recipe.source == "ours"]
+    assert len(ours) == 3
+    assert {method.paper for recipe in ours for method in recipe.methods.values()} == {None}
+
+
+# ---- Settings -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CIFAR_RECIPES)
+def test_settings_of_cifar_and_tiny_imagenet(name):
+    recipe = RECIPES[name]
+    tiny = recipe.data == "tiny-imagenet"
+    first, second, epochs = (600, 900, 1200) if tiny else (100, 200, 300)
+    assert [(phase.epochs, phase.batch_size) for phase in recipe.phases] == [(epochs, 100)]
+    assert recipe.lr == ((0, 0.2), (first, 0.02), (second, 0.002))
+    assert (recipe.momentum, recipe.weight_decay, recipe.nesterov) == (0.9, 1e-4, True)
+    assert (recipe.optimizer, recipe.lr_between, recipe.reported) == ("sgd", "constant", "median")
+
+
+def test_cifar_recipes_are_all_but_our_own():
+    of_cifar = {name for name, recipe in RECIPES.items() if recipe.data == "cifar100"}
+    assert {*CIFAR_RECIPES, "cifar100-low-data"} == of_cifar | {"tiny-imagenet-preactresnet18"}
+
+
+def test_settings_of_imagenet():
+    recipe = RECIPES["imagenet-resnet50"]
+    assert [dataclasses.astuple(phase) for phase in recipe.phases] == [
+        (15, 1024, 128, 0.08),
+        (25, 448, 224, 0.087),
+        (60, 448, 224, 0.087),
+    ]
+    assert (recipe.epochs, recipe.lr_between) == (100, "linear")
+    assert (recipe.nesterov, recipe.decay_norms, recipe.weight_decay) == (False, False, 1e-4)
+    assert recipe.methods["comixup"].settings == {"partition_size": 16, "sweeps": 3, "alpha": 1.0}
+
+
+@pytest.mark.parametrize("name", ["speech-vgg11", "speech-lenet"])
+def test_settings_of_speech(name):
+    recipe = RECIPES[name]
+    assert (recipe.epochs, recipe.patience, recipe.reported) == (30, 5, "validation")
+    assert (recipe.optimizer, recipe.lr[0]) == ("adam", (0, 3e-3))
+
+
+@pytest.mark.parametrize("name", CLASSIFICATION)
+def test_co_mixup_has_the_papers_settings(name):
+    # Left to the mixer's defaults, which this holds still, unless a recipe says otherwise.
+    mixer = make_mixer(RECIPES[name].methods["comixup"], 10, torch.Generator())
+    assert {setting: getattr(mixer.weights, setting) for setting in CO_MIXUP} == CO_MIXUP
+    assert mixer.omega == 0.001
+    assert mixer.alpha == (1.0 if name == "imagenet-resnet50" else 2.0)
+    assert mixer.partition_size == (16 if name == "imagenet-resnet50" else 20)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_everything_that_a_recipe_names_exists(name):
+    recipe = RECIPES[name]
+    assert recipe.name == name
+    assert recipe.data in data.names()
+    assert recipe.model in models.names()
+    assert recipe.choose(None) in recipe.methods.values()
+    for method in recipe.methods.values():
+        assert make_mixer(method, 10, torch.Generator()).num_classes == 10
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_baselines_are_tuned_where_the_paper_tunes_them(name):
+    tunes = RECIPES[name].tunes
+    assert set(tunes) == {"input", "manifold", "cutmix"}
+    assert all(grid == {"alpha": (0.2, 1.0, 2.0)} for grid in tunes.values())
+
+
+# ---- Real steps ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return write_all(tmp_path_factory.mktemp("sets"))
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(cache, monkeypatch):
+    monkeypatch.setenv("COMIXUP_CACHE", str(cache))
+
+
+@pytest.fixture
+def seen():
+    """Notes the shape of what networks are trained on, and the learning rate of every step."""
+    notes = {"shapes": [], "rates": []}
+
+    def forward(module, inputs):
+        if isinstance(module, SMALL_NETWORK) and module.training:
+            notes["shapes"].append(tuple(inputs[0].shape))
+
+    def step(optimizer, arguments, keywords):
+        notes["rates"].append([group["lr"] for group in optimizer.param_groups])
+
+    handles = [register_module_forward_pre_hook(forward), register_optimizer_step_pre_hook(step)]
+    yield notes
+    for handle in handles:
+        handle.remove()
+
+
+def check_run(recipe, root, out, method=None, epochs=1):
+    """Trains, and returns the run's folder after a look at what every run leaves behind."""
+    result = train(recipe, method=method, out=out, data_root=root, hardware=HERE)[0]
+    folder = out / recipe.name / (method or recipe.method) / "seed-0"
+    rows = read_metrics(folder)
+    assert [row["epoch"] for row in rows] == list(range(1, epochs + 1))
+    assert all(0 < row["train_loss"] < 100 for row in rows)
+    assert 0 <= result.error <= 100
+    assert json.loads((folder / "result.json").read_text())["error"] == result.error
+    assert (folder / "first_batch.png").stat().st_size > 1000
+    return folder
+
+
+REAL_NETWORKS = [
+    "cifar100-preactresnet18",
+    "cifar100-wrn16-8",
+    "cifar100-resnext29-4-24",
+    "tiny-imagenet-preactresnet18",
+    "speech-vgg11",
+    "speech-lenet",
+    "cifar100-low-data",
+    "digits",
+]
+SMALL_NETWORKS = [
+    ("cifar100-multi-input", "input-3"),
+    ("cifar100-multi-input", "manifold-4"),
+    ("cifar100-multi-input", "cutmix-3"),
+    ("cifar100-sensitivity", "omega-0"),
+    ("cifar100-sensitivity", "partition_size-2"),
+    ("cifar100-vat", "vat-0.01-eps1-updates0"),
+    ("cifar100-vat", "vat-0.1-eps2-updates1"),
+    ("speech-small", "comixup"),
+    *(("cifar100-preactresnet18", method) for method in METHODS),
+]
+"""Other methods, with networks that the list above has in the recipe's place."""
+
+
+@pytest.mark.parametrize("name", REAL_NETWORKS)
+def test_recipe_trains(name, root, tmp_path):
+    check_run(reduced(RECIPES[name], batch_size=2, labels_per_class=1), root, tmp_path)
+
+
+@pytest.mark.parametrize(("name", "method"), SMALL_NETWORKS)
+def test_method_trains(name, method, root, tmp_path):
+    check_run(reduced(RECIPES[name], model="small"), root, tmp_path, method)
+
+
+def test_every_recipe_is_trained_above_or_below():
+    trained = {*REAL_NETWORKS, *(name for name, _ in SMALL_NETWORKS), "imagenet-resnet50"}
+    assert trained == set(RECIPES)
+
+
+def test_three_phases_of_imagenet(root, tmp_path, seen):
+    recipe = RECIPES["imagenet-resnet50"].changed(epochs=7, model="small")
+    assert [phase.epochs for phase in recipe.phases] == [1, 2, 4]
+    sizes, batches = (16, 24, 32), (4, 2, 8)
+    phases = tuple(
+        dataclasses.replace(phase, image_size=size, batch_size=batch)
+        for phase, size, batch in zip(recipe.phases, sizes, batches, strict=True)
+    )
+    recipe = dataclasses.replace(recipe, phases=phases)
+    check_run(recipe, root, tmp_path, "vanilla", epochs=7)
+    # Eight images: two steps in the first phase's epoch, four in each of the second, one after.
+    phase_of_step = [0] * 2 + [1] * 8 + [2] * 4
+    assert seen["shapes"] == [(batches[k], 3, sizes[k], sizes[k]) for k in phase_of_step]
+    # The moments of the recipe, 0, 8, 15, 40, 65, 90 and 100, come to 0, 8/15, 1, 3, 4 2/3 ...
+    rates = [0.5, 0.5 + (1.0 - 0.5) * 0.5 / (8 / 15)]
+    rates += [0.2 + (0.02 - 0.2) * step / 8 for step in range(8)]
+    rates += [recipe.lr_at(epoch) for epoch in (3, 4, 5, 6)]
+    assert rates[-4] == 0.02
+    assert_allclose([groups[0] for groups in seen["rates"]], rates, rtol=1e-9)
+    # Weights that decay, and norms and biases that do not, at the same rate.
+    assert all(len(groups) == 2 and groups[0] == groups[1] for groups in seen["rates"])
+
+
+def test_imagenets_own_network_and_co_mixup_train(root, tmp_path):
+    recipe = reduced(RECIPES["imagenet-resnet50"], image_sizes=(32,))
+    check_run(recipe, root, tmp_path)
+
+
+def test_learning_rate_steps_where_the_recipe_says(root, tmp_path, seen):
+    recipe = reduced(RECIPES["cifar100-preactresnet18"], epochs=3, model="small")
+    check_run(recipe, root, tmp_path, "vanilla", epochs=3)
+    steps = CIFAR_TRAIN // 6
+    expected = [0.2] * steps + [0.02] * steps + [0.002] * steps
+    assert_allclose([rate for (rate,) in seen["rates"]], expected)
+
+
+def test_plain_epochs_are_not_mixed(root, tmp_path, seen):
+    recipe = reduced(RECIPES["cifar100-preactresnet18"], epochs=3, model="small", batch_size=12)
+    recipe = dataclasses.replace(recipe, plain_epochs=1, last_plain_epochs=1)
+    check_run(recipe, root, tmp_path, "comixup", epochs=3)
+    # A mixed step passes the network twice: for the saliency, and with what was mixed.
+    assert len(seen["shapes"]) == 1 + 2 + 1
+
+
+@pytest.mark.parametrize("lr", [1e-12, 1e-2])
+def test_speech_stops_when_validation_accuracy_no_longer_rises(lr, root, tmp_path):
+    recipe = reduced(RECIPES["speech-small"], epochs=9, model="small", lr=lr)
+    recipe = dataclasses.replace(recipe, patience=2)
+    result = train(recipe, method="vanilla", out=tmp_path, data_root=root, hardware=HERE)[0]
+    rows = read_metrics(tmp_path / recipe.name / "vanilla" / "seed-0")
+    errors = [row["validation_error"] for row in rows]
+    best = [min(errors[: epoch + 1]) for epoch in range(len(errors))]
+    idle = [epoch for epoch in range(2, len(errors)) if best[epoch] == best[epoch - 2]]
+    assert len(rows) == (idle[0] + 1 if idle else 9)
+    first = errors.index(min(errors))
+    assert_allclose(result.error, rows[first]["test_error"], rtol=1e-5)
+    if lr < 1e-6:
+        assert len(rows) == 3
