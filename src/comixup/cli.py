@@ -56,6 +56,9 @@ def _word(metavar: str, default: str | None = None) -> Any:
 class Changes:
     """What to change in the recipe."""
 
+    data_set: Annotated[str | None, _word("NAME", _UNCHANGED)] = None
+    """Another data set: cifar10, cifar100, tiny-imagenet, imagenet, speech-commands, digits, or
+    folder for images of your own in folders named after their classes."""
     model: Annotated[str | None, _word("NAME", _UNCHANGED)] = None
     """Another network: one of comixup's, torchvision's or timm's."""
     epochs: Annotated[int | None, _word("N", _UNCHANGED)] = None
@@ -71,7 +74,7 @@ class Changes:
     weight_decay: Annotated[float | None, _word("DECAY", _UNCHANGED)] = None
     """Weight decay."""
     labels_per_class: Annotated[int | None, _word("N", _UNCHANGED)] = None
-    """Train on so many images of each class."""
+    """Train on so many images of each class; 0 for all."""
     validation: Annotated[float | None, _word("SHARE", _UNCHANGED)] = None
     """Share of the training images to hold out, between 0 and 1."""
     set: Annotated[tuple[str, ...], _word("NAME=VALUE ...", "(none)")] = ()
@@ -237,9 +240,8 @@ def _recipe(name: str) -> Recipe:
 
 
 def _changed(name: str, changes: Changes) -> Recipe:
-    return _recipe(name).changed(
-        **{key: value for key, value in vars(changes).items() if key != "set"}
-    )
+    wanted = {key: value for key, value in vars(changes).items() if key != "set"}
+    return _recipe(name).changed(data=wanted.pop("data_set"), **wanted)
 
 
 def _check_seeds(seeds: tuple[int, ...]) -> None:

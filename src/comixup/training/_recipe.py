@@ -157,6 +157,7 @@ class Recipe:
     def changed(
         self,
         *,
+        data: str | None = None,
         model: str | None = None,
         epochs: int | None = None,
         batch_size: int | None = None,
@@ -168,14 +169,17 @@ class Recipe:
     ) -> Recipe:
         """Returns the recipe with some things changed; None leaves a thing as it is.
 
+        The figures of the paper no longer belong to it then, so they are dropped.
+
         Args:
+            data: another data set.
             model: another network.
             epochs: in all; phases, learning rates and plain epochs keep their proportions.
             batch_size: of every phase. Learning rates stay as they are.
             lr: the highest learning rate; the others keep their proportion to it.
             loss: see `losses`.
             weight_decay: another one.
-            labels_per_class: images of each class to train on.
+            labels_per_class: images of each class to train on; 0 means all.
             validation: share of the training images to hold out.
         """
         changes: dict[str, Any] = {}
@@ -203,6 +207,7 @@ class Recipe:
         if loss is not None:
             check_choice("loss", loss, ("cross-entropy", "released"))
         for name, value in (
+            ("data", data),
             ("model", model),
             ("loss", loss),
             ("weight_decay", weight_decay),
@@ -211,6 +216,13 @@ class Recipe:
         ):
             if value is not None:
                 changes[name] = value
+        if labels_per_class == 0:
+            changes["labels_per_class"] = None
+        if changes:
+            changes["methods"] = {
+                name: dataclasses.replace(method, paper=None)
+                for name, method in self.methods.items()
+            }
         return dataclasses.replace(self, **changes)
 
     def with_settings(self, method: str | None, settings: Settings) -> Recipe:
