@@ -5,9 +5,9 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from data_files import assert_same, batches, noise, python2_pickle, write_cifar10, write_cifar100
 
 from comixup.data import load
+from data_files import assert_same, batches, noise, python2_pickle, write_cifar10, write_cifar100
 
 
 @pytest.fixture

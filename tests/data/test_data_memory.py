@@ -1,10 +1,10 @@
 import pytest
 import torch
-from data_files import MEAN, STD, assert_same, batches, memory_split
 from torchvision.transforms import v2
 
 from comixup.data._memory import cropped, draw_crops
 from comixup.data._order import Order
+from data_files import MEAN, STD, assert_same, batches, memory_split
 
 
 def crop_slowly(image, row, column, mirrored, pad):

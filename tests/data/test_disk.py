@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 import torch
-from data_files import assert_same, batches, write_folder
 from PIL import Image
 from torchvision.transforms import v2
 
 from comixup.data import load
 from comixup.data._folder import MEAN, STD
+from data_files import assert_same, batches, write_folder
 
 SIZE = 16
 # Newer Pythons warn when a process with threads forks; torch's own loader does so.

@@ -1,8 +1,8 @@
 import pytest
-from data_files import smooth_picture, write_folder
 from torchvision.datasets import ImageFolder
 
 from comixup.data import load
+from data_files import smooth_picture, write_folder
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 import pytest
 import torch
-from data_files import write_cifar100, write_folder
 
 from comixup.data import load, names
+from data_files import write_cifar100, write_folder
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 import pytest
-from data_files import write_cifar100
 
 from comixup.data import load
 from comixup.data._places import data_root
+from data_files import write_cifar100
 
 
 def test_the_root_is_given_or_named_by_the_environment_or_data(tmp_path, monkeypatch):

@@ -1,9 +1,9 @@
 import pytest
 import torch
-from data_files import MEAN, STD, memory_split
 
 from comixup.data import DataSet
 from comixup.data._sets import normalised
+from data_files import MEAN, STD, memory_split
 
 
 def data_set(mean=MEAN, std=STD):

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 import torch
-from data_files import tone, write_speech, write_wave
 
 from comixup.data import load
 from comixup.data._speech import read_wave, spectrograms
+from data_files import tone, write_speech, write_wave
 
 
 @pytest.fixture

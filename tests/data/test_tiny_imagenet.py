@@ -3,10 +3,10 @@ import os
 import numpy as np
 import pytest
 import torch
-from data_files import smooth_picture, write_tiny_imagenet
 from PIL import Image
 
 from comixup.data import load, tiny_imagenet_boxes
+from data_files import smooth_picture, write_tiny_imagenet
 
 
 @pytest.fixture

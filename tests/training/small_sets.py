@@ -6,9 +6,8 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1] / "data"))
 
-from data_files import write_cifar100, write_folder, write_speech, write_tiny_imagenet
-
 from comixup.training import Hardware
+from data_files import write_cifar100, write_folder, write_speech, write_tiny_imagenet
 
 CIFAR_CLASSES = 4
 CIFAR_TRAIN = 12

@@ -6,7 +6,6 @@ import json
 import pytest
 import torch
 from numpy.testing import assert_allclose
-from small_sets import CIFAR_TRAIN, HERE, reduced, write_all
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
@@ -15,6 +14,7 @@ from comixup.training import RECIPES, train
 from comixup.training._folder import read_metrics
 from comixup.training._methods import make_mixer
 from comixup.training._recipes import METHODS
+from small_sets import CIFAR_TRAIN, HERE, reduced, write_all
 
 SMALL_NETWORK = type(models.build("small", 10))
 

@@ -5,10 +5,10 @@ import io
 
 import pytest
 from rich.console import Console
-from small_sets import HERE, reduced, write_all
 
 from comixup.training import RECIPES, Result, train
 from comixup.training._tune import best_of, mean_validation, tune, tuning_table, variants_of
+from small_sets import HERE, reduced, write_all
 
 CIFAR = RECIPES["cifar100-preactresnet18"]
 

@@ -1,0 +1,223 @@
+"""Two processes train what one would; if one is lost the other says so, and the run goes on."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from comixup.training import Hardware
+from comixup.training._folder import METRICS
+from comixup.training._recipes import METHODS
+from small_runs import (
+    TEST,
+    WAIT_SECONDS,
+    assert_same_run,
+    assert_same_weights,
+    commands,
+    die_at_write,
+    folder_of,
+    free_port,
+    metrics,
+    recipe,
+    run,
+    saved,
+    train_here,
+    words,
+    write_images,
+)
+
+NO_BATCH_NORM = "timm:test_mambaout"
+"""Its only normalisation is over channels, and it has no dropout."""
+LOST = "Another process of this run has gone, so process {} stops too. The same command goes on"
+ROUNDING = {"rtol": 1e-4, "atol": 1e-5}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return write_images(tmp_path_factory.mktemp("images"))
+
+
+def run_both(arguments, log, **settings):
+    """Returns the exit codes and texts of two processes that train together."""
+    both = commands(2, arguments, log, **settings)
+    return [command.end() for command in both], [command.text for command in both]
+
+
+def assert_close_metrics(folder, other):
+    rows, expected = metrics(folder), metrics(other)
+    assert len(rows) == len(expected)
+    assert rows[-1]["test_error"]
+    for row, wanted in zip(rows, expected, strict=True):
+        assert row.keys() == wanted.keys()
+        for name, value in row.items():
+            # Epochs that are not evaluated have no errors.
+            mine, other_one = (float(text or "nan") for text in (value, wanted[name]))
+            assert mine == pytest.approx(other_one, rel=1e-3, nan_ok=True), name
+
+
+@pytest.fixture(scope="module")
+def together(data, tmp_path_factory):
+    """The folder of all runs, trained by two processes: each method in turn."""
+    out = tmp_path_factory.mktemp("together")
+    codes, texts = run_both(words(data, out, method="all", epochs=2), out / "log")
+    assert codes == [0, 0], texts
+    return out
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_two_processes_train_as_one_that_cuts_its_batches_in_two(data, tmp_path, together, method):
+    # Each part has its own seed, whoever trains it: dropout and mixing are the same too.
+    halves = Hardware(accelerator="cpu", accumulate=2)
+    folder = train_here(data, tmp_path, method, recipe(epochs=2), halves)
+    assert_same_weights(folder_of(together, method), folder, **ROUNDING)
+    assert_close_metrics(folder_of(together, method), folder)
+
+
+def test_only_the_first_process_reports(together):
+    first, second = ((together / f"log-{rank}").read_text() for rank in range(2))
+    assert "epoch 2/2" in first
+    assert "top-1 error" in first
+    assert second == ""
+
+
+@pytest.fixture(scope="module")
+def alone(data, tmp_path_factory):
+    """The folder of a run by one process."""
+    return train_here(data, tmp_path_factory.mktemp("alone"), chosen=recipe(model=NO_BATCH_NORM))
+
+
+def test_equal_global_batches_give_equal_results_and_the_number_of_devices_may_change(
+    data, tmp_path, alone
+):
+    assert TEST % 2 == 1  # the processes' shares of the test images differ
+    arguments = words(data, tmp_path, model=NO_BATCH_NORM)
+    after_an_epoch = 7
+    code, _ = run(arguments, tmp_path / "one", before=die_at_write, details=(after_an_epoch,))
+    assert code == -signal.SIGKILL
+    assert saved(folder_of(tmp_path))["epoch"] == 1
+    codes, texts = run_both(arguments, tmp_path / "two")
+    assert codes == [0, 0], texts
+    assert "epoch 2/3" in texts[0]
+    assert "epoch 1/3" not in texts[0]
+    assert_same_weights(folder_of(tmp_path), alone, **ROUNDING)
+    assert_close_metrics(folder_of(tmp_path), alone)
+
+
+# ---- Lost processes -----------------------------------------------------------------------------
+
+
+def die_at_step(number):
+    """Kills this process before its n-th step, from 0."""
+    from comixup.training._loop import Stepper  # noqa: PLC0415 - in the process alone
+
+    steps, count = Stepper.run, 0
+
+    def step(*arguments):
+        nonlocal count
+        if count == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        count += 1
+        steps(*arguments)
+
+    Stepper.run = step
+
+
+@pytest.fixture(scope="module")
+def unbroken(data, tmp_path_factory):
+    """The folder of a run by two processes that nothing happened to."""
+    out = tmp_path_factory.mktemp("unbroken")
+    codes, texts = run_both(words(data, out, model="small", method="cutmix"), out / "log")
+    assert codes == [0, 0], texts
+    return folder_of(out, "cutmix")
+
+
+def test_when_a_process_is_killed_the_other_says_so_and_the_run_goes_on(data, tmp_path, unbroken):
+    arguments = words(data, tmp_path, "--checkpoint-steps", 1, model="small", method="cutmix")
+    for dies, step in ((1, 4), (0, 2)):
+        before, details = [None, None], [(), ()]
+        before[dies], details[dies] = die_at_step, (step,)
+        log = tmp_path / f"log{dies}"
+        codes, texts = run_both(arguments, log, before=before, details=details)
+        assert codes[dies] == -signal.SIGKILL
+        assert codes[1 - dies] == 1, texts
+        assert LOST.format(1 - dies) in texts[1 - dies]
+        assert "Traceback" not in texts[1 - dies]
+    codes, texts = run_both(arguments, tmp_path / "log")
+    assert codes == [0, 0], texts
+    assert_same_run(folder_of(tmp_path, "cutmix"), unbroken)
+
+
+def test_ctrl_c_reaches_all_processes_and_each_says_so(data, tmp_path):
+    both = commands(2, words(data, tmp_path, epochs=9000), tmp_path / "log")
+    wait_for(folder_of(tmp_path) / METRICS)
+    for command in both:
+        command.send(signal.SIGINT)
+    assert [command.end() for command in both] == [1, 1]
+    for command in both:
+        assert "Traceback" not in command.text
+        assert "The same command goes on from" in command.text
+    assert saved(folder_of(tmp_path))["epoch"] >= 1
+
+
+def test_a_refusal_is_said_by_all(data, tmp_path):
+    folder_of(tmp_path).parent.mkdir(parents=True)
+    folder_of(tmp_path).write_text("a file")
+    codes, texts = run_both(words(data, tmp_path), tmp_path / "log")
+    assert codes == [1, 1]
+    for text in texts:
+        assert "`folder` must be one that can be written to" in text
+        assert "Traceback" not in text
+
+
+def wait_for(path, process=None):
+    end = time.monotonic() + WAIT_SECONDS
+    while not path.exists():
+        assert time.monotonic() < end
+        assert process is None or process.poll() is None
+        time.sleep(0.05)
+
+
+# ---- The launchers ------------------------------------------------------------------------------
+
+
+def children(pid):
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dies", ["launcher", "child"])
+def test_fabrics_launcher(data, tmp_path, alone, dies):
+    arguments = words(data, tmp_path, "--devices", 2, model=NO_BATCH_NORM)
+    program = [sys.executable, "-m", "comixup.cli", *arguments]
+    environment = os.environ | ENVIRONMENT
+    with (tmp_path / "log").open("w") as log:
+        first = subprocess.Popen(program, env=environment, stderr=log)
+        wait_for(folder_of(tmp_path) / METRICS, first)
+        child = next(iter(children(first.pid)))
+        os.kill(first.pid if dies == "launcher" else child, signal.SIGKILL)
+        assert first.wait(WAIT_SECONDS) == (-signal.SIGKILL if dies == "launcher" else 1)
+        end = time.monotonic() + WAIT_SECONDS
+        while Path(f"/proc/{child}").exists():
+            assert time.monotonic() < end
+            time.sleep(0.1)
+    text = (tmp_path / "log").read_text()
+    assert LOST.format(1 if dies == "launcher" else 0) in text
+    assert "Traceback" not in text
+    subprocess.run(program, env=environment, check=True, timeout=WAIT_SECONDS)
+    assert_same_weights(folder_of(tmp_path), alone, **ROUNDING)
+
+
+@pytest.mark.slow
+def test_torchrun(data, tmp_path, alone):
+    arguments = words(data, tmp_path, "--devices", 2, model=NO_BATCH_NORM)
+    launcher = ["torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port())]
+    program = [sys.executable, "-m", *launcher, "-m", "comixup.cli", *arguments]
+    subprocess.run(program, env=os.environ | ENVIRONMENT, check=True, timeout=WAIT_SECONDS)
+    assert_same_weights(folder_of(tmp_path), alone, **ROUNDING)
