@@ -132,6 +132,22 @@ class DiskLoader:
             yield normalised(images, self._split.mean, self._split.std), targets
 
 
+def _read(path: Path) -> Image.Image | str:
+    """Returns an image in colours, or a sentence if it is damaged."""
+    try:
+        with Image.open(path) as file:
+            return file.convert("RGB")
+    # What decoders raise; a sentence, since an exception from a worker comes with its trace.
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        return f"{path} cannot be read as an image: {error}. Replace or remove it."
+
+
+def problem_of(path: Path) -> str | None:
+    """Returns a sentence if a file cannot be read as an image."""
+    found = _read(path)
+    return found if isinstance(found, str) else None
+
+
 class _Images(Dataset[_Sample | str]):
     """What workers do: read an image, transform it, and say in words if that fails."""
 
@@ -145,13 +161,9 @@ class _Images(Dataset[_Sample | str]):
     def __getitem__(self, request: _Request) -> _Sample | str:
         """Returns an image (3, size, size) uint8 and its class, or a sentence if it is damaged."""
         index, epoch = request
-        path = Path(os.fsdecode(self._files[index]))
-        try:
-            with Image.open(path) as file:
-                picture = file.convert("RGB")
-        # What decoders raise; a sentence, since an exception from a worker comes with its trace.
-        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-            return f"{path} cannot be read as an image: {error}. Replace or remove it."
+        picture = _read(Path(os.fsdecode(self._files[index])))
+        if isinstance(picture, str):
+            return picture
         # torchvision's transforms draw from torch's global generator: it is lent to them, seeded.
         with torch.random.fork_rng(devices=[]):
             if epoch is not None:

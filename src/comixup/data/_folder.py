@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torchvision.datasets.folder import IMG_EXTENSIONS  # type: ignore[import-untyped]
 
-from comixup.data._disk import DEFAULT_SIZE, DiskSplit
+from comixup.data._damaged import readable
+from comixup.data._disk import DEFAULT_SIZE, DiskSplit, problem_of
 from comixup.data._places import find_folder
 from comixup.data._sets import DataSet
 
@@ -21,28 +22,28 @@ _IMAGENET = "It needs an account at image-net.org; torchvision.datasets.ImageNet
 _FOLDER = "It needs train/ and val/ (or test/), with a folder of images for each class in both."
 
 
-def read_imagenet(name: str, root: Path) -> DataSet:
+def read_imagenet(name: str, root: Path, skip_bad: bool = False) -> DataSet:
     """Returns ImageNet from train/ and val/, its images left on disk."""
     folders = ("imagenet", "ImageNet", "ILSVRC2012")
     folder = find_folder(root, folders, ("train", "val"), "ImageNet", _IMAGENET)
-    return _read(name, folder / "train", folder / "val")
+    return _read(name, folder / "train", folder / "val", skip_bad)
 
 
-def read_folder(name: str, root: Path) -> DataSet:
+def read_folder(name: str, root: Path, skip_bad: bool = False) -> DataSet:
     """Returns the images in train/ and val/, or train/ and test/, left on disk."""
     if not (root / "train").is_dir() or not any(_evaluated(root)):
         raise FileNotFoundError(
             f"a folder of images was not found. Looked in: {root}. {_FOLDER} Name the folder above "
             "them by `root` or the environment variable COMIXUP_DATA."
         )
-    return _read(name, root / "train", _evaluated(root)[0])
+    return _read(name, root / "train", _evaluated(root)[0], skip_bad)
 
 
 def _evaluated(root: Path) -> list[Path]:
     return [root / name for name in ("val", "test") if (root / name).is_dir()]
 
 
-def _read(name: str, train: Path, test: Path) -> DataSet:
+def _read(name: str, train: Path, test: Path, skip_bad: bool) -> DataSet:
     classes = _class_folders(train)
     unknown = sorted(set(_class_folders(test)) - set(classes))
     if unknown:
@@ -50,6 +51,10 @@ def _read(name: str, train: Path, test: Path) -> DataSet:
             f"{test} must have the classes of {train}, got {unknown[0]!r} besides. Remove it, or "
             "add images of it to learn from."
         )
+    shown = _split(test, classes, every_class=False)
+    if skip_bad:
+        files = [Path(os.fsdecode(file)) for file in shown.files]
+        shown = shown.subset(torch.tensor(readable(files, problem_of, str(test))))
     return DataSet(
         name,
         tuple(classes),
@@ -57,7 +62,7 @@ def _read(name: str, train: Path, test: Path) -> DataSet:
         MEAN,
         STD,
         train=_split(train, classes, every_class=True),
-        test=_split(test, classes, every_class=False),
+        test=shown,
     )
 
 

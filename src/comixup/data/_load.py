@@ -21,12 +21,12 @@ from comixup.data._sets import DataSet
 from comixup.data._speech import read_speech
 from comixup.data._tiny_imagenet import read_tiny_imagenet
 
-_FROM_FILES: dict[str, Callable[[str, Path], DataSet]] = {
+_OF_IMAGE_FILES: dict[str, Callable[[str, Path, bool], DataSet]] = {
     "folder": read_folder,
     "imagenet": read_imagenet,
-    "speech-commands": read_speech,
     "tiny-imagenet": read_tiny_imagenet,
 }
+_SPEECH = "speech-commands"
 _DIGITS = "digits"
 
 
@@ -36,7 +36,7 @@ def names() -> list[str]:
     >>> "cifar100" in names()
     True
     """
-    return sorted([*_FROM_FILES, *KINDS, _DIGITS])
+    return sorted([*_OF_IMAGE_FILES, *KINDS, _SPEECH, _DIGITS])
 
 
 def load(
@@ -47,6 +47,7 @@ def load(
     validation: float | None = None,
     seed: int = 0,
     download: bool = False,
+    skip_bad: bool = False,
 ) -> DataSet:
     """Returns a data set.
 
@@ -60,18 +61,23 @@ def load(
             as `.validation` before anything else; None holds out nothing.
         seed: decides which images are held out and kept.
         download: fetch CIFAR if it is not there; others have to be fetched by hand.
+        skip_bad: leave out damaged images, with a warning that counts and names them, rather than
+            refuse the set. Of sets that stay on the disk this tries the test images alone; damaged
+            ones to train on still stop an epoch with a sentence.
 
     >>> digits = load("digits", labels_per_class=5)
     >>> digits.num_classes, len(digits.train), len(digits.test)
     (10, 50, 1000)
     """
-    _check(name, labels_per_class, validation, seed, download)
+    _check(name, labels_per_class, validation, seed, download, skip_bad)
     if name == _DIGITS:
         data = read_digits(name)
+    elif name == _SPEECH:
+        data = read_speech(name, data_root(root))
     elif name in KINDS:
         data = read_cifar(name, data_root(root), download)
     else:
-        data = _FROM_FILES[name](name, data_root(root))
+        data = _OF_IMAGE_FILES[name](name, data_root(root), skip_bad)
     if validation is not None:
         data = _hold_out(data, validation, seed)
     if labels_per_class is not None:
@@ -80,7 +86,12 @@ def load(
 
 
 def _check(
-    name: str, labels_per_class: int | None, validation: float | None, seed: int, download: bool
+    name: str,
+    labels_per_class: int | None,
+    validation: float | None,
+    seed: int,
+    download: bool,
+    skip_bad: bool,
 ) -> None:
     if name not in names():
         close = difflib.get_close_matches(str(name).lower(), names(), n=2, cutoff=0.5)
@@ -96,7 +107,12 @@ def _check(
                 "out nothing."
             )
     check_count("seed", seed, low=0)
-    if download and name in _FROM_FILES:
+    if skip_bad and name not in _OF_IMAGE_FILES:
+        raise ValueError(
+            f"`skip_bad` must be False for {name!r}, got True. Only {', '.join(_OF_IMAGE_FILES)} "
+            "have a file for each image."
+        )
+    if download and name not in (*KINDS, _DIGITS):
         raise ValueError(
             f"`download` must be False for {name!r}, got True. Only {' and '.join(KINDS)} can be "
             "fetched; fetch others by hand and name their folder by `root`."

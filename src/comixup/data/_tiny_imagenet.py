@@ -16,6 +16,7 @@ from torch import Tensor
 
 from comixup._checks import check_choice
 from comixup.data._cache import kept, progress
+from comixup.data._damaged import readable
 from comixup.data._memory import MemorySplit
 from comixup.data._places import data_root, find_folder, lines_of
 from comixup.data._sets import DataSet
@@ -41,13 +42,13 @@ class _Listing:
     boxes: list[Box | None]
 
 
-def read_tiny_imagenet(name: str, root: Path) -> DataSet:
+def read_tiny_imagenet(name: str, root: Path, skip_bad: bool = False) -> DataSet:
     """Returns Tiny-ImageNet; JPEGs are decoded once and kept in the cache."""
     folder = _find(root)
     wnids = _class_ids(folder)
     splits = []
     for split in _SPLITS:
-        listing = _list(folder, wnids, split)
+        listing = _list(folder, wnids, split, skip_bad)
         images = torch.from_numpy(_decoded(f"{name}-{split}", listing.files))
         targets = torch.tensor(listing.targets)
         splits.append(MemorySplit(images, targets, MEAN, STD, pad=PAD, flip=True))
@@ -56,7 +57,9 @@ def read_tiny_imagenet(name: str, root: Path) -> DataSet:
     return DataSet(name, classes, (3, SIZE, SIZE), MEAN, STD, train=splits[0], test=splits[1])
 
 
-def tiny_imagenet_boxes(root: str | Path | None = None, split: str = "test") -> Tensor:
+def tiny_imagenet_boxes(
+    root: str | Path | None = None, split: str = "test", *, skip_bad: bool = False
+) -> Tensor:
     """Returns where the object is in each image, (n, 4) int64: x0, y0, x1, y1 in pixels.
 
     In the order of `load("tiny-imagenet").train` or `.test`, with nothing held out.
@@ -64,10 +67,11 @@ def tiny_imagenet_boxes(root: str | Path | None = None, split: str = "test") -> 
     Args:
         root: as for `load`.
         split: "train" or "test" (the official `val`).
+        skip_bad: as for `load`.
     """
     check_choice("split", split, _SPLITS)
     folder = _find(data_root(root))
-    listing = _list(folder, _class_ids(folder), split)
+    listing = _list(folder, _class_ids(folder), split, skip_bad)
     boxes: list[Box] = []
     for file, box in zip(listing.files, listing.boxes, strict=True):
         if box is None:
@@ -96,11 +100,16 @@ def _words(folder: Path) -> list[tuple[str, str]]:
     return [(wnid, names.split(",")[0].strip() or wnid) for wnid, _, names in pairs]
 
 
-def _list(folder: Path, wnids: list[str], split: str) -> _Listing:
+def _list(folder: Path, wnids: list[str], split: str, skip_bad: bool) -> _Listing:
     listing = _list_train(folder, wnids) if split == "train" else _list_val(folder, wnids)
     if not listing.files:
         raise FileNotFoundError(f"{TITLE} in {folder} has no images of {split}. Unpack it again.")
-    return listing
+    if not skip_bad:
+        return listing
+    good = readable(listing.files, _problem_of, f"{TITLE}, {split}")
+    columns = (listing.files, listing.targets, listing.boxes)
+    files, targets, boxes = ([column[k] for k in good] for column in columns)
+    return _Listing(files, targets, boxes)  # type: ignore[arg-type]
 
 
 def _list_train(folder: Path, wnids: list[str]) -> _Listing:
@@ -173,6 +182,15 @@ def _decoded(name: str, files: Sequence[Path]) -> npt.NDArray[np.uint8]:
         return images
 
     return kept(name, files, shape, np.uint8, make)
+
+
+def _problem_of(path: Path) -> str | None:
+    """Returns a sentence if a file cannot be read."""
+    try:
+        _decode(path)
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def _decode(path: Path) -> npt.NDArray[np.uint8]:

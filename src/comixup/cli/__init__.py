@@ -1,0 +1,66 @@
+"""The command line: `comixup recipes`, `train`, `tune`, `evaluate`, `compare`, `sweep`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+try:
+    import tyro
+    from lightning_fabric.utilities.exceptions import MisconfigurationException
+    from rich.console import Console
+
+    from comixup import training
+    from comixup.cli._evaluation import compare, evaluate, sweep
+    from comixup.cli._training import recipes, train, tune
+except ModuleNotFoundError as missing:
+    sys.exit(
+        f"comixup: the command line needs {missing.name}, which is not installed. "
+        "Use pip install 'comixup[train]'."
+    )
+
+DEBUG = "COMIXUP_DEBUG"
+"""Environment variable; if set, errors come with their traceback."""
+
+_MISTAKES = (ValueError, TypeError, OSError, ImportError, RuntimeError, MisconfigurationException)
+"""What a user's mistake, a missing file or package, or a machine's limits raise."""
+_INTERRUPTED = 130
+"""What a shell takes a program for that Ctrl-C ended."""
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "recipes": recipes,
+    "train": train,
+    "tune": tune,
+    "evaluate": evaluate,
+    "compare": compare,
+    "sweep": sweep,
+}
+
+
+def main() -> None:
+    """Runs the command line; a mistake gets a sentence, not a traceback."""
+    try:
+        tyro.extras.subcommand_cli_from_dict(
+            COMMANDS,
+            prog="comixup",
+            description="Train classifiers with Co-Mixup and its rivals, and measure them.",
+        )
+    except _MISTAKES as error:
+        if os.environ.get(DEBUG):
+            raise
+        sentence = str(error).strip() or type(error).__name__
+        if isinstance(error, RuntimeError) and not isinstance(error, training.TrainingStopped):
+            sentence += f" ({DEBUG}=1 shows where that happened.)"
+        _say(sentence)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        _say("Stopped. The same command goes on from the last checkpoint.")
+        sys.exit(_INTERRUPTED)
+
+
+def _say(sentence: str) -> None:
+    """Prints a sentence for people on standard error, in one line however long."""
+    Console(stderr=True).print(
+        f"comixup: {sentence}", markup=False, highlight=False, soft_wrap=True
+    )

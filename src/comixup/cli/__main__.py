@@ -1,0 +1,5 @@
+"""`python -m comixup.cli`, for launchers of several processes."""
+
+from comixup.cli import main
+
+main()

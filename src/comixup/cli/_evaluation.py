@@ -1,0 +1,229 @@
+"""`comixup evaluate`, `comixup compare`, `comixup sweep`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import tyro
+from rich.console import Console
+from torch import Tensor
+
+from comixup import evaluation
+from comixup.cli._options import (
+    Changes,
+    ChangesOption,
+    Place,
+    PlaceOption,
+    RecipeName,
+    Seeds,
+    changed,
+    check_seeds,
+    how_to_train,
+    with_set,
+    word,
+)
+from comixup.data import DataSet, load
+
+_TINY = "tiny-imagenet"
+_Runs = Annotated[tuple[Path, ...], tyro.conf.Positional, word("RUN ...")]
+_Values = Annotated[tuple[float, ...], word("VALUE ...", "(default: not varied)")]
+
+
+def evaluate(
+    runs: _Runs,
+    data: Annotated[Path | None, word("FOLDER", "(default: $COMIXUP_DATA, else ./data)")] = None,
+    data_set: Annotated[str | None, word("NAME", "(default: what it was trained on)")] = None,
+    boxes: Annotated[Path | None, word("PATH", "(default: the data set's own)")] = None,
+    model: Annotated[str | None, word("NAME", "(default: what the file says)")] = None,
+    image_size: Annotated[int | None, word("N", "(default: the data set's)")] = None,
+    maps: Annotated[str, word("cam|grad-cam")] = "cam",
+    layer: Annotated[str | None, word("NAME", "(default: found)")] = None,
+    device: Annotated[str, word("NAME", "(default: cuda if there, else cpu)")] = "auto",
+    workers: Annotated[int, word("N")] = 4,
+    seed: Annotated[int, word("N")] = 0,
+    skip_bad: Annotated[bool, tyro.conf.FlagCreatePairsOff, word("", "")] = False,
+    out: Annotated[Path | None, word("FOLDER", "(default: the run's own)")] = None,
+) -> None:
+    """Measure trained networks on the test images: error, calibration and, with boxes, more.
+
+    Args:
+        runs: folders of runs, or files of weights (.safetensors, .pt, .pth).
+        data: folder of the data sets.
+        data_set: name of the data set to measure on.
+        boxes: a CSV file or a folder of XML files with boxes of the objects, for localisation and
+            background corruption. Tiny-ImageNet brings its own.
+        model: name of the network, for weights that do not say.
+        image_size: pixels a side, for data sets that are cropped and scaled.
+        maps: how objects are found: cam or grad-cam.
+        layer: the part of the network whose maps are used.
+        device: cpu, cuda, mps, ...
+        workers: processes that read images from the disk.
+        seed: of the background corruption.
+        skip_bad: leave out images that cannot be read, and say which.
+        out: where the figures and pictures go; with several runs, a folder each in it.
+    """
+    console = Console()
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    loaded: dict[str, tuple[DataSet, Tensor | None]] = {}
+    for run in _checked(runs):
+        name = data_set or evaluation.trained_on(run)
+        if name not in loaded:
+            chosen = load(name, data, skip_bad=skip_bad)
+            loaded[name] = (chosen, _boxes(chosen, boxes, data, image_size, skip_bad))
+        chosen, truth = loaded[name]
+        trained = evaluation.load_trained(
+            run, model=model, num_classes=chosen.num_classes, shape=chosen.shape
+        )
+        found = evaluation.evaluate(
+            trained,
+            chosen,
+            truth,
+            device=torch.device(device),
+            image_size=image_size,
+            workers=workers,
+            maps=maps,  # type: ignore[arg-type]
+            layer=layer,
+            seed=seed,
+            console=console,
+        )
+        folder = _folder_of(run, out, len(runs))
+        evaluation.write_evaluation(found, folder)
+        evaluation.draw_evaluation(
+            found,
+            chosen,
+            truth,
+            folder,
+            maps=maps,  # type: ignore[arg-type]
+            layer=layer,
+            image_size=image_size,
+            seed=seed,
+            device=torch.device(device),
+        )
+        console.print(evaluation.evaluation_table(found))
+        console.print(f"Figures and pictures are in {folder}.\n", highlight=False)
+
+
+def compare(
+    runs: _Runs,
+    reference: Annotated[str | None, word("METHOD", "(default: comixup)")] = None,
+    out: Annotated[Path, word("FOLDER")] = Path("comparison"),
+) -> None:
+    """Put evaluated runs side by side: means and spreads over seeds, tests, tables, one figure.
+
+    Args:
+        runs: folders that `comixup evaluate` has written into.
+        reference: the method that others are tested against.
+        out: where the tables (.txt, .md, .tex, .csv) and the reliability diagrams go.
+    """
+    console = Console()
+    read = [evaluation.read_evaluation(run) for run in _checked(runs)]
+    found = evaluation.compare([row for row, _ in read], reference=reference)
+    panels: dict[str, list[evaluation.Metrics]] = {}
+    for row, metrics in read:
+        panels.setdefault(row.method, []).append(metrics)
+    evaluation.write_comparison(found, out)
+    evaluation.draw_reliability(panels, out / "reliability.png")
+    console.print(evaluation.as_rich(found))
+    console.print(f"Tables and reliability diagrams are in {out}.", highlight=False)
+
+
+def sweep(
+    recipe: RecipeName,
+    beta: _Values = (),
+    gamma: _Values = (),
+    tau: _Values = (),
+    omega: _Values = (),
+    partition_size: Annotated[tuple[int, ...], word("N ...", "(default: not varied)")] = (),
+    vary: Annotated[tuple[str, ...], word("NAME=[VALUE,...] ...", "(default: none)")] = (),
+    method: Annotated[str | None, word("NAME", "(default: the recipe's own)")] = None,
+    seeds: Seeds = (0,),
+    changes: ChangesOption = Changes(),  # noqa: B008
+    place: PlaceOption = Place(),  # noqa: B008
+) -> None:
+    """Train a recipe with each setting varied alone, as in the paper's table of sensitivity.
+
+    The same command goes on where it was interrupted; what is trained is not trained again.
+
+    Args:
+        recipe: its name; see `comixup recipes`.
+        beta: weights of smoothness to try.
+        gamma: weights of compatibility to try.
+        tau: clip levels to try.
+        omega: weights of the distances to try.
+        partition_size: sizes of partitions to try.
+        vary: other settings of the method, as JSON lists: --vary levels=[1,2,3].
+        method: the method whose settings are varied.
+        seeds: a run each, for every value.
+        changes: what to change in the recipe; the rest stays as it is.
+        place: where to train, and where to put what comes out.
+    """
+    check_seeds(seeds)
+    grid: dict[str, tuple[float, ...]] = {
+        "beta": beta,
+        "gamma": gamma,
+        "tau": tau,
+        "omega": omega,
+        "partition_size": partition_size,
+        **_varied(vary),
+    }
+    grid = {name: values for name, values in grid.items() if values}
+    if not grid:
+        raise ValueError(
+            "`sweep` must vary something, got nothing. For instance --beta 0 0.16 0.32."
+        )
+    chosen = changed(recipe, changes)
+    chosen = with_set(chosen, method or chosen.method, changes)
+    how = how_to_train(place)
+    found = evaluation.sweep(chosen, grid, method=method, seeds=seeds, **how)
+    if how["fabric"].is_global_zero:
+        how["console"].print(evaluation.sweep_table(found))
+
+
+def _checked(runs: tuple[Path, ...]) -> tuple[Path, ...]:
+    if not runs:
+        raise ValueError("`runs` must be one folder or file at least, got none.")
+    return runs
+
+
+def _folder_of(run: Path, out: Path | None, count: int) -> Path:
+    """Returns where a run's figures go: its own folder, or one of its name if asked for."""
+    own = run if run.is_dir() else run.parent / run.stem
+    if out is None:
+        return own
+    return out if count == 1 else out.joinpath(*own.parts[-3:])
+
+
+def _boxes(
+    data: DataSet, source: Path | None, root: Path | None, image_size: int | None, skip_bad: bool
+) -> Tensor | None:
+    """Returns the boxes of the test images: from a file or folder, or the data set's own."""
+    if source is None:
+        if data.name != _TINY:
+            return None
+        return evaluation.read_tiny_imagenet_boxes(root, "test", skip_bad=skip_bad)
+    files = getattr(data.test, "files", None)
+    if files is None:
+        raise ValueError(
+            f"`--boxes` must belong to images in files, but those of {data.name} are not: boxes go "
+            "by the files' names."
+        )
+    return evaluation.read_boxes(source, files, image_size or max(data.shape[1:]))
+
+
+def _varied(words: tuple[str, ...]) -> dict[str, tuple[float, ...]]:
+    """Returns what NAME=[VALUE,...] words say."""
+    varied: dict[str, tuple[float, ...]] = {}
+    for text in words:
+        name, equals, values = text.partition("=")
+        try:
+            numbers = json.loads(values)
+        except json.JSONDecodeError:
+            numbers = None
+        if not (name and equals and isinstance(numbers, list)):
+            raise ValueError(f"`--vary` must be followed by NAME=[VALUE,...], got {text!r}.")
+        varied[name] = tuple(numbers)
+    return varied

@@ -1,0 +1,153 @@
+"""The options that commands share: what to change in a recipe, and where to train."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+import torch
+import tyro
+from rich.console import Console
+
+from comixup import training
+from comixup.training._methods import make_mixer
+from comixup.training._recipe import Recipe, suggestion
+
+UNCHANGED = ""
+"""What help says of a default that is None: the group's own words say that nothing changes."""
+
+
+def word(metavar: str, default: str | None = None) -> Any:
+    """Returns how help shows an option: what stands for its value, and words for its default."""
+    return tyro.conf.arg(metavar=metavar, help_behavior_hint=default)
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What to change in the recipe."""
+
+    data_set: Annotated[str | None, word("NAME", UNCHANGED)] = None
+    """Another data set: cifar10, cifar100, tiny-imagenet, imagenet, speech-commands, digits, or
+    folder for images of your own in folders named after their classes."""
+    model: Annotated[str | None, word("NAME", UNCHANGED)] = None
+    """Another network: one of comixup's, torchvision's or timm's."""
+    epochs: Annotated[int | None, word("N", UNCHANGED)] = None
+    """Epochs in all; phases, learning rates and plain epochs keep their proportions."""
+    batch_size: Annotated[int | None, word("N", UNCHANGED)] = None
+    """Images of a step, over all processes. Learning rates stay as they are."""
+    lr: Annotated[float | None, word("RATE", UNCHANGED)] = None
+    """The highest learning rate; the others keep their proportion to it."""
+    loss: Annotated[
+        Literal["cross-entropy", "released"] | None, word("cross-entropy|released", UNCHANGED)
+    ] = None
+    """The paper's learning rates belong to its released code's loss."""
+    weight_decay: Annotated[float | None, word("DECAY", UNCHANGED)] = None
+    """Weight decay."""
+    labels_per_class: Annotated[int | None, word("N", UNCHANGED)] = None
+    """Train on so many images of each class; 0 for all."""
+    validation: Annotated[float | None, word("SHARE", UNCHANGED)] = None
+    """Share of the training images to hold out, between 0 and 1."""
+    set: Annotated[tuple[str, ...], word("NAME=VALUE ...", "(none)")] = ()
+    """Settings of the method: --set beta=0.5 sweeps=2."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where to train, and where to put what comes out."""
+
+    out: Annotated[Path, word("FOLDER")] = Path("runs")
+    """Folder of all runs; each has OUT/RECIPE/METHOD/seed-N."""
+    data: Annotated[Path | None, word("FOLDER", "(default: $COMIXUP_DATA, else ./data)")] = None
+    """Folder of the data sets."""
+    download: Annotated[bool, tyro.conf.FlagCreatePairsOff, word("", "")] = False
+    """Fetch the data set if it is missing; CIFAR only."""
+    accelerator: Annotated[str, word("NAME")] = "auto"
+    """auto, cpu, cuda or mps."""
+    devices: Annotated[int, word("N")] = 1
+    """Processes on this machine, each with a device and a share of every batch."""
+    num_nodes: Annotated[int, word("N")] = 1
+    """Machines."""
+    strategy: Annotated[str, word("NAME")] = "auto"
+    """How processes train together: auto or ddp."""
+    precision: Annotated[str, word("NAME")] = "32-true"
+    """32-true, 16-mixed, bf16-mixed, ..."""
+    accumulate: Annotated[int, word("N")] = 1
+    """Parts that each process cuts its share of a batch into."""
+    workers: Annotated[int, word("N")] = 4
+    """Processes that read images from the disk."""
+    checkpoint_steps: Annotated[int | None, word("N", "(default: none)")] = None
+    """Save every so many steps too, not only after each epoch."""
+
+
+RecipeName: TypeAlias = Annotated[str, tyro.conf.Positional, word("RECIPE")]
+Seeds: TypeAlias = Annotated[tuple[int, ...], word("N ...")]
+# Their options have no prefix, --epochs and not --changes.epochs; help shows them in groups.
+ChangesOption: TypeAlias = Annotated[
+    Changes, tyro.conf.OmitArgPrefixes, tyro.conf.arg(name="recipe")
+]
+PlaceOption: TypeAlias = Annotated[Place, tyro.conf.OmitArgPrefixes, tyro.conf.arg(name="place")]
+
+
+def recipe_of(name: str) -> Recipe:
+    if name not in training.RECIPES:
+        raise ValueError(
+            f"`recipe` must be one of {', '.join(training.RECIPES)}, got {name!r}."
+            f"{suggestion(name, training.RECIPES)}"
+        )
+    return training.RECIPES[name]
+
+
+def changed(name: str, changes: Changes) -> Recipe:
+    wanted = {key: value for key, value in vars(changes).items() if key != "set"}
+    return recipe_of(name).changed(data=wanted.pop("data_set"), **wanted)
+
+
+def check_seeds(seeds: tuple[int, ...]) -> None:
+    if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0:
+        given = " ".join(map(str, seeds)) or "none"
+        raise ValueError(f"`--seeds` must be different integers of at least 0, got {given}.")
+
+
+def with_set(recipe: Recipe, method: str, changes: Changes) -> Recipe:
+    """Returns the recipe with a method's settings changed, after trying whether they fit."""
+    changed = recipe.with_settings(method, settings_of(changes.set))
+    make_mixer(changed.choose(method), num_classes=2, generator=torch.Generator())
+    return changed
+
+
+def settings_of(pairs: tuple[str, ...]) -> dict[str, Any]:
+    """Returns what NAME=VALUE words say; values are numbers, true, false, null, lists or words."""
+    settings: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not (name and equals):
+            raise ValueError(f"`--set` must be followed by NAME=VALUE, got {pair!r}.")
+        try:
+            settings[name] = json.loads(value)
+        except json.JSONDecodeError:
+            settings[name] = value
+    return settings
+
+
+def how_to_train(place: Place) -> dict[str, Any]:
+    """Returns keywords of `training.train`; the processes asked for run from here on."""
+    hardware = training.Hardware(
+        accelerator=place.accelerator,
+        devices=place.devices,
+        num_nodes=place.num_nodes,
+        strategy=place.strategy,
+        precision=place.precision,
+        accumulate=place.accumulate,
+        workers=place.workers,
+    )
+    return {
+        "out": place.out,
+        "hardware": hardware,
+        "fabric": hardware.fabric(),
+        "data_root": place.data,
+        "download": place.download,
+        "checkpoint_steps": place.checkpoint_steps,
+        "console": Console(),
+    }

@@ -1,0 +1,51 @@
+"""Measuring trained networks: error, calibration, localisation, background corruption."""
+
+from comixup.evaluation._boxes import read_boxes, read_tiny_imagenet_boxes
+from comixup.evaluation._cam import class_activation_maps
+from comixup.evaluation._compare import Row, compare
+from comixup.evaluation._corruption import CorruptedLoader, corrupt
+from comixup.evaluation._evaluate import (
+    Evaluation,
+    draw_evaluation,
+    evaluate,
+    evaluation_table,
+    read_evaluation,
+    write_evaluation,
+)
+from comixup.evaluation._localisation import Localisation, localise
+from comixup.evaluation._metrics import Metrics, measure
+from comixup.evaluation._predictions import Predictions, predict
+from comixup.evaluation._reliability import draw_reliability
+from comixup.evaluation._sweep import sweep, sweep_table
+from comixup.evaluation._tables import as_rich, write_comparison
+from comixup.evaluation._trained import Trained, load_trained, trained_on
+
+__all__ = [
+    "CorruptedLoader",
+    "Evaluation",
+    "Localisation",
+    "Metrics",
+    "Predictions",
+    "Row",
+    "Trained",
+    "as_rich",
+    "class_activation_maps",
+    "compare",
+    "corrupt",
+    "draw_evaluation",
+    "draw_reliability",
+    "evaluate",
+    "evaluation_table",
+    "load_trained",
+    "localise",
+    "measure",
+    "predict",
+    "read_boxes",
+    "read_evaluation",
+    "read_tiny_imagenet_boxes",
+    "sweep",
+    "sweep_table",
+    "trained_on",
+    "write_comparison",
+    "write_evaluation",
+]

@@ -1,0 +1,289 @@
+"""Methods side by side: means and spreads over seeds, tests of their differences, the best."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from scipy.special import stdtr  # type: ignore[import-untyped]
+
+from comixup.training._recipe import suggestion
+
+REFERENCE = "comixup"
+"""What others are tested against, if it is there and nothing else is asked for."""
+NO_SPREAD = 1e-9
+"""Spreads below this share of the values are rounding errors, and no test can divide by them."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One figure of a comparison.
+
+    Attributes:
+        name: key in a run's figures.
+        title: for people, with the unit.
+        lower_is_better: what counts as best; None marks none.
+        decimals: digits after the point.
+    """
+
+    name: str
+    title: str
+    lower_is_better: bool | None = True
+    decimals: int = 2
+
+
+COLUMNS = (
+    Column("error", "Top-1 error, %"),
+    Column("top5_error", "Top-5 error, %"),
+    Column("ece", "ECE, %"),
+    Column("nll", "NLL", decimals=3),
+    Column("brier", "Brier", decimals=3),
+    Column("top1_loc", "Top-1 Loc, %", lower_is_better=False),
+    Column("gt_known", "GT-known Loc, %", lower_is_better=False),
+    Column("max_box_acc_v2", "MaxBoxAccV2, %", lower_is_better=False),
+    Column("replaced_error", "Replaced background, error, %"),
+    Column("replaced_increment", "increment"),
+    Column("noise_error", "Noise background, error, %"),
+    Column("noise_increment", "increment"),
+    Column("added_noise_error", "Noise added, error, %"),
+    Column("added_noise_increment", "increment"),
+)
+"""Figures that are known; a comparison has those of them that some run has."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One evaluated run.
+
+    Attributes:
+        method: how it was trained.
+        seed: of the run; None if unknown, and then it cannot be paired with others.
+        figures: its numbers by their names.
+        recipe: what was trained. Runs of different recipes are never put together.
+    """
+
+    method: str
+    seed: int | None
+    figures: Mapping[str, float]
+    recipe: str = ""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One figure of one method, over its runs.
+
+    Attributes:
+        values: of each run that has it.
+        seeds: of the same runs.
+        best: whether no method has a better mean, as far as it is printed.
+    """
+
+    values: tuple[float, ...]
+    seeds: tuple[int | None, ...]
+    best: bool = False
+
+    @property
+    def mean(self) -> float:
+        """The mean; NaN without values."""
+        return statistics.fmean(self.values) if self.values else math.nan
+
+    @property
+    def std(self) -> float:
+        """The standard deviation of the sample; NaN with fewer than two values."""
+        return statistics.stdev(self.values) if len(self.values) > 1 else math.nan
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How a method's mean differs from the reference's, and what a test makes of it.
+
+    Attributes:
+        method: the method.
+        reference: what it is compared with.
+        column: the figure.
+        difference: the method's mean minus the reference's.
+        welch: two-sided p-value of Welch's t-test; None if either has fewer than two runs, or if
+            no run differs from the others of its method.
+        paired: two-sided p-value of the paired t-test over the seeds in common; None with fewer
+            than two, or if all pairs differ by the same.
+        pairs: seeds in common.
+    """
+
+    method: str
+    reference: str
+    column: str
+    difference: float
+    welch: float | None
+    paired: float | None
+    pairs: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Methods with their figures; see `compare`.
+
+    Attributes:
+        columns: the figures that some run has.
+        cells: by method, then by column's name.
+        runs: how many each method has.
+        differences: of every method but the reference, column by column.
+        reference: what the others are tested against; None with one method.
+    """
+
+    columns: tuple[Column, ...]
+    cells: Mapping[str, Mapping[str, Cell]]
+    runs: Mapping[str, int]
+    differences: tuple[Difference, ...] = field(default=())
+    reference: str | None = None
+
+
+def compare(
+    rows: Sequence[Row],
+    *,
+    columns: Sequence[Column] = COLUMNS,
+    reference: str | None = None,
+) -> Comparison:
+    """Returns runs grouped by method, with the best marked and differences tested.
+
+    Args:
+        rows: the runs, in any order; methods keep the order of their first runs.
+        columns: figures to show, if some run has them.
+        reference: method that the others are tested against; None means Co-Mixup, or else the
+            first.
+
+    >>> found = compare([Row("a", 0, {"error": 20.0}), Row("b", 0, {"error": 19.0})])
+    >>> found.cells["b"]["error"].best, found.differences[0].welch
+    (True, None)
+    """
+    groups = _groups(rows)
+    shown = tuple(c for c in columns if any(c.name in row.figures for row in rows))
+    if not shown:
+        raise ValueError(
+            f"`rows` must have figures such as {', '.join(c.name for c in columns[:3])}, got "
+            f"{sorted({name for row in rows for name in row.figures})}."
+        )
+    reference = _reference(list(groups), reference)
+    cells = {
+        method: {column.name: _cell(runs, column.name) for column in shown}
+        for method, runs in groups.items()
+    }
+    for column in shown:
+        _mark_best(cells, column)
+    differences = tuple(
+        _difference(method, reference, column.name, own[column.name], cells[reference][column.name])
+        for method, own in cells.items()
+        for column in shown
+        if method != reference and own[column.name].values and cells[reference][column.name].values
+    )
+    counts = {method: len(runs) for method, runs in groups.items()}
+    return Comparison(shown, cells, counts, differences, reference if len(groups) > 1 else None)
+
+
+def welch_test(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """Returns the two-sided p-value of Welch's t-test, or None where it has no answer.
+
+    >>> round(welch_test([20.1, 20.4, 19.9], [21.0, 21.6, 21.1]), 4)
+    0.0109
+    """
+    if min(len(first), len(second)) < 2:
+        return None
+    a = statistics.variance(first) / len(first)
+    b = statistics.variance(second) / len(second)
+    if math.sqrt(a + b) <= NO_SPREAD * max(map(abs, (*first, *second))):
+        return None
+    t = (statistics.fmean(first) - statistics.fmean(second)) / math.sqrt(a + b)
+    freedom = (a + b) ** 2 / (a**2 / (len(first) - 1) + b**2 / (len(second) - 1))
+    return _two_sided(t, freedom)
+
+
+def paired_test(differences: Sequence[float]) -> float | None:
+    """Returns the two-sided p-value of the paired t-test, or None where it has no answer.
+
+    Args:
+        differences: of the two members of each pair.
+
+    >>> round(paired_test([-1.0, -1.2, -0.9]), 4)
+    0.0072
+    """
+    if len(differences) < 2:
+        return None
+    if statistics.stdev(differences) <= NO_SPREAD * max(map(abs, differences)):
+        return None
+    error = statistics.stdev(differences) / math.sqrt(len(differences))
+    return _two_sided(statistics.fmean(differences) / error, len(differences) - 1)
+
+
+def _two_sided(t: float, freedom: float) -> float:
+    return float(2 * stdtr(freedom, -abs(t)))
+
+
+def _groups(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Returns the runs by method, and by recipe too if there are several."""
+    if not rows:
+        raise ValueError("`rows` must have a run at least, got none. Evaluate one first.")
+    several = len({row.recipe for row in rows}) > 1
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        key = f"{row.recipe} {row.method}".strip() if several else row.method
+        group = groups.setdefault(key, [])
+        if row.seed is not None and row.seed in [other.seed for other in group]:
+            raise ValueError(
+                f"`rows` must have each seed of a method once, got seed {row.seed} of {key} twice. "
+                "Leave one of the two runs out."
+            )
+        for name, value in row.figures.items():
+            if not math.isfinite(value):
+                raise ValueError(
+                    f"`figures` must be finite, got {value} for {name} of {key}, seed {row.seed}. "
+                    "Leave that run out, or that figure."
+                )
+        group.append(row)
+    return groups
+
+
+def _reference(methods: Sequence[str], wanted: str | None) -> str:
+    if wanted is not None and wanted not in methods:
+        raise ValueError(
+            f"`reference` must be one of the methods {', '.join(methods)}, got {wanted!r}."
+            f"{suggestion(wanted, methods)}"
+        )
+    return wanted or (REFERENCE if REFERENCE in methods else methods[0])
+
+
+def _cell(runs: Sequence[Row], name: str) -> Cell:
+    having = [row for row in runs if name in row.figures]
+    values = tuple(float(row.figures[name]) for row in having)
+    return Cell(values, tuple(row.seed for row in having))
+
+
+def _mark_best(cells: dict[str, dict[str, Cell]], column: Column) -> None:
+    """Marks the best mean, and all that are printed like it; a lone method is not the best."""
+    means = {method: own[column.name].mean for method, own in cells.items()}
+    known = [mean for mean in means.values() if not math.isnan(mean)]
+    if len(known) < 2 or column.lower_is_better is None:
+        return
+    best = min(known) if column.lower_is_better else max(known)
+    for method, mean in means.items():
+        if f"{mean:.{column.decimals}f}" == f"{best:.{column.decimals}f}":
+            own = cells[method][column.name]
+            cells[method][column.name] = Cell(own.values, own.seeds, best=True)
+
+
+def _difference(method: str, reference: str, column: str, own: Cell, other: Cell) -> Difference:
+    theirs = dict(zip(other.seeds, other.values, strict=True))
+    pairs = [
+        value - theirs[seed]
+        for seed, value in zip(own.seeds, own.values, strict=True)
+        if seed is not None and seed in theirs
+    ]
+    return Difference(
+        method,
+        reference,
+        column,
+        own.mean - other.mean,
+        welch_test(own.values, other.values),
+        paired_test(pairs),
+        len(pairs),
+    )

@@ -1,0 +1,306 @@
+"""Everything that is measured of one trained network: the function behind `comixup evaluate`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from comixup.data import DataSet
+from comixup.evaluation._cam import Method
+from comixup.evaluation._compare import Row
+from comixup.evaluation._corruption import CORRUPTIONS, CorruptedLoader, Corruption
+from comixup.evaluation._localisation import Localisation, localise
+from comixup.evaluation._metrics import Bin, Metrics, measure, wilson_interval
+from comixup.evaluation._pictures import draw_corruptions, draw_localisation
+from comixup.evaluation._predictions import predict, progress_bar
+from comixup.evaluation._reliability import draw_reliability
+from comixup.evaluation._trained import Trained, check_data
+from comixup.training._files import write_whole
+
+BATCH = 250
+FILE = "evaluation.json"
+"""What `comixup evaluate` leaves in a run's folder, and `comixup compare` reads."""
+RELIABILITY, LOCALISATION, CORRUPTION = "reliability.png", "localisation.png", "corruption.png"
+COLUMN_OF: Mapping[Corruption, str] = {
+    "replace": "replaced_error",
+    "noise": "noise_error",
+    "added-noise": "added_noise_error",
+}
+
+
+@dataclass(frozen=True)
+class CorruptedError:
+    """The top-1 error with one kind of background, in percent.
+
+    Attributes:
+        images: how many have a box and so a background.
+        error: theirs.
+        interval: its confidence interval (Wilson's, 95 %).
+        increment: by how much that exceeds the clean error of the same images, in percentage
+            points: what the paper has in parentheses.
+    """
+
+    images: int
+    error: float
+    interval: tuple[float, float]
+    increment: float
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What was measured of one network.
+
+    Attributes:
+        trained: the network.
+        data: name of the data set whose test images were used.
+        metrics: error, calibration and scores.
+        localisation: None without boxes.
+        corruption: errors by kind of corruption; empty without boxes.
+    """
+
+    trained: Trained
+    data: str
+    metrics: Metrics
+    localisation: Localisation | None = None
+    corruption: Mapping[Corruption, CorruptedError] = field(default_factory=dict)
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """All single numbers by their names."""
+        found = dict(self.metrics.figures)
+        if self.localisation is not None:
+            found |= self.localisation.figures
+        for kind, corrupted in self.corruption.items():
+            found[COLUMN_OF[kind]] = corrupted.error
+            found[COLUMN_OF[kind].replace("error", "increment")] = corrupted.increment
+        return found
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns everything but single images' figures as what JSON can hold."""
+        trained, recipe = self.trained, self.trained.recipe
+        return {
+            "model": trained.name,
+            "method": trained.method,
+            "seed": trained.seed,
+            "recipe": None if recipe is None else recipe.get("name"),
+            "weights": str(trained.path),
+            "data": self.data,
+            "figures": self.figures,
+            "metrics": self.metrics.as_dict(),
+            "localisation": None if self.localisation is None else self.localisation.as_dict(),
+            "corruption": {kind: vars(found) for kind, found in self.corruption.items()},
+        }
+
+
+def evaluate(
+    trained: Trained,
+    data: DataSet,
+    boxes: Tensor | None = None,
+    *,
+    device: torch.device | str = "cpu",
+    image_size: int | None = None,
+    workers: int = 0,
+    maps: Method = "cam",
+    layer: str | None = None,
+    seed: int = 0,
+    console: Console | None = None,
+) -> Evaluation:
+    """Returns all that can be measured of a network on a data set's test images.
+
+    Args:
+        trained: the network.
+        data: the data set.
+        boxes: (n, k, 4) true boxes in the order of the test images, for localisation and background
+            corruption; None leaves both out.
+        device: where to compute.
+        image_size: as for `Split.loader`.
+        workers: processes that read from disk.
+        maps: "cam" or "grad-cam"; see `class_activation_maps`.
+        layer: name of the part of the network whose maps are used; None to find it.
+        seed: of the corruption.
+        console: where to show progress; None is silent.
+    """
+    check_data(trained, data)
+    model = trained.model.to(device)
+    size, name = len(data.test), trained.title
+    loader = data.test.loader(BATCH, image_size=image_size, device=device, workers=workers)
+    with progress_bar(console, f"{name}: predictions", size) as after:
+        predictions = predict(model, loader.epoch(0), device, after)
+    metrics = measure(predictions)
+    if boxes is None:
+        return Evaluation(trained, data.name, metrics)
+    with progress_bar(console, f"{name}: localisation", size) as after:
+        found = localise(
+            model, loader.epoch(0), boxes, device=device, layer=layer, method=maps, after=after
+        )
+    corruption: dict[Corruption, CorruptedError] = {}
+    for kind in CORRUPTIONS:
+        corrupted = CorruptedLoader(
+            data,
+            data.test,
+            boxes,
+            kind,
+            BATCH,
+            seed=seed,
+            image_size=image_size,
+            device=device,
+            workers=workers,
+        )
+        with progress_bar(console, f"{name}: {kind}", len(corrupted.kept)) as after:
+            wrong = predict(model, corrupted.epoch(), device, after).ranks > 0
+        clean = predictions.ranks[corrupted.kept] > 0
+        corruption[kind] = _corrupted_error(wrong, clean)
+    return Evaluation(trained, data.name, metrics, found, corruption)
+
+
+def _corrupted_error(wrong: Tensor, clean: Tensor) -> CorruptedError:
+    count, misses = len(wrong), int(wrong.sum())
+    low, high = wilson_interval(misses, count)
+    error = 100 * misses / count
+    increment = error - 100 * int(clean.sum()) / count
+    return CorruptedError(count, error, (100 * low, 100 * high), increment)
+
+
+def evaluation_table(evaluation: Evaluation) -> Table:
+    """Returns the figures of one network for people, with their intervals."""
+    metrics, found = evaluation.metrics, evaluation.localisation
+    table = Table(title=f"{evaluation.trained.title} on {evaluation.data}")
+    for column in ("", "value", "95 % interval", "images"):
+        table.add_column(column, justify="left" if not column else "right", no_wrap=True)
+
+    def add(
+        name: str, value: str, interval: tuple[float, float] | None = None, images: int = 0
+    ) -> None:
+        between = "" if interval is None else f"{interval[0]:.2f} to {interval[1]:.2f}"
+        table.add_row(name, value, between, f"{images:,}" if images else "")
+
+    add("top-1 error, %", f"{metrics.error:.2f}", metrics.error_interval, metrics.images)
+    add("top-5 error, %", f"{metrics.top5_error:.2f}", metrics.top5_interval, metrics.images)
+    add("ECE, % (10 bins)", f"{metrics.ece:.2f}", images=metrics.images)
+    add("mean confidence, %", f"{metrics.confidence:.2f}", images=metrics.images)
+    add("negative log-likelihood", f"{metrics.nll:.4f}", images=metrics.images)
+    add("Brier score", f"{metrics.brier:.4f}", images=metrics.images)
+    if found is not None:
+        for row in (found, *found.baselines):
+            add(
+                f"Top-1 Loc, % ({row.name})",
+                f"{row.top1_loc:.2f}",
+                row.top1_loc_interval,
+                row.images,
+            )
+            add(
+                f"GT-known Loc, % ({row.name})",
+                f"{row.gt_known:.2f}",
+                row.gt_known_interval,
+                row.images,
+            )
+        add("MaxBoxAcc, %", f"{found.max_box_acc:.2f}", found.max_box_acc_interval, found.images)
+        add(
+            "MaxBoxAccV2, %",
+            f"{found.max_box_acc_v2:.2f}",
+            found.max_box_acc_v2_interval,
+            found.images,
+        )
+    for kind, corrupted in evaluation.corruption.items():
+        value = f"{corrupted.error:.2f} ({corrupted.increment:+.2f})"
+        add(f"error, %, background: {kind}", value, corrupted.interval, corrupted.images)
+    return table
+
+
+def write_evaluation(evaluation: Evaluation, folder: Path) -> None:
+    """Writes the figures into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / FILE, json.dumps(evaluation.as_dict(), indent=2) + "\n")
+
+
+def draw_evaluation(
+    evaluation: Evaluation,
+    data: DataSet,
+    boxes: Tensor | None,
+    folder: Path,
+    *,
+    maps: Method = "cam",
+    layer: str | None = None,
+    image_size: int | None = None,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+) -> None:
+    """Draws the reliability diagram and, with boxes, objects found and backgrounds corrupted.
+
+    Args:
+        evaluation: what `evaluate` found.
+        data: the data set, as for `evaluate`, like everything below.
+        boxes: the true boxes.
+        folder: where to.
+        maps: how objects were found.
+        layer: whose maps were used.
+        image_size: pixels a side.
+        seed: of the corruption.
+        device: where the network is.
+    """
+    title = evaluation.trained.title
+    draw_reliability({title: [evaluation.metrics]}, folder / RELIABILITY)
+    if boxes is None or evaluation.localisation is None:
+        return
+    draw_localisation(
+        evaluation.trained.model,
+        data,
+        data.test,
+        boxes,
+        evaluation.localisation,
+        folder / LOCALISATION,
+        f"{title} on {data.name}",
+        layer=layer,
+        method=maps,
+        image_size=image_size,
+        device=device,
+    )
+    draw_corruptions(
+        data,
+        data.test,
+        boxes,
+        folder / CORRUPTION,
+        f"Background corruption of {data.name}",
+        seed=seed,
+        image_size=image_size,
+    )
+
+
+def read_evaluation(folder: Path) -> tuple[Row, Metrics]:
+    """Returns what `write_evaluation` wrote, as a row of a comparison and as metrics."""
+    path = folder / FILE
+    if not path.exists():
+        raise FileNotFoundError(
+            f"`runs` must be evaluated before they are compared, but {folder} has no {FILE}. Run "
+            f"comixup evaluate {folder} first."
+        )
+    try:
+        saved = json.loads(path.read_text())
+        figures = {name: float(value) for name, value in saved["figures"].items()}
+        row = Row(saved["method"] or folder.name, saved["seed"], figures, saved["recipe"] or "")
+        plain = dict(saved["metrics"])
+        plain["bins"] = tuple(
+            Bin(b["count"], *(_number(b[name]) for name in ("confidence", "accuracy")))
+            for b in plain["bins"]
+        )
+        for name in ("error_interval", "top5_interval"):
+            plain[name] = tuple(plain[name])
+        return row, Metrics(**plain)
+    except (ValueError, KeyError, TypeError, AttributeError) as why:
+        raise ValueError(
+            f"{path} must be what comixup evaluate writes, but it cannot be read ({why!r}). "
+            f"Run comixup evaluate {folder} again."
+        ) from None
+
+
+def _number(value: float | None) -> float:
+    """Returns what JSON holds as None for an empty bin."""
+    return float("nan") if value is None else float(value)

@@ -1,0 +1,200 @@
+"""Error and calibration of a classifier, from what it made of each image."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import torch
+from torch import Tensor
+from torchmetrics.functional.classification import binary_calibration_error
+
+from comixup._checks import check_count
+from comixup.evaluation._predictions import Predictions
+
+BINS = 10
+"""The paper's number (appendix on calibration)."""
+TOP = 5
+LEVEL = 0.95
+"""Of confidence intervals."""
+
+
+@dataclass(frozen=True)
+class Bin:
+    """The predictions whose confidence is in one tenth of the way from 0 to 1.
+
+    Attributes:
+        count: predictions in it.
+        confidence: their mean confidence, from 0 to 1; NaN if there are none.
+        accuracy: share of them that is right; NaN if there are none.
+    """
+
+    count: int
+    confidence: float
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """How good, and how sure, a classifier is. Shares are in percent, except in `bins`.
+
+    Attributes:
+        images: how many it was measured on.
+        error: top-1 error.
+        error_interval: its confidence interval (Wilson's, 95 %): for other images of this kind,
+            not for other seeds.
+        top5_error: share of images whose class is not among the five first; 0 with five classes.
+        top5_interval: its confidence interval.
+        ece: expected calibration error: ten bins, mean absolute difference of confidence and
+            accuracy, weighted by the bins' counts.
+        nll: mean negative log-likelihood, in nats.
+        brier: mean Brier score, summed over the classes: from 0 to 2.
+        confidence: mean confidence. Above the accuracy the classifier is too sure of itself.
+        bins: for reliability diagrams.
+    """
+
+    images: int
+    error: float
+    error_interval: tuple[float, float]
+    top5_error: float
+    top5_interval: tuple[float, float]
+    ece: float
+    nll: float
+    brier: float
+    confidence: float
+    bins: tuple[Bin, ...]
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """The single numbers by their names: what a table of comparisons is made of."""
+        names = ("error", "top5_error", "ece", "nll", "brier", "confidence")
+        return {name: getattr(self, name) for name in names}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns all figures as what JSON can hold; what empty bins have no number for is None."""
+        plain = dataclasses.asdict(self)
+        plain["bins"] = [
+            {name: None if math.isnan(value) else value for name, value in row.items()}
+            for row in plain["bins"]
+        ]
+        return plain
+
+
+def measure(predictions: Predictions) -> Metrics:
+    """Returns the metrics of predictions."""
+    count = len(predictions)
+    right = predictions.ranks == 0
+    wrong = count - int(right.sum())
+    far = int((predictions.ranks >= TOP).sum())
+    return Metrics(
+        images=count,
+        error=100 * wrong / count,
+        error_interval=_in_percent(wrong, count),
+        top5_error=100 * far / count,
+        top5_interval=_in_percent(far, count),
+        ece=100 * calibration_error(predictions.confidences, right),
+        nll=float(predictions.losses.mean()),
+        brier=float(predictions.briers.mean()),
+        confidence=100 * float(predictions.confidences.mean()),
+        bins=reliability_bins(predictions.confidences, right),
+    )
+
+
+def wilson_interval(hits: int, count: int, level: float = LEVEL) -> tuple[float, float]:
+    """Returns Wilson's confidence interval of a share, which holds at shares of 0 and 1 too.
+
+    Args:
+        hits: how many of them.
+        count: how many in all.
+        level: probability that intervals made so hold the true share.
+
+    >>> [round(end, 3) for end in wilson_interval(0, 10)]
+    [0.0, 0.278]
+    """
+    check_count("count", count)
+    check_count("hits", hits, low=0)
+    if hits > count:
+        raise ValueError(f"`hits` must be at most `count`, {count}, got {hits}.")
+    if not 0 < level < 1:
+        raise ValueError(f"`level` must be between 0 and 1, got {level!r}.")
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    share = hits / count
+    middle = (share + z * z / (2 * count)) / (1 + z * z / count)
+    half = z * math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
+    half /= 1 + z * z / count
+    # At the ends the two terms are equal, but for rounding.
+    low = 0.0 if hits == 0 else middle - half
+    return low, 1.0 if hits == count else middle + half
+
+
+def calibration_error(confidences: Tensor, right: Tensor, bins: int = BINS) -> float:
+    """Returns the expected calibration error (Guo et al. 2017), from 0 to 1.
+
+    The l1 norm of torchmetrics' calibration error: that of its multi-class form, which takes the
+    scores of all classes only to find the confidences and hits that are given here.
+
+    Args:
+        confidences: (n,) in [0, 1].
+        right: (n,) bool.
+        bins: of equal width; each holds its lower edge, the last one its upper edge too.
+
+    >>> confidences, right = torch.tensor([0.9, 0.9, 0.6]), torch.tensor([True, True, False])
+    >>> round(calibration_error(confidences, right), 4)
+    0.2667
+    """
+    _check(confidences, right, bins)
+    found = binary_calibration_error(
+        _below_one(confidences), right.long(), n_bins=bins, norm="l1", validate_args=False
+    )
+    return float(found)
+
+
+def reliability_bins(confidences: Tensor, right: Tensor, bins: int = BINS) -> tuple[Bin, ...]:
+    """Returns what a reliability diagram shows, in the bins of `calibration_error`.
+
+    Args:
+        confidences: (n,) in [0, 1].
+        right: (n,) bool.
+        bins: of equal width.
+    """
+    _check(confidences, right, bins)
+    confidences = _below_one(confidences)
+    edges = torch.linspace(0, 1, bins + 1, dtype=confidences.dtype)
+    places = torch.bucketize(confidences, edges, right=True) - 1
+    counts = torch.bincount(places, minlength=bins)
+    sure = torch.bincount(places, weights=confidences, minlength=bins)
+    hits = torch.bincount(places, weights=right.double(), minlength=bins)
+    rows = zip(counts.tolist(), (sure / counts).tolist(), (hits / counts).tolist(), strict=True)
+    return tuple(Bin(*row) for row in rows)
+
+
+def _below_one(confidences: Tensor) -> Tensor:
+    """Returns confidences in float64 with those of 1 a hair lower.
+
+    torchmetrics would give them a bin of their own, which raises the error of networks that are
+    very sure. In float32 it would also lose digits of the sums over tens of thousands of images.
+    """
+    # Paper: tfp.stats.expected_calibration_error puts 1 into the last bin, and so does this.
+    return confidences.double().clamp(max=math.nextafter(1.0, 0.0))
+
+
+def _check(confidences: Tensor, right: Tensor, bins: int) -> None:
+    check_count("bins", bins)
+    if confidences.ndim != 1 or confidences.shape != right.shape or not len(confidences):
+        raise ValueError(
+            "`confidences` and `right` must have one shape (n,) with n of at least 1, got "
+            f"{tuple(confidences.shape)} and {tuple(right.shape)}."
+        )
+    if not ((confidences >= 0) & (confidences <= 1)).all():  # NaN is not
+        raise ValueError(
+            "`confidences` must be from 0 to 1, got "
+            f"{confidences.min():g} to {confidences.max():g}. Give probabilities, not scores."
+        )
+
+
+def _in_percent(hits: int, count: int) -> tuple[float, float]:
+    low, high = wilson_interval(hits, count)
+    return 100 * low, 100 * high

@@ -1,0 +1,185 @@
+"""What a network makes of images, one line of figures for each: never all their scores at once."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import torch
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from torch import Tensor, nn
+
+from comixup.training._loop import FORMAT
+
+_BAR_WIDTH = 24
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """What metrics need of each image's scores, in host memory: 48 bytes an image.
+
+    Attributes:
+        num_classes: scores that each image had.
+        targets: (n,) int64, the true classes.
+        predicted: (n,) int64, the classes with the highest scores; the first of equals.
+        ranks: (n,) int64, how many classes come before the true one: 0 means right. Of classes
+            with equal scores those of lower index come first.
+        confidences: (n,) float64, the predicted classes' probabilities.
+        losses: (n,) float64, minus the logarithm of the true classes' probabilities.
+        briers: (n,) float64, squared distances from the probabilities to the one-hot targets,
+            summed over the classes: from 0 to 2.
+    """
+
+    num_classes: int
+    targets: Tensor
+    predicted: Tensor
+    ranks: Tensor
+    confidences: Tensor
+    losses: Tensor
+    briers: Tensor
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+
+@torch.no_grad()
+def predict(
+    model: nn.Module,
+    batches: Iterable[tuple[Tensor, Tensor]],
+    device: torch.device | str = "cpu",
+    after: Callable[[int], object] | None = None,
+) -> Predictions:
+    """Returns what a model makes of all images, in evaluation mode; its own mode comes back.
+
+    The host waits for the device once, at the end.
+
+    Args:
+        model: on the device.
+        batches: of images and classes, such as `split.loader(250, device=device).epoch(0)`.
+        device: where to compute.
+        after: called with the number of images done, after each batch; see `progress_bar`.
+
+    >>> model = nn.Sequential(nn.Flatten(), nn.Identity())
+    >>> found = predict(model, [(torch.tensor([[[[0.0, 9.0]]]]), torch.tensor([1]))])
+    >>> found.predicted, found.ranks
+    (tensor([1]), tensor([0]))
+    """
+    counts, numbers, classes, done = [], [], 0, 0
+    with _evaluating(model):
+        for images, targets in batches:
+            if not len(images):  # a process's share of the last batch may be empty
+                continue
+            scores = model(images.to(device).contiguous(memory_format=_format_for(images)))
+            classes = _classes_of(scores, len(images), classes)
+            whole, fractional = _figures(scores.float(), targets.to(device))
+            counts.append(whole)
+            numbers.append(fractional)
+            done += len(images)
+            if after is not None:
+                after(done)
+    if not done:
+        raise ValueError("`batches` must have images, got none. Choose a split that has some.")
+    targets, predicted, ranks = torch.cat(counts, 1).cpu()
+    confidences, losses, briers = torch.cat(numbers, 1).cpu().double()
+    _check(targets, confidences, classes)
+    return Predictions(classes, targets, predicted, ranks, confidences, losses, briers)
+
+
+@contextlib.contextmanager
+def progress_bar(
+    console: Console | None, title: str, total: int
+) -> Iterator[Callable[[int], None]]:
+    """Shows a bar and gives what moves it: a function of how many are done.
+
+    Args:
+        console: where to; None, or one that is no terminal, shows nothing.
+        title: what is under way.
+        total: how many there are.
+    """
+    shown = console is not None and console.is_terminal
+    bar = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=_BAR_WIDTH),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(compact=True),
+        TextColumn("left"),
+        console=console,
+        disable=not shown,
+    )
+    with bar:
+        task = bar.add_task(title, total=total)
+        yield lambda done: bar.update(task, completed=done)
+
+
+def _figures(scores: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns (3, batch) whole numbers and (3, batch) fractional ones; see `Predictions`."""
+    # An index out of range would end a CUDA process: it is taken for another here, and refused
+    # once the host reads the targets.
+    index = targets.clamp(0, scores.shape[1] - 1)[:, None]
+    log_shares = scores.log_softmax(1)
+    shares = log_shares.exp()
+    # Classes are ordered by scores and not by shares, which round many scores to the same number.
+    predicted = scores.argmax(1)
+    own = scores.gather(1, index)
+    before = torch.arange(scores.shape[1], device=scores.device) < index
+    ranks = ((scores > own) | ((scores == own) & before)).sum(1)
+    briers = shares.square().sum(1) - 2 * shares.gather(1, index)[:, 0] + 1
+    losses = -log_shares.gather(1, index)[:, 0]
+    whole = torch.stack((targets, predicted, ranks))
+    return whole, torch.stack((shares.amax(1), losses, briers.clamp(min=0)))
+
+
+def _format_for(images: Tensor) -> torch.memory_format:
+    return FORMAT if images.ndim == 4 else torch.contiguous_format
+
+
+def _classes_of(scores: object, images: int, before: int) -> int:
+    """Returns how many scores an image has."""
+    if not isinstance(scores, Tensor) or scores.ndim != 2 or len(scores) != images:
+        got = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+        raise ValueError(
+            f"`model` must return scores of shape ({images}, classes) for {images} images, got "
+            f"{got}. Evaluate a classifier."
+        )
+    if before not in (0, scores.shape[1]):
+        raise ValueError(
+            f"`model` must return as many scores for every image, got {before} and then "
+            f"{scores.shape[1]}."
+        )
+    return scores.shape[1]
+
+
+def _check(targets: Tensor, confidences: Tensor, classes: int) -> None:
+    """Refuses classes that have no score, and scores that are no numbers."""
+    wrong = (targets < 0) | (targets >= classes)
+    if wrong.any():
+        raise ValueError(
+            f"`batches` must have classes from 0 to {classes - 1}, those that the model scores, "
+            f"got {int(targets[wrong][0])}. Evaluate on the data set it was trained on."
+        )
+    bad = int(confidences.isnan().sum())
+    if bad:
+        raise ValueError(
+            f"`model` must return scores that are numbers, but those of {bad} of {len(targets)} "
+            "images are infinite or not a number. Its weights, or those images, are damaged."
+        )
+
+
+@contextlib.contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    """Puts a model in evaluation mode for a while, each of its parts."""
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes.items():
+            module.training = training

@@ -1,0 +1,241 @@
+"""A comparison as a table: for the terminal, in Markdown, in LaTeX and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich import box
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from comixup.evaluation._compare import Cell, Column, Comparison, Difference
+from comixup.training._files import write_whole
+
+NOTHING = "-"
+SMALLEST_P = 0.001
+"""Smaller p-values are printed as less than this: few seeds do not tell them apart."""
+_TEXT_WIDTH = 500
+"""Columns of a text file: nothing is folded."""
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+}
+
+
+def write_comparison(comparison: Comparison, folder: Path, stem: str = "comparison") -> list[Path]:
+    """Writes a comparison as .txt, .md, .tex and .csv, each in one move; returns the files."""
+    contents = {
+        ".txt": as_text(comparison),
+        ".md": as_markdown(comparison),
+        ".tex": as_latex(comparison),
+        ".csv": as_csv(comparison),
+    }
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    for suffix, content in contents.items():
+        write_whole(folder / f"{stem}{suffix}", content)
+    return [folder / f"{stem}{suffix}" for suffix in contents]
+
+
+def as_rich(comparison: Comparison) -> Group:
+    """Returns a comparison for the terminal: the figures, the tests, and a note."""
+    figures = _rich("", ["method", "n", *(c.title for c in comparison.columns)])
+    for method, cells in comparison.cells.items():
+        texts = [
+            Text(_words(cells[c.name], c, comparison.runs[method]), _style(cells[c.name]))
+            for c in comparison.columns
+        ]
+        figures.add_row(Text(method), str(comparison.runs[method]), *texts)
+    parts: list[Table | Text] = [figures]
+    if comparison.differences:
+        tests = _rich(f"Differences from {comparison.reference}", _TESTS)
+        for words in _test_rows(comparison):
+            tests.add_row(*map(Text, words))
+        parts.append(tests)
+    return Group(*parts, Text(note(comparison)))
+
+
+def as_text(comparison: Comparison) -> str:
+    """Returns what the terminal would show, without colours; a star marks the best."""
+    console = Console(file=io.StringIO(), width=_TEXT_WIDTH, color_system=None)
+    with console.capture() as shown:
+        console.print(as_rich(comparison))
+    return "".join(f"{line.rstrip()}\n" for line in shown.get().splitlines())
+
+
+def as_markdown(comparison: Comparison) -> str:
+    """Returns a comparison as Markdown tables, the best in bold."""
+    head = ["method", "n", *(f"{c.title} {_arrow(c)}".strip() for c in comparison.columns)]
+    rows = [
+        [
+            method,
+            str(comparison.runs[method]),
+            *(_bold(cells[c.name], c, comparison.runs[method]) for c in comparison.columns),
+        ]
+        for method, cells in comparison.cells.items()
+    ]
+    parts = [markdown_table(head, rows)]
+    if comparison.differences:
+        parts.append(f"Differences from {comparison.reference}:\n")
+        parts.append(markdown_table(_TESTS, _test_rows(comparison)))
+    return "\n".join([*parts, f"{note(comparison)}\n"])
+
+
+def as_latex(comparison: Comparison) -> str:
+    """Returns a comparison as a LaTeX table for the package booktabs, the best in bold."""
+    arrows = {"↓": r" ($\downarrow$)", "↑": r" ($\uparrow$)", "": ""}
+    head = [f"{latex(c.title)}{arrows[_arrow(c)]}" for c in comparison.columns]
+    lines = [
+        "".join(f"% {line}\n" for line in note(comparison).split(". ")).rstrip(),
+        rf"\begin{{tabular}}{{lr{'c' * len(comparison.columns)}}}",
+        r"\toprule",
+        rf"{' & '.join(['Method', '$n$', *head])} \\",
+        r"\midrule",
+    ]
+    for method, cells in comparison.cells.items():
+        count = comparison.runs[method]
+        words = [_latex_cell(cells[c.name], c, count) for c in comparison.columns]
+        lines.append(rf"{' & '.join([latex(method), str(count), *words])} \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def as_csv(comparison: Comparison) -> str:
+    """Returns a comparison as CSV: for each figure mean, std, n, whether best, and the tests."""
+    tests = {(d.method, d.column): d for d in comparison.differences}
+    rows: list[Mapping[str, object]] = []
+    for method, cells in comparison.cells.items():
+        row: dict[str, object] = {"method": method, "n": comparison.runs[method]}
+        for column in comparison.columns:
+            cell, test = cells[column.name], tests.get((method, column.name))
+            found = {
+                "mean": cell.mean,
+                "std": cell.std,
+                "n": len(cell.values),
+                "best": int(cell.best),
+                "difference": test.difference if test else None,
+                "welch_p": test.welch if test else None,
+                "paired_p": test.paired if test else None,
+                "pairs": test.pairs if test else None,
+            }
+            row |= {f"{column.name}_{key}": value for key, value in found.items()}
+        rows.append(row)
+    return csv_table(rows)
+
+
+def note(comparison: Comparison) -> str:
+    """Returns what a reader has to know of the figures."""
+    words = "Mean ± standard deviation over n runs; the best mean is marked."
+    if min(comparison.runs.values()) == 1:
+        words += " With n = 1 there is no spread and no test."
+    if comparison.differences:
+        words += (
+            f" p-values are two-sided, against {comparison.reference}, by Welch's t-test and by "
+            "the paired t-test over seeds in common; each stands for itself, of "
+            f"{len(comparison.differences)} in the table."
+        )
+    return words
+
+
+# ---- Plain tables -------------------------------------------------------------------------------
+
+
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Returns a Markdown table, the first column to the left and the others to the right."""
+    lines = [head, [":--", *["--:"] * (len(head) - 1)], *rows]
+    cells = ([re.sub(r"\s+", " ", text).replace("|", r"\|") for text in line] for line in lines)
+    return "".join(f"| {' | '.join(line)} |\n" for line in cells)
+
+
+def csv_table(rows: Sequence[Mapping[str, object]]) -> str:
+    """Returns rows as CSV; what is None or NaN is left empty, and numbers keep their digits."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        empty = {key for key, value in row.items() if value is None or value != value}  # noqa: PLR0124
+        writer.writerow({key: "" if key in empty else value for key, value in row.items()})
+    return text.getvalue()
+
+
+def latex(text: str) -> str:
+    r"""Returns a text with the signs that mean something in LaTeX made plain.
+
+    >>> print(latex("input_2, 5 %"))
+    input\_2, 5 \%
+    """
+    return "".join(_LATEX.get(sign, sign) for sign in text)
+
+
+# ---- Parts --------------------------------------------------------------------------------------
+
+_TESTS = ("method", "figure", "difference", "p (Welch)", "p (paired)", "pairs")
+
+
+def _test_rows(comparison: Comparison) -> list[list[str]]:
+    columns = {column.name: column for column in comparison.columns}
+    return [_test_row(found, columns[found.column]) for found in comparison.differences]
+
+
+def _test_row(found: Difference, column: Column) -> list[str]:
+    difference = f"{found.difference:+.{column.decimals}f}"
+    tests = [_p(found.welch), _p(found.paired), str(found.pairs)]
+    return [found.method, column.title, difference, *tests]
+
+
+def _p(value: float | None) -> str:
+    if value is None:
+        return NOTHING
+    return f"< {SMALLEST_P:g}" if value < SMALLEST_P else f"{value:.3f}"
+
+
+def _mean(cell: Cell, column: Column) -> str:
+    return f"{cell.mean:.{column.decimals}f}"
+
+
+def _rest(cell: Cell, column: Column, runs: int, sign: str) -> str:
+    """Returns what follows a mean: the spread, and the count where it is not the row's."""
+    spread = "" if math.isnan(cell.std) else f" {sign} {cell.std:.{column.decimals}f}"
+    return spread + (f" (n={len(cell.values)})" if len(cell.values) != runs else "")
+
+
+def _words(cell: Cell, column: Column, runs: int) -> str:
+    if not cell.values:
+        return NOTHING
+    return f"{_mean(cell, column)}{_rest(cell, column, runs, '±')}{' *' if cell.best else ''}"
+
+
+def _bold(cell: Cell, column: Column, runs: int) -> str:
+    if not cell.values:
+        return NOTHING
+    mean = f"**{_mean(cell, column)}**" if cell.best else _mean(cell, column)
+    return mean + _rest(cell, column, runs, "±")
+
+
+def _latex_cell(cell: Cell, column: Column, runs: int) -> str:
+    if not cell.values:
+        return "--"
+    mean = rf"\textbf{{{_mean(cell, column)}}}" if cell.best else _mean(cell, column)
+    return mean + _rest(cell, column, runs, r"$\pm$")
+
+
+def _arrow(column: Column) -> str:
+    return {True: "↓", False: "↑", None: ""}[column.lower_is_better]
+
+
+def _style(cell: Cell) -> str:
+    return "bold" if cell.best else ""
+
+
+def _rich(title: str, head: Sequence[str]) -> Table:
+    table = Table(title=title or None, box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left")
+    for number, name in enumerate(head):
+        table.add_column(Text(name), justify="right" if number else "left")
+    return table

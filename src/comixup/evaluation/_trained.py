@@ -1,0 +1,323 @@
+"""A trained network, read from a run's folder or from a file of weights; nothing in them is run."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+from comixup import models
+from comixup.data import DataSet
+from comixup.models._build import Shape
+from comixup.training._checkpoint import load_weights
+from comixup.training._folder import CHECKPOINT, STORY, WEIGHTS
+from comixup.training._loop import FORMAT
+
+PICKLED = (".pt", ".pth")
+MAX_SIDE = 4096
+"""Pixels: a file that claims larger images would have networks built that fill the memory."""
+REASON_LETTERS = 200
+_WRAPPED = ("state_dict", "model")
+"""Keys under which checkpoints of other programs, and our own, keep the weights."""
+_PARALLEL = "module."
+"""What networks wrapped for several devices put before every name."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A trained network and what is known of it.
+
+    Attributes:
+        model: in evaluation mode, on the CPU.
+        name: of the network, see `comixup.models.build`.
+        num_classes: scores that come out.
+        shape: (C, H, W) of the images that it was built for.
+        path: the folder or file that it was read from.
+        method: how it was trained; None if a file of weights alone does not say.
+        seed: of its run; None likewise.
+        recipe: of its run, as `Recipe.as_dict` has it; None likewise.
+        data: name of the data set that it was trained on; None likewise.
+        classes: the names of the classes; empty likewise.
+    """
+
+    model: nn.Module
+    name: str
+    num_classes: int
+    shape: Shape
+    path: Path
+    method: str | None = None
+    seed: int | None = None
+    recipe: Mapping[str, Any] | None = None
+    data: str | None = None
+    classes: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """A name for people: the method and the seed, or the file's name."""
+        return self.path.name if self.method is None else f"{self.method}, seed {self.seed}"
+
+
+class _File(NamedTuple):
+    weights: dict[str, Tensor]
+    about: Mapping[str, str]
+
+
+def load_trained(
+    path: Path,
+    *,
+    model: str | None = None,
+    num_classes: int | None = None,
+    shape: Shape | None = None,
+) -> Trained:
+    """Returns the network that a run's folder or a file of weights holds, ready to evaluate.
+
+    Args:
+        path: a run's folder, a .safetensors file, or a .pt or .pth file with a state dict.
+        model: name of the network, where the file does not say; see `comixup.models.build`.
+        num_classes: of the data to evaluate on. Weights with a head of another size are refused.
+        shape: (C, H, W) of the images, where the file does not say.
+    """
+    path = Path(path)
+    file, story = _find(path)
+    content = _read_pickled(file) if file.suffix in PICKLED else _read_safetensors(file)
+    about = content.about
+    name = model or about.get("model")
+    if name is None:
+        raise ValueError(
+            f"`model` must be given for {file}, which does not say what network its weights are "
+            "of. Name it with --model, for instance --model preactresnet18."
+        )
+    claimed = _number(about, file)
+    count = num_classes if num_classes is not None else claimed
+    if count is None:
+        raise ValueError(
+            f"`num_classes` must be given for {file}, which does not say how many classes it has."
+        )
+    _check_head(content.weights, claimed, count, file)
+    built_for = _shape(about, file) or shape
+    if built_for is None:
+        raise ValueError(
+            f"`shape` must be given for {file}, which does not say what images it is for. CIFAR's "
+            "is (3, 32, 32)."
+        )
+    if shape is not None and shape[0] != built_for[0]:
+        raise ValueError(
+            f"`shape` must have {built_for[0]} channels, those of the images that {file} was "
+            f"trained on, got {shape[0]}. Evaluate on a data set of that kind."
+        )
+    network = models.build(name, count, shape=built_for)
+    _fill(network, content.weights, name, file)
+    network.to(memory_format=FORMAT)
+    return Trained(
+        network.eval(),
+        name,
+        count,
+        built_for,
+        path,
+        data=about.get("data"),
+        classes=_classes(about, count, file),
+        **_told(story),
+    )
+
+
+def trained_on(path: Path) -> str:
+    """Returns the name of the data set that a network was trained on, as its file says."""
+    path = Path(path)
+    file, _ = _find(path)
+    content = _read_pickled(file) if file.suffix in PICKLED else _read_safetensors(file)
+    name = content.about.get("data")
+    if name is None:
+        raise ValueError(
+            f"`data_set` must be given for {file}, which does not say what it was trained on. Name "
+            "it with --data-set, for instance --data-set cifar100."
+        )
+    return name
+
+
+def check_data(trained: Trained, data: DataSet) -> None:
+    """Refuses a data set whose classes are not those of a trained network."""
+    if trained.num_classes != data.num_classes:
+        raise ValueError(
+            f"`data` must have {trained.num_classes} classes, as many as the network of "
+            f"{trained.path} tells apart, got {data.name} with {data.num_classes}. Evaluate on "
+            f"{trained.data or 'the data set it was trained on'}."
+        )
+    if trained.classes and trained.classes != data.classes:
+        pairs = enumerate(zip(trained.classes, data.classes, strict=True))
+        index, (ours, theirs) = next((k, pair) for k, pair in pairs if pair[0] != pair[1])
+        raise ValueError(
+            f"`data` must have the classes of the network of {trained.path} in their order, but "
+            f"class {index} is {theirs!r} in {data.name} and {ours!r} there. Evaluate on the data "
+            "set it was trained on."
+        )
+
+
+def _find(path: Path) -> tuple[Path, Path]:
+    """Returns the file of weights, and the file (it may not exist) that tells of the run."""
+    if path.is_dir():
+        weights = path / WEIGHTS
+        if weights.is_file():
+            return weights, path / STORY
+        stands = "a run that is not finished" if (path / CHECKPOINT).exists() else "no run"
+        advice = (
+            "Finish it with the command that began it"
+            if (path / CHECKPOINT).exists()
+            else "Runs are in OUT/RECIPE/METHOD/seed-N"
+        )
+        raise ValueError(
+            f"`path` must be the folder of a finished run, but {path} holds {stands}: there is no "
+            f"{WEIGHTS}. {advice}."
+        )
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"`path` must be a run's folder or a file of weights, but there is no {path}."
+        )
+    if path.suffix not in (".safetensors", *PICKLED):
+        raise ValueError(
+            f"`path` must be a run's folder or end in .safetensors, .pt or .pth, got {path}."
+        )
+    # The weights of a run have their story beside them; other files have none.
+    return path, path.with_name(STORY if path.name == WEIGHTS else f"{path.name}.none")
+
+
+def _read_safetensors(file: Path) -> _File:
+    try:
+        with safe_open(file, "pt") as content:
+            weights = {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118
+            return _File(weights, content.metadata() or {})
+    except (SafetensorError, OSError, ValueError) as why:
+        raise ValueError(
+            f"`path` must be a safetensors file that can be read, but {file} is damaged or "
+            f"something else ({_reason(why)}). Put back a good copy."
+        ) from None
+
+
+def _read_pickled(file: Path) -> _File:
+    try:
+        content = torch.load(file, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, ValueError, LookupError, EOFError, OSError) as e:
+        raise ValueError(
+            f"`path` must hold tensors and nothing else, but {file} is damaged or holds things "
+            f"that are not data, which are not loaded ({_reason(e)}). Save model.state_dict()."
+        ) from None
+    for key in _WRAPPED:
+        if isinstance(content, dict) and isinstance(content.get(key), dict):
+            content = content[key]
+            break
+    if not isinstance(content, dict) or not all(
+        isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in content.items()
+    ):
+        raise ValueError(
+            f"`path` must hold a state dict, names with tensors, but {file} holds something else. "
+            "Save model.state_dict()."
+        )
+    return _File(content, {})
+
+
+def _number(about: Mapping[str, str], file: Path) -> int | None:
+    text = about.get("num_classes")
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < len("1000000000") and int(text)):
+        raise _damaged(file, "num_classes", text)
+    return int(text)
+
+
+def _shape(about: Mapping[str, str], file: Path) -> Shape | None:
+    if "shape" not in about:
+        return None
+    shape = _parsed(about, "shape", file)
+    sides = shape if isinstance(shape, list) else []
+    good = all(type(side) is int and 0 < side <= MAX_SIDE for side in sides)
+    if len(sides) != 3 or not good:
+        raise _damaged(file, "shape", about["shape"])
+    channels, height, width = sides
+    return channels, height, width
+
+
+def _classes(about: Mapping[str, str], count: int, file: Path) -> tuple[str, ...]:
+    if "classes" not in about:
+        return ()
+    names = _parsed(about, "classes", file)
+    good = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    if not good or len(names) != count:
+        raise _damaged(file, "classes", about["classes"])
+    return tuple(names)
+
+
+def _parsed(about: Mapping[str, str], key: str, file: Path) -> Any:
+    try:
+        return json.loads(about[key])
+    except (ValueError, RecursionError):
+        raise _damaged(file, key, about[key]) from None
+
+
+def _told(story: Path) -> dict[str, Any]:
+    """Returns the method, the seed and the recipe that a run's story tells; nothing without one."""
+    if not story.is_file():
+        return {}
+    try:
+        told = json.loads(story.read_text())
+        found = {name: told[name] for name in ("method", "seed", "recipe")}
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as why:
+        raise ValueError(
+            f"`path` must be a run's folder, but its {story} is damaged ({_reason(why)}). Put back "
+            "a good copy, or move that file away and evaluate the weights alone."
+        ) from None
+    kinds = {"method": str, "seed": int, "recipe": dict}
+    for name, kind in kinds.items():
+        if not isinstance(found[name], kind):
+            raise _damaged(story, name, str(found[name]))
+    return found
+
+
+def _check_head(weights: Mapping[str, Tensor], claimed: int | None, count: int, file: Path) -> None:
+    """Refuses weights of which none has as many rows as there are classes."""
+    sizes = [tensor.shape[0] for tensor in weights.values() if tensor.ndim]
+    if claimed not in (None, count) or count not in sizes:
+        has = claimed if claimed is not None else f"no layer with {count} outputs"
+        raise ValueError(
+            f"`num_classes` must be that of the network's head, but {file} has "
+            f"{has} where the data have {count} classes. Evaluate on the data set it was trained "
+            "on."
+        )
+
+
+def _fill(network: nn.Module, weights: Mapping[str, Tensor], name: str, file: Path) -> None:
+    """Gives a network its weights, in its own precision."""
+    if weights and all(key.startswith(_PARALLEL) for key in weights):
+        weights = {key.removeprefix(_PARALLEL): tensor for key, tensor in weights.items()}
+    own = network.state_dict()
+    cast = {
+        key: tensor.to(own[key].dtype)
+        if key in own and tensor.is_floating_point() and own[key].is_floating_point()
+        else tensor
+        for key, tensor in weights.items()
+    }
+    try:
+        load_weights(network, cast)
+    except (RuntimeError, ValueError) as why:
+        raise ValueError(
+            f"`path` must hold weights of the network {name}, but those of {file} do not fit it "
+            f"({_reason(why)}). Name the network they are of with --model."
+        ) from None
+
+
+def _damaged(file: Path, name: str, value: str) -> ValueError:
+    return ValueError(
+        f"`path` must be a file that comixup wrote, but {name} of {file} is "
+        f"{value[:REASON_LETTERS]!r}. Put back a good copy."
+    )
+
+
+def _reason(error: BaseException) -> str:
+    """Returns what an error says, in one line that is not too long."""
+    text = " ".join(str(error).split())
+    return text[:REASON_LETTERS] or type(error).__name__
