@@ -16,6 +16,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torch.testing import assert_close
 
 from comixup import cli, data, models
+from comixup.cli._options import settings_of
 from comixup.training import RECIPES
 
 SMALL = ["--labels-per-class", "2", "--batch-size", "10"]
@@ -307,6 +308,6 @@ def test_the_traceback_is_there_for_those_who_ask(called, monkeypatch):
     ],
 )
 def test_words_become_settings(word, value):
-    found = cli._settings((word,))
+    found = settings_of((word,))
     assert found == value
     assert [type(entry) for entry in found.values()] == [type(entry) for entry in value.values()]
