@@ -1,6 +1,19 @@
-"""Settings that all tests share: hypothesis draws the same examples on every run."""
+"""What all tests share: the same examples on every run, and no trace in the user's cache."""
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("same-every-time", derandomize=True, deadline=None, max_examples=25)
 settings.load_profile("same-every-time")
+
+
+@pytest.fixture(scope="session")
+def session_cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def cache(session_cache, monkeypatch):
+    """Data sets are cached here: see `comixup.data`."""
+    monkeypatch.setenv("COMIXUP_CACHE", str(session_cache))
+    return session_cache

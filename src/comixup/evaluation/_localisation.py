@@ -274,7 +274,7 @@ def _baselines(
 ) -> tuple[Localisation, ...]:
     """Returns what the whole image finds, and boxes in its middle, whose sides are swept too."""
     rows = []
-    sweeps = {"whole image": (1.0, (1.0,)), "centre box": (CENTRE_SIDE, (*SWEPT, 1.0))}
+    sweeps = {"whole image": (1.0, (1.0,)), "centre box": (CENTRE_SIDE, (*SWEPT, CENTRE_SIDE, 1.0))}
     for name, (side, sides) in sweeps.items():
         box = centre_box(side, size).expand(len(truth), 4)
         overlaps = [

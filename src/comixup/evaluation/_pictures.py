@@ -27,8 +27,10 @@ TRUE, FOUND = "#E69F00", "#56B4E9"
 """Colours of true boxes and found ones: told apart by those who see few colours too."""
 SHOWN = 6
 """Images in a row."""
-SIDE, MARGIN, HEAD, ROW_HEAD, CAPTION = 1.75, 0.3, 0.75, 0.3, 0.42
-"""Inches: of an image, at the borders, of the title, above a row and below it."""
+SIDE, MARGIN, GAP, HEAD, ROW_HEAD, CAPTION = 1.75, 0.3, 0.1, 0.75, 0.3, 0.45
+"""Inches: of an image, at the borders, between images, of the title, of a row's and of captions."""
+MIN_COLUMNS = 4
+"""Images that a page has the width of, at least, so that its title fits."""
 MAX_NAME = 20
 """Letters of a class's name."""
 OPACITY = 0.5
@@ -119,8 +121,16 @@ def localisation_figure(
         if numbers:
             rows += [(f"{words} by IoU", numbers), ("", numbers)]
     with style.context("default"):
-        page = _Page(title, len(rows), max(best, len(pixels) - best), pixels)
-        page.explain(("true box", TRUE, "-"), ("box found in the map", FOUND, "--"))
+        room = [(ROW_HEAD, GAP) if words else (0.0, CAPTION) for words, _ in rows]
+        page = _Page(title, room, max(best, len(pixels) - best), pixels)
+        page.explain(
+            ("true box", TRUE, "-"),
+            (
+                "box found in the map of the true class, which is bright where it is high",
+                FOUND,
+                "--",
+            ),
+        )
         for row, (words, numbers) in enumerate(rows):
             page.name_row(row, words)
             for column, number in enumerate(numbers):
@@ -187,7 +197,8 @@ def corruption_figure(rows: dict[str, Tensor], boxes: Tensor, title: str) -> Fig
         title: of the figure.
     """
     with style.context("default"):
-        page = _Page(title, len(rows), len(boxes), next(iter(rows.values())), caption=0.1)
+        room = [(ROW_HEAD, GAP)] * len(rows)
+        page = _Page(title, room, len(boxes), next(iter(rows.values())))
         page.explain(("box: what is inside stays as it is", TRUE, "-"))
         for row, (words, pixels) in enumerate(rows.items()):
             page.name_row(row, words)
@@ -200,7 +211,7 @@ class _Page:
     """A figure of rows of images, laid out in inches from its top left corner."""
 
     def __init__(
-        self, title: str, rows: int, columns: int, pixels: Tensor, caption: float = CAPTION
+        self, title: str, room: Sequence[tuple[float, float]], columns: int, pixels: Tensor
     ) -> None:
         if pixels.ndim != 4 or pixels.shape[1] not in (1, 3):
             raise ValueError(
@@ -208,9 +219,12 @@ class _Page:
                 f"{tuple(pixels.shape)}."
             )
         self._tall = SIDE * pixels.shape[2] / pixels.shape[3]
-        self._step = ROW_HEAD + self._tall + caption
-        self._width = 2 * MARGIN + max(columns, SHOWN // 2) * (SIDE + 0.1)
-        self._height = HEAD + rows * self._step + MARGIN / 2
+        self._tops, top = [], HEAD
+        for above, below in room:  # each row's images
+            self._tops.append(top + above)
+            top += above + self._tall + below
+        self._width = 2 * MARGIN + max(columns, MIN_COLUMNS) * (SIDE + GAP) - GAP
+        self._height = top + MARGIN / 2
         self.figure = Figure((self._width, self._height), facecolor="white")
         self._say(MARGIN, 0.12, title, 12, "bold")
 
@@ -220,18 +234,17 @@ class _Page:
         for words, colour, dashes in lines:
             x = [left / self._width, (left + 0.35) / self._width]
             y = [1 - 0.54 / self._height] * 2
-            self.figure.add_artist(_line(x, y, colour, dashes))
+            self.figure.add_artist(Line2D(x, y, color=colour, ls=dashes, lw=2))
             self._say(left + 0.42, 0.46, words, 9, "normal")
             left += 0.7 + 0.075 * len(words)
 
     def name_row(self, row: int, words: str) -> None:
         """Writes a row's heading."""
-        self._say(MARGIN, HEAD + row * self._step + 0.08, words, 10, "bold")
+        self._say(MARGIN, self._tops[row] - ROW_HEAD + 0.08, words, 10, "bold")
 
     def show(self, row: int, column: int, image: Tensor) -> Axes:
         """Returns axes with an image."""
-        top = HEAD + row * self._step + ROW_HEAD
-        left = MARGIN + column * (SIDE + 0.1)
+        top, left = self._tops[row], MARGIN + column * (SIDE + GAP)
         place = (
             left / self._width,
             1 - (top + self._tall) / self._height,
@@ -252,19 +265,13 @@ class _Page:
         )
 
 
-def _line(x: list[float], y: list[float], colour: str, dashes: str) -> Line2D:
-    return Line2D(x, y, color=colour, ls=dashes, lw=2)
-
-
 def _draw_boxes(ax: Axes, boxes: Tensor, colour: str, dashes: str) -> None:
     """Draws boxes along the outer edges of their pixels; those without pixels are left out."""
     for x0, y0, x1, y1 in boxes[box_areas(boxes) > 0].tolist():
         # The middle of the first pixel is at 0.
-        ax.add_patch(
-            Rectangle(
-                (x0 - 0.5, y0 - 0.5), x1 - x0, y1 - y0, fill=False, ec=colour, ls=dashes, lw=1.8
-            )
-        )
+        corner = (x0 - 0.5, y0 - 0.5)
+        box = Rectangle(corner, x1 - x0, y1 - y0, fill=False, ec=colour, ls=dashes, lw=1.8)
+        ax.add_patch(box).set_clip_on(False)  # or half of the line along a border would be lost
 
 
 def _verdict(classes: Sequence[str], target: int, guess: int) -> str:

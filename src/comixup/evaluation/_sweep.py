@@ -229,7 +229,7 @@ def _words(found: Sweep) -> list[list[str]]:
 def _note(found: Sweep) -> str:
     words = "* the method's own value. Error: mean ± standard deviation over n seeds."
     if any(cell.paper is not None for cell in found.cells):
-        words += " Paper: CIFAR-100, PreActResNet18, 300 epochs"
+        words += " The paper's: CIFAR-100, PreActResNet18, 300 epochs"
         words += "." if found.like_the_paper else ", so not to be compared with the errors here."
     return words
 

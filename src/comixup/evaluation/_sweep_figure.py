@@ -45,7 +45,7 @@ def sweep_figure(found: Sweep) -> Figure:
         counts = sorted({len(cell.errors) for cell in found.cells if cell.errors})
         seeds = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
         noun = "seed" if seeds == "1" else "seeds"
-        title = f"{found.recipe.title}\n{found.method}, {seeds} {noun}"
+        title = f"{found.recipe.title}\n{found.method}, {seeds} {noun}; a ring marks its own value"
         figure.suptitle(title, fontsize=9, parse_math=False)
         handles, labels = axes[0].get_legend_handles_labels()
         if len(labels) > 1:

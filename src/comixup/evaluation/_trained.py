@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -201,7 +202,10 @@ def _read_safetensors(file: Path) -> _File:
 
 def _read_pickled(file: Path) -> _File:
     try:
-        content = torch.load(file, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            # torch warns of pickles that torch.save did not write: they are read or refused below.
+            warnings.simplefilter("ignore", UserWarning)
+            content = torch.load(file, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, ValueError, LookupError, EOFError, OSError) as e:
         raise ValueError(
             f"`path` must hold tensors and nothing else, but {file} is damaged or holds things "

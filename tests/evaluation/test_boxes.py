@@ -1,0 +1,176 @@
+"""Ground-truth boxes: what files say, in pixels of what the model is shown; bad files refused."""
+
+import os
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from comixup.data import load
+from comixup.data._disk import _plain_view
+from comixup.evaluation._boxes import (
+    MAX_XML_BYTES,
+    box_areas,
+    check_boxes,
+    cropped_box,
+    read_boxes,
+    read_tiny_imagenet_boxes,
+)
+
+
+def picture(path, width=40, height=30, mode="RGB"):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(mode, (width, height)).save(path)
+    return path
+
+
+def annotation(*boxes):
+    names = ("xmin", "ymin", "xmax", "ymax")
+    objects = ""
+    for box in boxes:
+        corners = "".join(f"<{n}>{v}</{n}>" for n, v in zip(names, box, strict=True))
+        objects += f"<object><name>thing</name><bndbox>{corners}</bndbox></object>"
+    return f"<annotation><size><width>40</width></size>{objects}</annotation>"
+
+
+def test_csv_with_several_boxes_an_image(tmp_path):
+    files = [picture(tmp_path / name) for name in ("a.png", "b.png", "c.png")]
+    source = tmp_path / "boxes.csv"
+    source.write_text("file,x0,y0,x1,y1\na.png,1,2,3,4\nc.png,0,0,39,29\n\na.png,5,5,5,5\n")
+    boxes = read_boxes(source, files)
+    none = [0, 0, 0, 0]
+    expected = [[[1, 2, 4, 5], [5, 5, 6, 6]], [none, none], [[0, 0, 40, 30], none]]
+    assert boxes.tolist() == expected
+    assert box_areas(boxes).tolist() == [[9, 1], [0, 0], [1200, 0]]
+
+
+def test_boxes_are_cut_off_at_the_border(tmp_path):
+    files = [picture(tmp_path / "a.png")]
+    source = tmp_path / "boxes.csv"
+    source.write_text("a.png,-5,-1,40,31\n")
+    assert read_boxes(source, files).tolist() == [[[0, 0, 40, 30]]]
+
+
+def test_greyscale_files(tmp_path):
+    files = [picture(tmp_path / "a.png", mode="L")]
+    (tmp_path / "a.xml").write_text(annotation((3, 4, 5, 6)))
+    assert read_boxes(tmp_path, files).tolist() == [[[3, 4, 6, 7]]]
+
+
+def test_xml_beside_or_without_folders_of_classes(tmp_path):
+    files = [picture(tmp_path / "val" / name / "1.png") for name in ("cat", "dog")]
+    files.append(picture(tmp_path / "val" / "dog" / "2.png"))
+    for name, box in (("cat/1", (0, 0, 1, 1)), ("dog/1", (2, 2, 3, 3)), ("2", (4, 4, 5, 5))):
+        path = tmp_path / "notes" / f"{name}.xml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(annotation(box))
+    names = [os.fsencode(file) for file in files]
+    boxes = read_boxes(tmp_path / "notes", names)
+    assert boxes.tolist() == [[[0, 0, 2, 2]], [[2, 2, 4, 4]], [[4, 4, 6, 6]]]
+
+
+def test_an_image_does_not_get_the_boxes_of_its_namesake(tmp_path):
+    files = [picture(tmp_path / name / "1.png") for name in ("cat", "dog")]
+    source = tmp_path / "boxes.csv"
+    source.write_text("dog/1.png,1,1,2,2\n")
+    assert box_areas(read_boxes(source, files)).tolist() == [[0], [4]]
+    source.write_text("x/dog/1.png,1,1,2,2\ny/dog/1.png,1,1,2,2\n")
+    with pytest.raises(ValueError, match="several names"):
+        read_boxes(source, files)
+
+
+@pytest.mark.parametrize("size", [(100, 60), (61, 97), (300, 300)])
+def test_what_the_model_sees_is_where_the_box_is(size):
+    width, height = size
+    for box in ((10, 5, 60, 40), (30, 20, 50, 57), (0, 0, 61, 60)):
+        pixels = np.zeros((height, width, 3), np.uint8)
+        pixels[box[1] : box[3], box[0] : box[2]] = 255
+        seen = _plain_view(56)(Image.fromarray(pixels))[0] > 127
+        rows, columns = seen.any(1).nonzero()[:, 0], seen.any(0).nonzero()[:, 0]
+        expected = (columns[0], rows[0], columns[-1] + 1, rows[-1] + 1)
+        found = cropped_box(box, size, 56)
+        assert max(abs(int(a) - b) for a, b in zip(expected, found, strict=True)) <= 1
+
+
+def test_boxes_outside_the_crop_are_none(tmp_path):
+    files = [picture(tmp_path / "a.png", 400, 100), picture(tmp_path / "b.png", 400, 100)]
+    source = tmp_path / "boxes.csv"
+    source.write_text("a.png,0,0,20,99\nb.png,0,0,399,99\nb.png,200,50,200,50\n")
+    first, second = read_boxes(source, files, image_size=28).tolist()
+    assert first == [[0, 0, 0, 0]] * 2
+    assert second[0] == [0, 0, 28, 28]
+    assert box_areas(torch.tensor(second[1])) == 1  # a pixel stays one, however small it becomes
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a.png,1,2,3\n", "line 1, must have file, x0, y0, x1, y1, got 4"),
+        ("file,x0,y0,x1,y1\na.png,1,2,x,4\n", "line 2, must have four numbers"),
+        ("a.png,1,2,nan,4\n", "must have four numbers"),
+        ("a.png,3,2,1,4\n", "upper left to their lower right corner, got x from 3 to 1"),
+        ("a.png,40,2,50,4\n", "within its 40 x 30 pixels"),
+        ("z.png,1,2,3,4\n", "no box for any of the 1 images"),
+        ("", "no box for any of the 1 images"),
+    ],
+)
+def test_bad_csv(tmp_path, text, words):
+    source = tmp_path / "boxes.csv"
+    source.write_text(text)
+    with pytest.raises(ValueError, match=words):
+        read_boxes(source, [picture(tmp_path / "a.png")])
+
+
+LAUGHS = "".join(f'<!ENTITY l{k} "{f"&l{k - 1};" * 10 if k else "ha"}">' for k in range(12))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (f"<!DOCTYPE a [{LAUGHS}]><annotation>&l11;</annotation>", "document type of its own"),
+        (
+            '<!DOCTYPE a [<!ENTITY f SYSTEM "boxes.txt">]><annotation>&f;</annotation>',
+            "document type of its own",
+        ),
+        ("<annotation><object>", "cannot be read as XML"),
+        ("", "cannot be read as XML"),
+        ("<annotation><object/></annotation>", "must have four numbers"),
+        (annotation((1, 2, 3, 1)), "upper left to their lower right"),
+        (annotation(), "no box for any"),
+        (f"<annotation>{' ' * MAX_XML_BYTES}</annotation>", "must have at most 1000000 bytes"),
+    ],
+)
+def test_bad_xml(tmp_path, text, words):
+    (tmp_path / "a.xml").write_text(text)
+    with pytest.raises(ValueError, match=words):
+        read_boxes(tmp_path, [picture(tmp_path / "a.png")])
+
+
+def test_bad_places(tmp_path):
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        read_boxes(tmp_path / "none.csv", [])
+    (tmp_path / "a.png").write_text("no image")
+    (tmp_path / "boxes.csv").write_text("a.png,1,2,3,4\n")
+    with pytest.raises(ValueError, match=r"a\.png cannot be read as an image"):
+        read_boxes(tmp_path / "boxes.csv", [tmp_path / "a.png"])
+    with pytest.raises(ValueError, match="`image_size` must be a positive integer"):
+        read_boxes(tmp_path / "boxes.csv", [tmp_path / "a.png"], 0)
+
+
+def test_checks():
+    with pytest.raises(ValueError, match="One box for each image is"):
+        check_boxes(torch.zeros(2, 1, 4))
+    with pytest.raises(ValueError, match="each of the 3 images, got 2"):
+        check_boxes(torch.zeros(2, 1, 4, dtype=torch.int64), 3)
+
+
+@pytest.mark.data
+def test_tiny_imagenet():
+    root = os.environ["COMIXUP_DATA"]
+    boxes = read_tiny_imagenet_boxes(root)
+    assert len(boxes) == len(load("tiny-imagenet", root=root).test)
+    assert boxes.shape[1:] == (1, 4)
+    assert (box_areas(boxes) > 0).all()
+    assert boxes.max() == 64
+    assert boxes.min() == 0
