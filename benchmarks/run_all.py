@@ -22,6 +22,10 @@ QUICK = {
     "step_cost.py": ["--rounds", "2", "--repeats", "30"],
     "mixed_batches.py": ["--steps", "100", "--batches", "10"],
     "growth.py": ["--seeds", "3", "--repeats", "3"],
+    "input_pipeline.py": ["--rounds", "2", "--batches", "5"],
+    "trainer_overhead.py": ["--epochs", "3"],
+    "two_processes.py": ["--rounds", "1"],
+    "evaluation_speed.py": ["--rounds", "1", "--images", "1000"],
 }
 
 

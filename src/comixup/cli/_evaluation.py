@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -72,8 +73,7 @@ def evaluate(
     for run in _checked(runs):
         name = data_set or evaluation.trained_on(run)
         if name not in loaded:
-            chosen = load(name, data, skip_bad=skip_bad)
-            loaded[name] = (chosen, _boxes(chosen, boxes, data, image_size, skip_bad))
+            loaded[name] = _loaded(name, data, boxes, image_size, skip_bad, console)
         chosen, truth = loaded[name]
         trained = evaluation.load_trained(
             run, model=model, num_classes=chosen.num_classes, shape=chosen.shape
@@ -195,6 +195,24 @@ def _folder_of(run: Path, out: Path | None, count: int) -> Path:
     if out is None:
         return own
     return out if count == 1 else out.joinpath(*own.parts[-3:])
+
+
+def _loaded(
+    name: str,
+    root: Path | None,
+    boxes: Path | None,
+    image_size: int | None,
+    skip_bad: bool,
+    console: Console,
+) -> tuple[DataSet, Tensor | None]:
+    """Returns a data set and its boxes; what is left out of it is told in sentences, once."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        data = load(name, root, skip_bad=skip_bad)
+        found = data, _boxes(data, boxes, root, image_size, skip_bad)
+    for sentence in dict.fromkeys(str(warning.message) for warning in caught):
+        console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+    return found
 
 
 def _boxes(

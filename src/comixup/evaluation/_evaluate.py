@@ -14,6 +14,7 @@ from rich.table import Table
 from torch import Tensor
 
 from comixup.data import DataSet
+from comixup.evaluation._boxes import box_areas
 from comixup.evaluation._cam import Method
 from comixup.evaluation._compare import Row
 from comixup.evaluation._corruption import CORRUPTIONS, CorruptedLoader, Corruption
@@ -263,6 +264,10 @@ def draw_evaluation(
         image_size=image_size,
         device=device,
     )
+    side = image_size or max(data.shape[1:])
+    areas = box_areas(boxes)
+    if int(((areas > 0).any(1) & (areas < side * side).all(1)).sum()) < 2:
+        return  # Boxes as large as the images leave no background, and so nothing to draw.
     draw_corruptions(
         data,
         data.test,

@@ -1,0 +1,326 @@
+"""`comixup evaluate`, `compare` and `sweep`: real calls, and a sentence for every mistake."""
+
+import csv
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+sys.path.append(str(Path(__file__).parents[1] / "data"))
+
+from comixup import cli, models
+from data_files import write_cifar100, write_folder, write_tiny_imagenet
+
+IMAGES = 8
+SMALL = ["--model", "lenet", "--epochs", "1", "--batch-size", "10", "--accelerator", "cpu"]
+
+
+@pytest.fixture
+def called(tmp_path, monkeypatch, capsys):
+    """Calls the command line within this process; returns the exit code and what it said."""
+    monkeypatch.setenv("COLUMNS", "140")
+    monkeypatch.delenv(cli.DEBUG, raising=False)
+    monkeypatch.delenv("COMIXUP_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words):
+        monkeypatch.setattr(sys, "argv", ["comixup", *map(str, words)])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = end.code
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, session_cache):
+    """Returns the folder of digits' runs: two methods with two seeds each."""
+    out = tmp_path_factory.mktemp("runs")
+    words = ["train", "digits", *SMALL, "--labels-per-class", "2", "--method", "vanilla", "comixup"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COMIXUP_CACHE", str(session_cache))
+        patch.setattr(sys, "argv", ["comixup", *words, "--seeds", "0", "1", "--out", str(out)])
+        cli.main()
+    return out / "digits"
+
+
+@pytest.fixture
+def runs(trained, tmp_path):
+    """Copies of those runs, to be written into."""
+    folder = shutil.copytree(trained, tmp_path / "runs" / "digits")
+    return sorted(folder.glob("*/seed-*"))
+
+
+def saved(folder):
+    return json.loads((folder / "evaluation.json").read_text())
+
+
+def weights_of(name, num_classes, path):
+    torch.manual_seed(0)
+    torch.save(models.build(name, num_classes, shape=(3, 64, 64)).state_dict(), path)
+    return path
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    """Returns the folder of a small Tiny-ImageNet with a grey file among its test images."""
+    folder = write_tiny_imagenet(tmp_path / "data", each=1, val=IMAGES)
+    grey = folder / "val" / "images" / "val_2.JPEG"
+    Image.open(grey).convert("L").save(grey)
+    return folder
+
+
+@pytest.fixture
+def of_tiny(tiny, tmp_path):
+    """Returns the words that evaluate a file of weights on it."""
+    path = weights_of("small", 3, tmp_path / "network.pth")
+    return ["evaluate", path, "--model", "small", "--data-set", "tiny-imagenet", "--data", "data"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Returns a folder of six images of two classes to test on, two of which are grey."""
+    root = write_folder(tmp_path / "pictures", train=1, test=3)
+    lines = [
+        f"{kind}/{number:02}.{'png' if number % 2 else 'jpg'},10,12,30,32"
+        for kind in ("ant", "bee")
+        for number in range(3)
+    ]
+    (tmp_path / "boxes.csv").write_text("\n".join(["file,x0,y0,x1,y1", *lines[:-1]]) + "\n")
+    return root
+
+
+@pytest.fixture
+def of_folder(folder, tmp_path):
+    path = weights_of("small", 2, tmp_path / "network.pth")
+    words = ["evaluate", path, "--model", "small", "--data-set", "folder", "--data", "pictures"]
+    return [*words, "--image-size", "32", "--workers", "0"]
+
+
+def assert_sentence(answer, pattern):
+    """The call failed, with one line that says why."""
+    code, out, err = answer
+    assert code == 1, out
+    assert re.search(pattern, err), err
+    assert err.startswith("comixup: ")
+    assert err.count("\n") == 1
+    assert "Traceback" not in out + err
+
+
+# ---- evaluate -----------------------------------------------------------------------------------
+
+
+def test_a_run_is_evaluated_on_what_it_was_trained_on(called, runs):
+    code, text, _ = called("evaluate", runs[0])
+    assert code == 0
+    assert "comixup, seed 0 on digits" in text
+    assert "1,000" in text
+    found, result = saved(runs[0]), json.loads((runs[0] / "result.json").read_text())
+    assert (found["method"], found["seed"], found["recipe"]) == ("comixup", 0, "digits")
+    assert found["figures"]["error"] == pytest.approx(result["last"], abs=0.11)
+    assert f"{found['figures']['error']:.2f}" in text
+    assert found["localisation"] is None
+    assert (runs[0] / "reliability.png").exists()
+    assert not (runs[0] / "localisation.png").exists()
+
+
+def test_several_runs_go_into_folders_of_their_own(called, runs, tmp_path):
+    code, _, _ = called("evaluate", *runs[:2], "--out", "measured")
+    assert code == 0
+    places = sorted(path.parent for path in (tmp_path / "measured").rglob("evaluation.json"))
+    assert [place.name for place in places] == ["seed-0", "seed-1"]
+    assert [saved(place)["seed"] for place in places] == [0, 1]
+    assert not (runs[0] / "evaluation.json").exists()
+
+
+def test_bare_weights_are_evaluated(called, runs, tmp_path):
+    network = models.build("lenet", 10, shape=(1, 28, 28))
+    torch.save({"state_dict": network.state_dict()}, tmp_path / "mine.pt")
+    code, text, _ = called("evaluate", "mine.pt", "--model", "lenet", "--data-set", "digits")
+    assert code == 0
+    assert "mine.pt on digits" in text
+    found = saved(tmp_path / "mine")
+    assert found["method"] is None
+    assert found["metrics"]["images"] == 1000
+
+
+def test_boxes_of_tiny_imagenet_are_used(called, of_tiny, tmp_path):
+    code, text, _ = called(*of_tiny)
+    assert code == 0
+    for words in ("GT-known Loc, % (CAM)", "whole image", "MaxBoxAccV2", "background: added-noise"):
+        assert words in text
+    found = saved(tmp_path / "network")
+    assert found["metrics"]["images"] == found["localisation"]["images"] == IMAGES
+    assert set(found["corruption"]) == {"replace", "noise", "added-noise"}
+    pictures = {path.name for path in (tmp_path / "network").glob("*.png")}
+    assert pictures == {"reliability.png", "localisation.png", "corruption.png"}
+
+
+def test_grad_cam_is_used_if_asked_for(called, of_tiny, tmp_path):
+    code, text, _ = called(*of_tiny, "--maps", "grad-cam", "--out", "measured")
+    assert code == 0
+    assert "GT-known Loc, % (Grad-CAM)" in text
+    assert saved(tmp_path / "measured")["localisation"]["name"] == "Grad-CAM"
+
+
+def test_folders_have_boxes_from_a_csv_file(called, of_folder, tmp_path):
+    code, _, _ = called(*of_folder, "--boxes", "boxes.csv")
+    assert code == 0
+    found = saved(tmp_path / "network")
+    assert found["metrics"]["images"] == 6  # grey ones too
+    assert (found["localisation"]["images"], found["localisation"]["left_out"]) == (5, 1)
+    assert found["corruption"]["noise"]["images"] == 5
+    assert (tmp_path / "network" / "localisation.png").exists()
+
+
+def test_folders_need_no_boxes(called, of_folder, tmp_path):
+    code, _, _ = called(*of_folder)
+    assert code == 0
+    assert saved(tmp_path / "network")["corruption"] == {}
+
+
+def test_boxes_as_large_as_the_images_leave_nothing_to_draw(called, of_folder, tmp_path):
+    names = ["ant/00.jpg", "bee/00.jpg", "bee/01.png"]
+    lines = [f"{name},0,0,99,99" for name in names]
+    (tmp_path / "whole.csv").write_text("\n".join(lines))
+    code, text, _ = called(*of_folder, "--boxes", "whole.csv")
+    assert code == 0
+    found = saved(tmp_path / "network")
+    assert found["corruption"]["noise"]["increment"] == 0
+    assert "100.00" in text  # the whole image is each box
+    assert (tmp_path / "network" / "localisation.png").exists()
+    assert not (tmp_path / "network" / "corruption.png").exists()
+
+
+# ---- Damaged images -----------------------------------------------------------------------------
+
+
+def test_a_damaged_file_of_tiny_imagenet_is_named(called, of_tiny, tiny, tmp_path):
+    (tiny / "val" / "images" / "val_4.JPEG").write_bytes(b"no picture")
+    assert_sentence(called(*of_tiny), r"val_4\.JPEG cannot be read as an image")
+    code, text, err = called(*of_tiny, "--skip-bad")
+    assert code == 0
+    assert text.count("1 of 8 images of Tiny-ImageNet, test are left out.") == 1
+    assert "val_4.JPEG cannot be read" in text
+    assert "Warning" not in text + err
+    found = saved(tmp_path / "network")
+    assert found["metrics"]["images"] == found["localisation"]["images"] == IMAGES - 1
+
+
+@pytest.mark.parametrize("more", [[], ["--boxes", "boxes.csv"]])
+def test_a_damaged_file_of_a_folder_is_named(called, of_folder, folder, tmp_path, more):
+    (folder / "val" / "ant" / "01.png").write_bytes(b"no picture")
+    assert_sentence(called(*of_folder, *more), r"01\.png cannot be read as an image")
+    code, text, err = called(*of_folder, *more, "--skip-bad")
+    assert code == 0
+    assert re.search(r"1 of 6 images of .*val are left out\. .*01\.png cannot be read", text)
+    assert "Warning" not in text + err
+    assert saved(tmp_path / "network")["metrics"]["images"] == 5
+
+
+# ---- Mistakes -----------------------------------------------------------------------------------
+
+
+def test_missing_and_empty_boxes(called, of_folder, tiny, of_tiny, tmp_path):
+    of_folder[1] = weights_of("small", 2, tmp_path / "two.pth")
+    assert_sentence(called(*of_folder, "--boxes", "nowhere.csv"), r"nowhere\.csv.* does not exist")
+    (tmp_path / "empty.csv").write_text("file,x0,y0,x1,y1\n")
+    assert_sentence(called(*of_folder, "--boxes", "empty.csv"), r"has no box for any of the 6")
+    (tmp_path / "one.csv").write_text("ant/00.jpg,1,2,9,9\n")
+    assert_sentence(called(*of_folder, "--boxes", "one.csv"), r"for two images at least, got 1")
+    (tmp_path / "short.csv").write_text("ant/00.jpg,1,2\n")
+    assert_sentence(called(*of_folder, "--boxes", "short.csv"), r"line 1, must have file")
+    notes = tiny / "val" / "val_annotations.txt"
+    lines = notes.read_text().splitlines()
+    notes.write_text("\n".join([*lines[:-1], lines[-1].rsplit("\t", 4)[0]]))
+    assert_sentence(called(*of_tiny), r"which is not a name and a box")
+
+
+MISTAKES = {
+    "no runs": (["evaluate"], r"`runs` must be one folder or file at least"),
+    "nothing there": (["evaluate", "nowhere"], r"there is no nowhere"),
+    "data set": (["evaluate", "RUN", "--data-set", "digitz"], r"Did you mean 'digits'"),
+    "no data": (["evaluate", "RUN", "--data-set", "cifar10"], r"not found"),
+    "class count": (
+        ["evaluate", "RUN", "--data-set", "cifar100", "--data", "data"],
+        r"has 10 where the data have 4 classes",
+    ),
+    "another model": (["evaluate", "RUN", "--model", "small"], r"do not fit"),
+    "unknown model": (["evaluate", "RUN", "--model", "lenett"], r"lenet"),
+    "no model": (["evaluate", "bare.pth", "--data-set", "digits"], r"Name it with --model"),
+    "no data set": (["evaluate", "bare.pth", "--model", "lenet"], r"Name it with --data-set"),
+    "run without weights": (["evaluate", "unfinished"], r"there is no weights\.safetensors"),
+    "boxes without files": (
+        ["evaluate", "RUN", "--boxes", "boxes.csv"],
+        r"must belong to images in files",
+    ),
+    "skipping": (["evaluate", "RUN", "--skip-bad"], r"`skip_bad` must be False for 'digits'"),
+    "not evaluated": (["compare", "RUN"], r"must be evaluated before they are compared"),
+    "nothing to compare": (["compare"], r"`runs` must be one folder or file at least"),
+    "nothing to vary": (["sweep", "digits"], r"must vary something"),
+    "list to vary": (["sweep", "digits", "--vary", "levels=3"], r"NAME=\[VALUE,\.\.\.\]"),
+    "setting to vary": (["sweep", "digits", "--vary", "betta=[1]"], r"betta"),
+    "recipe to sweep": (["sweep", "digitz", "--beta", "0"], r"Did you mean digits\?"),
+}
+
+
+@pytest.mark.parametrize("kind", MISTAKES)
+def test_a_mistake_gets_a_sentence(called, runs, tmp_path, kind):
+    words, sentence = MISTAKES[kind]
+    write_cifar100(tmp_path / "data", train=8, test=4, classes=4)
+    (tmp_path / "boxes.csv").write_text("00.jpg,1,2,9,9\n")
+    torch.save(models.build("lenet", 10, shape=(1, 28, 28)).state_dict(), tmp_path / "bare.pth")
+    shutil.copytree(runs[0], tmp_path / "unfinished")
+    (tmp_path / "unfinished" / "weights.safetensors").unlink()
+    assert_sentence(called(*(runs[0] if word == "RUN" else word for word in words)), sentence)
+    assert not (runs[0] / "evaluation.json").exists()
+
+
+# ---- compare and sweep --------------------------------------------------------------------------
+
+
+def test_runs_are_compared(called, runs, tmp_path):
+    assert called("evaluate", *runs)[0] == 0
+    code, text, _ = called("compare", *runs, "--out", "side-by-side")
+    assert code == 0
+    found = tmp_path / "side-by-side"
+    assert {path.suffix for path in found.iterdir()} == {".txt", ".md", ".tex", ".csv", ".png"}
+    errors = {
+        method: [saved(run)["figures"]["error"] for run in runs if run.parent.name == method]
+        for method in ("vanilla", "comixup")
+    }
+    for method, values in errors.items():
+        (line,) = [row for row in text.splitlines() if re.search(rf"^\W*{method}\b.*±", row)]
+        assert f"{sum(values) / 2:.2f}" in line
+    (table,) = found.glob("*.csv")
+    rows = list(csv.reader(table.read_text().splitlines()))
+    assert {"vanilla", "comixup"} <= {row[0] for row in rows if row}
+    code, _, err = called("compare", *runs, "--reference", "cutmix")
+    assert code == 1
+    assert "`reference` must be one of the methods" in err
+
+
+def test_a_sweep_leaves_a_table(called, tmp_path):
+    words = ["digits", "--beta", "0", "0.32", "--epochs", "1", "--labels-per-class", "5"]
+    words += ["--accelerator", "cpu", "--workers", "0"]
+    code, text, _ = called("sweep", *words)
+    assert code == 0
+    folder = tmp_path / "runs" / "digits-sweep"
+    assert len(list(folder.glob("*/seed-0/result.json"))) == 2
+    assert "beta" in text
+    with (folder / "sensitivity.csv").open(newline="") as file:
+        rows = list(csv.reader(file))
+    assert [float(row[1]) for row in rows[1:]] == [0, 0.32]
+    assert (folder / "sensitivity.png").exists()
+    before = {path: path.read_text() for path in folder.rglob("metrics.csv")}
+    assert called("sweep", *words)[0] == 0  # nothing is trained again
+    assert before == {path: path.read_text() for path in folder.rglob("metrics.csv")}
