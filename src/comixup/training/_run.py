@@ -10,23 +10,23 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from lightning_fabric import Fabric
 from safetensors.torch import save as safetensors_bytes
-from torch import nn
 
-from comixup import NoMix, mix, models
+from comixup import models
 from comixup._wrappers import unwrapped
 from comixup.data import DataSet, Loader, load, seed_for
 from comixup.mixers import ManifoldMixup
 from comixup.training import _folder
 from comixup.training._checkpoint import State, load_optimizer, load_weights, save_state
 from comixup.training._files import write_whole
+from comixup.training._first_batch import draw_first_batch
 from comixup.training._hardware import Hardware, StopRequest, TrainingStopped
 from comixup.training._loop import FORMAT, Stepper, Totals, evaluate, train_epoch
 from comixup.training._losses import losses
 from comixup.training._methods import make_mixer
-from comixup.training._pictures import draw_batch, draw_curves
+from comixup.training._optimizer import make_optimizer
+from comixup.training._pictures import draw_curves
 from comixup.training._recipe import Recipe
 from comixup.training._report import Reporter
 from comixup.training._results import Result, summarise
@@ -141,7 +141,8 @@ class Training:
         def after(done: int) -> None:
             state.step = done
             self.reporter.step(state.epoch, done, len(loader), sums.sums)
-            self._draw_first_batch(loader)
+            if self.fabric.is_global_zero:
+                self._show_first_batch(loader)
             due = self.checkpoint_steps and done % self.checkpoint_steps == 0
             alone = self.fabric.world_size == 1
             if done == len(loader):  # what remains of the epoch is short: it is done first
@@ -290,6 +291,12 @@ class Training:
         loader: Loader = split.loader(_EVALUATION_BATCH, image_size=size, **self._place())
         return loader
 
+    def _show_first_batch(self, loader: Loader) -> None:
+        path = self.folder / _folder.FIRST_BATCH
+        if not path.exists():
+            when, parts = (self.state.epoch, self.state.step), self.hardware.accumulate
+            draw_first_batch(path, self.mixer, self.data, loader, when, parts, title_of(self.run))
+
     def _place(self) -> dict[str, Any]:
         return {
             "part": self.fabric.global_rank,
@@ -298,48 +305,12 @@ class Training:
             "workers": self.hardware.workers,
         }
 
-    def _draw_first_batch(self, loader: Loader) -> None:
-        """Draws the first batch that is mixed: its images are loaded again, its plan is at hand."""
-        path, last = self.folder / _folder.FIRST_BATCH, self.mixer.last
-        wanted = isinstance(self.mixer, NoMix) or (last is not None and last.mixed)
-        if last is None or not wanted or path.exists() or not self.fabric.is_global_zero:
-            return
-        images, targets = next(iter(loader.epoch(self.state.epoch, self.state.step - 1)))
-        parts = [part for part in range(self.hardware.accumulate) if part < len(images)]
-        images = images.tensor_split(self.hardware.accumulate)[parts[-1]].cpu()
-        targets = targets.tensor_split(self.hardware.accumulate)[parts[-1]].cpu()
-        shares = F.one_hot(targets, self.data.num_classes).float()
-        mixed, shares = mix(images, shares, last.plan)
-        if last.layer is not None:  # mixed inside the network: the images themselves are whole
-            mixed = images
-        pixels = self.data.pixels
-        draw_batch(
-            pixels(images), pixels(mixed), shares, self.data.classes, path, title_of(self.run)
-        )
-
 
 def _level(data: DataSet) -> tuple[float, ...]:
     """Returns what one of 255 levels of colour comes to in normalised images, per channel."""
     return tuple(1 / (COLOUR_LEVELS * std) for std in data.std)
 
 
-def make_optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
-    """Returns the recipe's optimiser; biases and normalisation apart where they do not decay."""
-    weights = [p for p in model.parameters() if p.requires_grad]
-    groups: list[dict[str, Any]] = [{"params": weights}]
-    if not recipe.decay_norms:
-        groups = [
-            {"params": [p for p in weights if p.ndim > 1]},
-            {"params": [p for p in weights if p.ndim <= 1], "weight_decay": 0.0},
-        ]
-    lr, decay = recipe.lr_at(0), recipe.weight_decay
-    if recipe.optimizer == "adam":
-        return torch.optim.Adam(groups, lr=lr, weight_decay=decay)
-    return torch.optim.SGD(
-        groups, lr=lr, momentum=recipe.momentum, nesterov=recipe.nesterov, weight_decay=decay
-    )
-
-
 def title_of(run: Run) -> str:
     """Returns a run's name for people."""
-    return f"{run.recipe.title}: {run.method}, seed {run.seed}"
+    return f"{run.recipe.name}: {run.method}, seed {run.seed}"
