@@ -150,6 +150,7 @@ def test_changes_of_one_kind_do_not_undo_those_of_another():
 @pytest.mark.parametrize(
     ("name", "value"),
     [
+        ("data", "cifar10"),
         ("model", "lenet"),
         ("loss", "released"),
         ("weight_decay", 0.0),
@@ -158,9 +159,23 @@ def test_changes_of_one_kind_do_not_undo_those_of_another():
     ],
 )
 def test_plain_things_are_replaced_alone(name, value):
-    recipe = recipe_of().changed(**{name: value})
+    recipe, before = recipe_of().changed(**{name: value}), recipe_of()
     assert getattr(recipe, name) == value
-    assert dataclasses.replace(recipe, **{name: getattr(recipe_of(), name)}) == recipe_of()
+    undone = {name: getattr(before, name), "methods": before.methods}
+    assert dataclasses.replace(recipe, **undone) == before
+
+
+def test_a_changed_recipe_claims_no_figure_of_the_paper():
+    before = RECIPES["cifar100-preactresnet18"]
+    assert before.changed() == before
+    changed = before.changed(epochs=3)
+    assert {method.paper for method in changed.methods.values()} == {None}
+    settings = {name: method.settings for name, method in before.methods.items()}
+    assert {name: method.settings for name, method in changed.methods.items()} == settings
+
+
+def test_no_labels_per_class_means_all():
+    assert RECIPES["cifar100-low-data"].changed(labels_per_class=0).labels_per_class is None
 
 
 @pytest.mark.parametrize(

