@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 import tyro
@@ -27,6 +27,7 @@ from comixup.cli._options import (
     word,
 )
 from comixup.data import DataSet, load
+from comixup.training._hardware import WORKERS
 
 _TINY = "tiny-imagenet"
 _Runs = Annotated[tuple[Path, ...], tyro.conf.Positional, word("RUN ...")]
@@ -40,10 +41,10 @@ def evaluate(
     boxes: Annotated[Path | None, word("PATH", "(default: the data set's own)")] = None,
     model: Annotated[str | None, word("NAME", "(default: what the file says)")] = None,
     image_size: Annotated[int | None, word("N", "(default: the data set's)")] = None,
-    maps: Annotated[str, word("cam|grad-cam")] = "cam",
+    maps: Annotated[Literal["cam", "grad-cam"], word("cam|grad-cam")] = "cam",
     layer: Annotated[str | None, word("NAME", "(default: found)")] = None,
     device: Annotated[str, word("NAME", "(default: cuda if there, else cpu)")] = "auto",
-    workers: Annotated[int, word("N")] = 4,
+    workers: Annotated[int, word("N")] = WORKERS,
     seed: Annotated[int, word("N")] = 0,
     skip_bad: Annotated[bool, tyro.conf.FlagCreatePairsOff, word("", "")] = False,
     out: Annotated[Path | None, word("FOLDER", "(default: the run's own)")] = None,
@@ -85,7 +86,7 @@ def evaluate(
             device=torch.device(device),
             image_size=image_size,
             workers=workers,
-            maps=maps,  # type: ignore[arg-type]
+            maps=maps,
             layer=layer,
             seed=seed,
             console=console,
@@ -97,7 +98,7 @@ def evaluate(
             chosen,
             truth,
             folder,
-            maps=maps,  # type: ignore[arg-type]
+            maps=maps,
             layer=layer,
             image_size=image_size,
             seed=seed,

@@ -12,6 +12,7 @@ import tyro
 from rich.console import Console
 
 from comixup import training
+from comixup.training._hardware import WORKERS
 from comixup.training._methods import make_mixer
 from comixup.training._recipe import Recipe, suggestion
 
@@ -75,7 +76,7 @@ class Place:
     """32-true, 16-mixed, bf16-mixed, ..."""
     accumulate: Annotated[int, word("N")] = 1
     """Parts that each process cuts its share of a batch into."""
-    workers: Annotated[int, word("N")] = 4
+    workers: Annotated[int, word("N")] = WORKERS
     """Processes that read images from the disk."""
     checkpoint_steps: Annotated[int | None, word("N", "(default: none)")] = None
     """Save every so many steps too, not only after each epoch."""

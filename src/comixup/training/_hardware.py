@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import signal
 import threading
 import time
@@ -16,6 +17,8 @@ from lightning_fabric.strategies.launchers.subprocess_script import _ChildProces
 
 from comixup._checks import check_choice, check_count
 
+WORKERS = min(4, os.cpu_count() or 1)
+"""Processes that read images, where nothing else is asked for."""
 _STRATEGIES = ("auto", "ddp")
 _LAST_WORDS_SECONDS = 30.0
 """A process notices that another has gone when their next exchange fails, so within a step."""
@@ -46,7 +49,7 @@ class Hardware:
     strategy: str = "auto"
     precision: str = "32-true"
     accumulate: int = 1
-    workers: int = 4
+    workers: int = WORKERS
 
     def __post_init__(self) -> None:
         for name in ("devices", "num_nodes", "accumulate"):
