@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import resource
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -134,6 +135,8 @@ def partitions(seeds: int) -> float:
 
 def main() -> None:
     arguments = options(__doc__, seeds=100, large_seeds=5, first_seed=0)
+    if min(arguments.seeds, arguments.large_seeds) < 2:
+        sys.exit("--seeds and --large-seeds must be 2 at least: one seed has no spread.")
     kinds = ["U", "images"] if has_images() else ["U"]
     if not has_images():
         console.print("No real images: COMIXUP_DATA does not name a folder with cifar-100-python.")
