@@ -83,7 +83,7 @@ def test_wrong_calls(tmp_path):
     whole = torch.tensor([[[0, 0, 32, 32]]]).repeat(3, 1, 1)
     with pytest.raises(ValueError, match="`boxes` must leave a background"):
         draw_corruptions(data, data.test, whole, tmp_path / "a.png", "None")
-    with pytest.raises(ValueError, match=r"`path` must end in \.png"):
+    with pytest.raises(ValueError, match=r"`path` must end in one of \.png"):
         draw_corruptions(data, data.test, whole // 2, tmp_path / "a.jpg", "None")
     with pytest.raises(ValueError, match="`pixels` must have shape"):
         corruption_figure({"Clean": torch.rand(2, 2, 4, 4)}, whole[:2], "Two channels")

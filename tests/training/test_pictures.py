@@ -314,8 +314,8 @@ def test_refuses_batches(change, message):
 
 
 def test_refuses_other_formats(tmp_path):
-    with pytest.raises(ValueError, match=r"`path` must end in .png, got .*curves.pdf"):
-        draw_curves(history(), tmp_path / "curves.pdf", "A run")
+    with pytest.raises(ValueError, match=r"`path` must end in one of .png, .*, got .*curves.jpg"):
+        draw_curves(history(), tmp_path / "curves.jpg", "A run")
 
 
 @pytest.mark.data

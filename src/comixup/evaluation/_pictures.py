@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,9 +18,8 @@ from comixup.evaluation._boxes import box_areas
 from comixup.evaluation._cam import ActivationMaps, Method
 from comixup.evaluation._corruption import CORRUPTIONS, CorruptedLoader
 from comixup.evaluation._localisation import Localisation, upsampled
-from comixup.training._files import write_whole
+from comixup.training._figures import write_figure
 
-DPI = 110
 GREY = "#555555"
 TRUE, FOUND = "#E69F00", "#56B4E9"
 """Colours of true boxes and found ones: told apart by those who see few colours too."""
@@ -93,7 +91,7 @@ def draw_localisation(
         count,
         f"{title}: GT-known Loc {found.gt_known:.1f} %, Top-1 Loc {found.top1_loc:.1f} %",
     )
-    _write(figure, path)
+    write_figure(figure, path)
 
 
 def localisation_figure(
@@ -185,7 +183,7 @@ def draw_corruptions(
             data, part, of_part, kind, len(indices), seed=seed, image_size=image_size
         )
         rows[_WORDS[kind]] = data.pixels(next(loader.epoch())[0])
-    _write(corruption_figure(rows, of_part, title), path)
+    write_figure(corruption_figure(rows, of_part, title), path)
 
 
 def corruption_figure(rows: dict[str, Tensor], boxes: Tensor, title: str) -> Figure:
@@ -281,13 +279,3 @@ def _verdict(classes: Sequence[str], target: int, guess: int) -> str:
 def _short(name: str) -> str:
     name = name.replace("_", " ")
     return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 1].rstrip()}…"
-
-
-def _write(figure: Figure, path: Path) -> None:
-    if path.suffix != ".png":
-        raise ValueError(f"`path` must end in .png, got {path}.")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    picture = io.BytesIO()
-    with style.context("default"):
-        figure.savefig(picture, format="png", dpi=DPI)
-    write_whole(path, picture.getvalue())

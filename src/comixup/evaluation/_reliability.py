@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,12 +11,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from comixup.evaluation._metrics import Bin, Metrics, wilson_interval
-from comixup.training._files import write_whole
+from comixup.training._figures import write_figure
 
 DPI = 150
 PANEL, MARGIN = 1.75, 0.45
 """Inches: a panel's side with the gap to the next, and what the axes' labels take."""
-FORMATS = (".png", ".pdf", ".svg")
 TITLE_LETTERS = 24
 
 
@@ -59,19 +57,7 @@ def reliability_figure(panels: Mapping[str, Sequence[Metrics]]) -> Figure:
 
 def draw_reliability(panels: Mapping[str, Sequence[Metrics]], path: Path) -> None:
     """Writes reliability diagrams to a .png, .pdf or .svg file in one move."""
-    write_figure(reliability_figure(panels), path)
-
-
-def write_figure(figure: Figure, path: Path) -> None:
-    """Writes a figure to a .png, .pdf or .svg file in one move, making its folder if need be."""
-    path = Path(path)
-    if path.suffix not in FORMATS:
-        raise ValueError(f"`path` must end in one of {', '.join(FORMATS)}, got {path}.")
-    picture = io.BytesIO()
-    with style.context("default"):
-        figure.savefig(picture, format=path.suffix[1:], dpi=DPI)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, picture.getvalue())
+    write_figure(reliability_figure(panels), path, DPI)
 
 
 def pooled(runs: Sequence[Sequence[Bin]]) -> tuple[Bin, ...]:

@@ -16,9 +16,9 @@ import torch
 from rich import box
 from rich.table import Table
 
-from comixup.evaluation._reliability import write_figure
 from comixup.evaluation._sweep_figure import sweep_figure
 from comixup.evaluation._tables import NOTHING, csv_table, markdown_table
+from comixup.training._figures import write_figure
 from comixup.training._files import write_whole
 from comixup.training._hardware import Hardware
 from comixup.training._methods import MIXERS, make_mixer

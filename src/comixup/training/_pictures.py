@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,9 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 from torch import Tensor
 
-from comixup.training._files import write_whole
+from comixup.training._figures import write_figure
 
-DPI = 110
 GREY = "#555555"
 MAX_TALL = 1.3
 """Height of the images on the page, in widths of a column, at most."""
@@ -40,7 +38,7 @@ HEAD, SECTION, CAPTION, LINE = 0.6, 0.3, 0.22, 0.155
 
 def draw_curves(history: Sequence[Mapping[str, float]], path: Path, title: str) -> None:
     """Writes the training curves of a run to a PNG file, in one move; see `curves_figure`."""
-    _write(curves_figure(history, title), path)
+    write_figure(curves_figure(history, title), path)
 
 
 def draw_batch(
@@ -52,7 +50,7 @@ def draw_batch(
     title: str,
 ) -> None:
     """Writes a picture of a mixed batch to a PNG file, in one move; see `batch_figure`."""
-    _write(batch_figure(images, mixed, targets, classes, title), path)
+    write_figure(batch_figure(images, mixed, targets, classes, title), path)
 
 
 def curves_figure(history: Sequence[Mapping[str, float]], title: str) -> Figure:
@@ -293,13 +291,3 @@ def _check_batch(images: Tensor, mixed: Tensor, targets: Tensor, classes: Sequen
             f"`targets` must have shape ({len(mixed)}, {len(classes)}), a share of each of the "
             f"`classes` for each mixed image, got {tuple(targets.shape)}."
         )
-
-
-def _write(figure: Figure, path: Path) -> None:
-    if path.suffix != ".png":
-        raise ValueError(f"`path` must end in .png, got {path}.")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    picture = io.BytesIO()
-    with style.context("default"):
-        figure.savefig(picture, format="png", dpi=DPI)
-    write_whole(path, picture.getvalue())

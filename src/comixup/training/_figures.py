@@ -1,0 +1,26 @@
+"""Writing matplotlib's figures."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from matplotlib import style
+from matplotlib.figure import Figure
+
+from comixup.training._files import write_whole
+
+FORMATS = (".png", ".pdf", ".svg")
+DPI = 110
+
+
+def write_figure(figure: Figure, path: Path, dpi: int = DPI) -> None:
+    """Writes a figure to a .png, .pdf or .svg file in one move, making its folder if need be."""
+    path = Path(path)
+    if path.suffix not in FORMATS:
+        raise ValueError(f"`path` must end in one of {', '.join(FORMATS)}, got {path}.")
+    picture = io.BytesIO()
+    with style.context("default"):
+        figure.savefig(picture, format=path.suffix[1:], dpi=dpi)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, picture.getvalue())
