@@ -92,6 +92,7 @@ PlaceOption: TypeAlias = Annotated[Place, tyro.conf.OmitArgPrefixes, tyro.conf.a
 
 
 def recipe_of(name: str) -> Recipe:
+    """Returns the recipe of that name; another name gets suggestions."""
     if name not in training.RECIPES:
         raise ValueError(
             f"`recipe` must be one of {', '.join(training.RECIPES)}, got {name!r}."
@@ -101,11 +102,13 @@ def recipe_of(name: str) -> Recipe:
 
 
 def changed(name: str, changes: Changes) -> Recipe:
+    """Returns the recipe of that name with all that options change in it, but the settings."""
     wanted = {key: value for key, value in vars(changes).items() if key != "set"}
     return recipe_of(name).changed(data=wanted.pop("data_set"), **wanted)
 
 
 def check_seeds(seeds: tuple[int, ...]) -> None:
+    """Refuses seeds that would train a run twice, or none."""
     if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0:
         given = " ".join(map(str, seeds)) or "none"
         raise ValueError(f"`--seeds` must be different integers of at least 0, got {given}.")

@@ -87,7 +87,7 @@ def read_cifar(name: str, root: Path, download: bool) -> DataSet:
     needed = (*kind.train, kind.test, kind.meta)
     if download and not all((root / kind.folder / file).is_file() for file in needed):
         _download(kind, root)
-    source = "`download=True` fetches it."
+    source = "`download=True` (--download) fetches it."
     folder = find_folder(root, [kind.folder], needed, name, source)
     classes = _class_names(folder / kind.meta, kind)
     train = [_read_images(folder / file, kind, len(classes), 0) for file in kind.train]

@@ -59,7 +59,7 @@ def find_folder(
     looked = ", ".join(str(path) for path in tried)
     raise FileNotFoundError(
         f"{what} was not found. Looked in: {looked}. {source} Put it there, or name the folder "
-        "that it lies in by `root` or the environment variable COMIXUP_DATA."
+        "that it lies in by `root` (--data) or the environment variable COMIXUP_DATA."
     )
 
 
