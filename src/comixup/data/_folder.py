@@ -34,7 +34,7 @@ def read_folder(name: str, root: Path, skip_bad: bool = False) -> DataSet:
     if not (root / "train").is_dir() or not any(_evaluated(root)):
         raise FileNotFoundError(
             f"a folder of images was not found. Looked in: {root}. {_FOLDER} Name the folder above "
-            "them by `root` or the environment variable COMIXUP_DATA."
+            "them by `root` (--data) or the environment variable COMIXUP_DATA."
         )
     return _read(name, root / "train", _evaluated(root)[0], skip_bad)
 

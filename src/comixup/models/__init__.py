@@ -8,6 +8,7 @@ into `avgpool` and the weights of `fc` are all that class activation maps need.
 
 from comixup.models._build import build as build
 from comixup.models._build import names as names
+from comixup.models._fit import check_fit as check_fit
 from comixup.models._imagenet import resnet50_imagenet as resnet50_imagenet
 from comixup.models._preact_resnet import preact_resnet as preact_resnet
 from comixup.models._preact_resnet import preactresnet18 as preactresnet18
@@ -23,6 +24,7 @@ __all__ = [
     "SpeechVGG11",
     "StagedNetwork",
     "build",
+    "check_fit",
     "names",
     "preact_resnet",
     "preactresnet18",

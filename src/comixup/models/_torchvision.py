@@ -66,7 +66,13 @@ def build_torchvision(
         model: nn.Module = models.get_model(name, weights="DEFAULT", **settings)
         _replace_head(model, name, num_classes)
         return model
-    model = models.get_model(name, weights=None, num_classes=num_classes, **settings)
+    try:
+        model = models.get_model(name, weights=None, num_classes=num_classes, **settings)
+    except (AssertionError, ValueError) as why:  # patches that the size is no multiple of
+        raise ValueError(
+            f"`shape` must suit torchvision's {name}, got images of {size} ({why}). Choose another "
+            "network, or images of another size."
+        ) from None
     if channels != COLOURS:
         _replace_first_convolution(model, name, channels)
     return model

@@ -91,6 +91,11 @@ class Training:
         )
         torch.manual_seed(seed_for(run.seed, _INITIAL_WEIGHTS))
         model = models.build(recipe.model, self.data.num_classes, shape=self.data.shape)
+        channels, *own = self.data.shape
+        for side in {phase.image_size for phase in recipe.phases}:
+            height, width = (side, side) if side else own
+            shape = (channels, height, width)
+            models.check_fit(model, recipe.model, shape, self.data.num_classes)
         model.to(memory_format=FORMAT)
         self.mixer = make_mixer(method, self.data.num_classes, torch.Generator())
         if isinstance(self.mixer, ManifoldMixup):
