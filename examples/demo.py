@@ -70,8 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=Path("out/demo.png"), help="where to draw")
     options = parser.parse_args(arguments)
     if options.quick:
-        options.seeds, options.epochs, options.labels_per_class = 2, 2, 5
-    if not 1 <= options.labels_per_class <= 200 or options.epochs < 1 or options.seeds < 1:
+        options.seeds, options.epochs, options.images_per_class = 2, 2, 5
+    if not 1 <= options.images_per_class <= 200 or options.epochs < 1 or options.seeds < 1:
         parser.error("--labels-per-class must be 1 to 200; --epochs and --seeds at least 1")
 
     torch.set_num_threads(1)  # on a busy machine more of them mostly wait for one another
@@ -80,19 +80,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         digits = load()
     unseen = digits[options.on]
     console.print(
-        f"[bold]{options.labels_per_class} labelled digits per class[/], {options.epochs} epochs, "
+        f"[bold]{options.images_per_class} labelled digits per class[/], {options.epochs} epochs, "
         f"seeds: {options.seeds}; measured on {len(unseen[1])} {options.on} digits\n",
         soft_wrap=True,
     )
 
     results: dict[str, list[Result]] = {method: [] for method in METHODS}
-    steps = options.seeds * options.epochs * -(-options.labels_per_class * CLASSES // BATCH)
+    steps = options.seeds * options.epochs * -(-options.images_per_class * CLASSES // BATCH)
     with Progress("{task.description:13}", BarColumn(), Speed(), TimeRemainingColumn()) as progress:
         tasks = {method: progress.add_task(method, start=False, total=steps) for method in METHODS}
         for method, task in tasks.items():
             progress.start_task(task)
             for seed in range(options.seed, options.seed + options.seeds):
-                labelled = choose(*digits["training"], options.labels_per_class, seed)
+                labelled = choose(*digits["training"], options.images_per_class, seed)
                 mixer = None
                 if method == "with Co-Mixup":
                     generator = torch.Generator().manual_seed(seed)

@@ -144,7 +144,7 @@ def test_story_of_a_run(run_folder):
     assert f"seed-{story['seed']}" == run_folder.name
     recipe = story["recipe"]
     assert recipe["methods"]["comixup"]["settings"] == {"beta": 0.5, "sweeps": 2}
-    assert recipe["labels_per_class"] == 2
+    assert recipe["images_per_class"] == 2
     assert recipe["validation"] == 0.01
     assert [phase["epochs"] for phase in recipe["phases"]] == [2]
     assert [phase["batch_size"] for phase in recipe["phases"]] == [10]

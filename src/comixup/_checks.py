@@ -61,12 +61,14 @@ def check_positive(name: str, value: Any, hint: str = "") -> None:
         raise ValueError(f"`{name}` must be above 0, got {value!r}. {hint}".rstrip())
 
 
-def check_count(name: str, value: object, low: int = 1) -> None:
-    """Refuses what is not a whole number from `low` on."""
+def check_count(name: str, value: object, low: int = 1, high: int | None = None) -> None:
+    """Rejects what is not an integer from `low` on, up to `high` if that is given."""
     # `int` comes first because the abstract class takes a while to ask.
     if isinstance(value, bool) or not isinstance(value, (int, Integral)) or value < low:
         rule = "a positive integer" if low == 1 else f"an integer of at least {low}"
         raise ValueError(f"`{name}` must be {rule}, got {value!r}.")
+    if high is not None and int(value) > high:
+        raise ValueError(f"`{name}` must be an integer from {low} to {high}, got {value!r}.")
 
 
 def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:

@@ -49,7 +49,7 @@ def root(tmp_path_factory, session_cache):
 @pytest.fixture(scope="module")
 def run(root, tmp_path_factory):
     # Long enough for batch norm's statistics, without which all predictions are the same.
-    recipe = RECIPES["tiny-imagenet-small"].changed(epochs=12, batch_size=7, labels_per_class=2)
+    recipe = RECIPES["tiny-imagenet-small"].changed(epochs=12, batch_size=7, images_per_class=2)
     out = tmp_path_factory.mktemp("runs")
     here = Hardware(accelerator="cpu", workers=0)
     train(recipe, method="vanilla", seeds=(2,), out=out, hardware=here, data_root=root)

@@ -16,7 +16,7 @@ from comixup.training import RECIPES, Hardware, Result, TrainingStopped
 from comixup.training._folder import read_metrics
 
 DIGITS = RECIPES["digits"]
-SMALL = DIGITS.changed(model="lenet", epochs=2, labels_per_class=2, batch_size=10)
+SMALL = DIGITS.changed(model="lenet", epochs=2, images_per_class=2, batch_size=10)
 HERE = Hardware(accelerator="cpu", workers=0)
 GRID = {"beta": [0.32, 0.0], "partition_size": [20.0]}
 """Two cells to train: the own value of both settings is one cell."""

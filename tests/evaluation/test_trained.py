@@ -28,7 +28,7 @@ def cache(tmp_path_factory):
 def finished(cache, tmp_path_factory):
     """The folder of a finished run."""
     out = tmp_path_factory.mktemp("runs")
-    recipe = RECIPES["digits"].changed(model="lenet", epochs=1, labels_per_class=2, batch_size=10)
+    recipe = RECIPES["digits"].changed(model="lenet", epochs=1, images_per_class=2, batch_size=10)
     hardware = Hardware(accelerator="cpu", workers=0)
     train(recipe, method="cutmix", seeds=(3,), out=out, hardware=hardware)
     return out / "digits" / "cutmix" / "seed-3"
@@ -60,7 +60,7 @@ def test_a_run_comes_back_whole(finished):
     found = load_trained(finished)
     assert (found.name, found.method, found.seed, found.data) == ("lenet", "cutmix", 3, "digits")
     assert found.recipe["name"] == "digits"
-    assert found.recipe["labels_per_class"] == 2
+    assert found.recipe["images_per_class"] == 2
     assert found.classes == tuple("0123456789")
     assert (found.num_classes, found.shape, found.path) == (10, SHAPE, finished)
     assert found.title == "cutmix, seed 3"

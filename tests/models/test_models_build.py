@@ -186,7 +186,7 @@ REFUSED = {
     "torchvision": (("torchvision:resnet51", 10), {}, r".*'torchvision:resnet51'. .*'resnet50'"),
     "timm": (("timm:vit_tinny_patch16_224", 10), {}, r".*'vit_tiny_patch16_224'"),
     "ours of another's": (("timm:wrn16-8", 10), {}, r"`name` must be of a known network"),
-    "nothing like it": (("?", 10), {}, r".*got '\?'. Our own networks are small, preactresnet18"),
+    "nothing like it": (("?", 10), {}, r".*got '\?'. Our own networks are small, preactresnet10"),
     "empty": (("", 10), {}, r".*got ''. Our own networks are"),
     "library": (
         ("keras:resnet50", 10),

@@ -12,7 +12,6 @@ from torch.testing import assert_close
 from comixup.training._checkpoint import (
     FORMAT,
     State,
-    difference,
     load_optimizer,
     load_state,
     load_weights,
@@ -164,12 +163,6 @@ def test_a_folder_in_its_place(tmp_path):
     (tmp_path / CHECKPOINT).mkdir()
     with pytest.raises(IsADirectoryError):
         load_state(tmp_path / CHECKPOINT, IDENTITY)
-
-
-def test_difference_names_what_came_and_went():
-    assert difference("a: 1\nb: 2", "b: 3\nc: 4") == "a was 1, is absent; b was 2, is 3; " + (
-        "c was absent, is 4"
-    )
 
 
 # ---- Networks and optimisers --------------------------------------------------------------------

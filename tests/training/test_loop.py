@@ -97,7 +97,7 @@ def test_an_epoch_is_what_it_would_be_by_hand():
         right += (logits.argmax(1) == targets).sum().item()
     assert_close(model.state_dict(), by_hand.state_dict())
     assert sums == pytest.approx(
-        {"loss": loss_sum, "images": COUNT, "right": right, "answers": COUNT}
+        {"loss": loss_sum, "images": COUNT, "correct": right, "predictions": COUNT}
     )
 
 
@@ -137,7 +137,7 @@ def test_evaluation_counts_every_image_once(count, batch):
 
 
 def test_sums_begin_where_they_were():
-    before = {"loss": 2.5, "images": 4.0, "right": 1.0, "answers": 3.0}
+    before = {"loss": 2.5, "images": 4.0, "correct": 1.0, "predictions": 3.0}
     sums = Totals.begin(torch.device("cpu"), before)
     assert sums.read(Fabric(accelerator="cpu", devices=1)) == before
 

@@ -93,7 +93,7 @@ def test_half_precision_shares_beside_double_logits_are_not_lost():
 
 
 @pytest.mark.parametrize("kind", ["indices", "shares"])
-@pytest.mark.parametrize("name", ["cross-entropy", "released"])
+@pytest.mark.parametrize("name", ["cross-entropy", "official"])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_under_autocast_losses_are_in_single_precision(name, kind, dtype):
     images = torch.randn(5, 3, generator=torch.Generator().manual_seed(2))
@@ -115,7 +115,7 @@ def test_under_autocast_losses_are_in_single_precision(name, kind, dtype):
 @pytest.mark.parametrize("kind", ["indices", "shares"])
 def test_half_precision_models_without_autocast(kind):
     logits, targets = logits_of(1.0, torch.bfloat16), shares_of(kind)
-    for loss_fn in itertools.chain(losses("released", CLASSES), losses("cross-entropy", CLASSES)):
+    for loss_fn in itertools.chain(losses("official", CLASSES), losses("cross-entropy", CLASSES)):
         assert_close(loss_fn(logits, targets), loss_fn(logits.double(), targets).float())
 
 
@@ -137,12 +137,12 @@ def test_names_give_the_mixed_and_the_clean_loss():
     mixed, clean = losses("cross-entropy", CLASSES)
     assert_close(mixed(logits, targets), F.cross_entropy(logits, targets))
     assert_close(clean(logits, targets), F.cross_entropy(logits, targets))
-    mixed, clean = losses("released", CLASSES)
+    mixed, clean = losses("official", CLASSES)
     assert_close(mixed(logits, targets), F.binary_cross_entropy(logits.softmax(1), targets))
     assert_close(clean(logits, targets), 2 / CLASSES * F.cross_entropy(logits, targets))
 
 
-def test_both_released_gradients_are_about_two_over_the_classes_of_cross_entropys():
+def test_both_official_gradients_are_about_two_over_the_classes_of_cross_entropys():
     # A trained model's answers: one class likely, the rest spread over many. The published
     # learning rate is translated by this ratio.
     classes = 100
@@ -152,7 +152,7 @@ def test_both_released_gradients_are_about_two_over_the_classes_of_cross_entropy
     logits[torch.arange(50), targets] += 7.0
     logits.requires_grad_()
     (plain,) = torch.autograd.grad(F.cross_entropy(logits, targets), logits)
-    for loss_fn in losses("released", classes):
+    for loss_fn in losses("official", classes):
         (gradient,) = torch.autograd.grad(loss_fn(logits, targets), logits)
         assert_close(gradient.norm() / plain.norm(), torch.tensor(2 / classes), rtol=0.2, atol=0)
 
@@ -161,7 +161,7 @@ def test_both_released_gradients_are_about_two_over_the_classes_of_cross_entropy
     ("call", "error", "message"),
     [
         (lambda: losses("bce", 10), ValueError, r"`name` must be one of .*got 'bce'"),
-        (lambda: losses("released", 1), ValueError, r"`num_classes` must be an integer of at"),
+        (lambda: losses("official", 1), ValueError, r"`num_classes` must be an integer of at"),
         (lambda: scaled_cross_entropy(0), ValueError, r"`num_classes` must be an integer of at"),
         (
             lambda: mean_binary_cross_entropy(torch.zeros(2, 1), torch.tensor([0, 0])),

@@ -62,7 +62,7 @@ VAT = {  # tab:vat; by coefficient, number of updates and radius
     (0.1, 1, 2): 39.82,
 }
 CO_MIXUP = {"beta": 0.32, "gamma": 1.0, "eta": 0.05, "tau": 0.83}  # appendix D
-CIFAR_RECIPES = [name for name, recipe in RECIPES.items() if recipe.loss == "released"]
+CIFAR_RECIPES = [name for name, recipe in RECIPES.items() if recipe.loss == "official"]
 
 
 @pytest.mark.parametrize("name", CLASSIFICATION)
@@ -117,7 +117,11 @@ def test_settings_of_cifar_and_tiny_imagenet(name):
     assert [(phase.epochs, phase.batch_size) for phase in recipe.phases] == [(epochs, 100)]
     assert recipe.lr == ((0, 0.2), (first, 0.02), (second, 0.002))
     assert (recipe.momentum, recipe.weight_decay, recipe.nesterov) == (0.9, 1e-4, True)
-    assert (recipe.optimizer, recipe.lr_between, recipe.reported) == ("sgd", "constant", "median")
+    assert (recipe.optimizer, recipe.lr_interpolation, recipe.reported) == (
+        "sgd",
+        "constant",
+        "median",
+    )
 
 
 def test_cifar_recipes_are_all_but_our_own():
@@ -132,7 +136,7 @@ def test_settings_of_imagenet():
         (25, 448, 224, 0.087),
         (60, 448, 224, 0.087),
     ]
-    assert (recipe.epochs, recipe.lr_between) == (100, "linear")
+    assert (recipe.epochs, recipe.lr_interpolation) == (100, "linear")
     assert (recipe.nesterov, recipe.decay_norms, recipe.weight_decay) == (False, False, 1e-4)
     assert recipe.methods["comixup"].settings == {"partition_size": 16, "sweeps": 3, "alpha": 1.0}
 
@@ -167,7 +171,7 @@ def test_everything_that_a_recipe_names_exists(name):
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_baselines_are_tuned_where_the_paper_tunes_them(name):
-    tunes = RECIPES[name].tunes
+    tunes = RECIPES[name].tuning_grid
     assert set(tunes) == {"input", "manifold", "cutmix"}
     assert all(grid == {"alpha": (0.2, 1.0, 2.0)} for grid in tunes.values())
 
@@ -248,7 +252,7 @@ SMALL_NETWORKS = [
 
 @pytest.mark.parametrize("name", REAL_NETWORKS)
 def test_recipe_trains(name, root, tmp_path):
-    check_run(reduced(RECIPES[name], batch_size=2, labels_per_class=1), root, tmp_path)
+    check_run(reduced(RECIPES[name], batch_size=2, images_per_class=1), root, tmp_path)
 
 
 @pytest.mark.parametrize(("name", "method"), SMALL_NETWORKS)
@@ -297,9 +301,9 @@ def test_learning_rate_steps_where_the_recipe_says(root, tmp_path, seen):
     assert_allclose([rate for (rate,) in seen["rates"]], expected)
 
 
-def test_plain_epochs_are_not_mixed(root, tmp_path, seen):
+def test_unmixed_epochs_are_not_mixed(root, tmp_path, seen):
     recipe = reduced(RECIPES["cifar100-preactresnet18"], epochs=3, model="small", batch_size=12)
-    recipe = dataclasses.replace(recipe, plain_epochs=1, last_plain_epochs=1)
+    recipe = dataclasses.replace(recipe, unmixed_epochs=1, last_unmixed_epochs=1)
     check_run(recipe, root, tmp_path, "comixup", epochs=3)
     # A mixed step passes the network twice: for the saliency, and with what was mixed.
     assert len(seen["shapes"]) == 1 + 2 + 1

@@ -82,7 +82,7 @@ def test_best_variant_is_the_validation_images_choice():
 def test_tuning_trains_every_variant(name, tmp_path, monkeypatch):
     monkeypatch.setenv("COMIXUP_CACHE", str(tmp_path / "cache"))
     root = write_all(tmp_path / "sets")
-    recipe = reduced(RECIPES[name], model="small", labels_per_class=1)
+    recipe = reduced(RECIPES[name], model="small", images_per_class=1)
     best, found = tune(recipe, "input", out=tmp_path, data_root=root, hardware=HERE)
     assert mean_validation(found[best]) == min(map(mean_validation, found.values()))
     folders = sorted(path.name for path in (tmp_path / f"{name}-tune").iterdir())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -14,15 +15,15 @@ from rich.console import Console
 from comixup import training
 from comixup.training._hardware import WORKERS
 from comixup.training._methods import make_mixer
-from comixup.training._recipe import Recipe, suggestion
+from comixup.training._recipe import MAX_COUNT, Recipe, suggestion
 
 UNCHANGED = ""
 """What help says of a default that is None: the group's own words say that nothing changes."""
 
 
-def word(metavar: str, default: str | None = None) -> Any:
+def word(metavar: str, default: str | None = None, aliases: list[str] | None = None) -> Any:
     """Returns how help shows an option: what stands for its value, and words for its default."""
-    return tyro.conf.arg(metavar=metavar, help_behavior_hint=default)
+    return tyro.conf.arg(metavar=metavar, help_behavior_hint=default, aliases=aliases)
 
 
 @dataclass(frozen=True)
@@ -35,21 +36,30 @@ class Changes:
     model: Annotated[str | None, word("NAME", UNCHANGED)] = None
     """Another network: one of comixup's, torchvision's or timm's."""
     epochs: Annotated[int | None, word("N", UNCHANGED)] = None
-    """Epochs in all; phases, learning rates and plain epochs keep their proportions."""
+    """Epochs in all; phases, learning rates and unmixed epochs keep their proportions."""
     batch_size: Annotated[int | None, word("N", UNCHANGED)] = None
     """Images of a step, over all processes. Learning rates stay as they are."""
     lr: Annotated[float | None, word("RATE", UNCHANGED)] = None
     """The highest learning rate; the others keep their proportion to it."""
     loss: Annotated[
-        Literal["cross-entropy", "released"] | None, word("cross-entropy|released", UNCHANGED)
+        Literal["cross-entropy", "official", "released"] | None,
+        word("cross-entropy|official", UNCHANGED),
     ] = None
-    """The paper's learning rates belong to its released code's loss."""
+    """The paper's learning rates belong to the loss of its official code."""
     weight_decay: Annotated[float | None, word("DECAY", UNCHANGED)] = None
     """Weight decay."""
-    labels_per_class: Annotated[int | None, word("N", UNCHANGED)] = None
+    classes: Annotated[tuple[str, ...] | None, word("CLASS ...", UNCHANGED)] = None
+    """Train and test on these classes alone: names, indices, or ranges of indices such as 50-69."""
+    images_per_class: Annotated[
+        int | None, word("N", UNCHANGED, aliases=["--labels-per-class"])
+    ] = None
     """Train on so many images of each class; 0 for all."""
-    validation: Annotated[float | None, word("SHARE", UNCHANGED)] = None
-    """Share of the training images to hold out, between 0 and 1."""
+    validation: Annotated[float | None, word("FRACTION", UNCHANGED)] = None
+    """Fraction of the training images to hold out, between 0 and 1."""
+    validation_seed: Annotated[int | None, word("N", UNCHANGED)] = None
+    """Decides which images are held out, the same ones for all seeds."""
+    width: Annotated[int | None, word("N", UNCHANGED)] = None
+    """Feature maps of the network's first stage; our pre-activation ResNets only."""
     set: Annotated[tuple[str, ...], word("NAME=VALUE ...", "(none)")] = ()
     """Settings of the method: --set beta=0.5 sweeps=2."""
 
@@ -104,7 +114,25 @@ def recipe_of(name: str) -> Recipe:
 def changed(name: str, changes: Changes) -> Recipe:
     """Returns the recipe of that name with all that options change in it, but the settings."""
     wanted = {key: value for key, value in vars(changes).items() if key != "set"}
+    if wanted["classes"] is not None:
+        wanted["classes"] = class_list(wanted["classes"])
     return recipe_of(name).changed(data=wanted.pop("data_set"), **wanted)
+
+
+def class_list(words: Sequence[str]) -> tuple[str, ...]:
+    """Returns class names and indices, with ranges of indices written out.
+
+    >>> class_list(["7", "50-52", "t-shirt"])
+    ('7', '50', '51', '52', 't-shirt')
+    """
+    classes: list[str] = []
+    for given in words:
+        first, _, last = given.partition("-")
+        if first.isdecimal() and last.isdecimal() and int(first) <= int(last) < MAX_COUNT:
+            classes += map(str, range(int(first), int(last) + 1))
+        else:
+            classes.append(given)
+    return tuple(classes)
 
 
 def check_seeds(seeds: tuple[int, ...]) -> None:

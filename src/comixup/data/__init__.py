@@ -8,10 +8,20 @@ torch.Size([100, 1, 28, 28])
 
 from comixup.data._load import load as load
 from comixup.data._load import names as names
+from comixup.data._seeds import Purpose as Purpose
 from comixup.data._seeds import seed_for as seed_for
 from comixup.data._sets import DataSet as DataSet
 from comixup.data._sets import Loader as Loader
 from comixup.data._sets import Split as Split
 from comixup.data._tiny_imagenet import tiny_imagenet_boxes as tiny_imagenet_boxes
 
-__all__ = ["DataSet", "Loader", "Split", "load", "names", "seed_for", "tiny_imagenet_boxes"]
+__all__ = [
+    "DataSet",
+    "Loader",
+    "Purpose",
+    "Split",
+    "load",
+    "names",
+    "seed_for",
+    "tiny_imagenet_boxes",
+]

@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2  # type: ignore[import-untyped]
 
 from comixup._checks import check_count, check_number, check_positive
+from comixup.data._digest import digest_of, file_sources
 from comixup.data._order import Order
 from comixup.data._seeds import Purpose, seed_for
 from comixup.data._sets import normalised
@@ -54,6 +55,14 @@ class DiskSplit:
     def subset(self, indices: Tensor) -> DiskSplit:
         """Returns the split with these images alone."""
         return replace(self, files=self.files[indices.numpy()], targets=self.targets[indices])
+
+    def with_targets(self, targets: Tensor) -> DiskSplit:
+        """Returns the split with other class indices."""
+        return replace(self, targets=targets)
+
+    def digest(self) -> str:
+        """Returns a digest of what the images are; see `Split.digest`."""
+        return digest_of(self.targets, file_sources(self.files.tolist()).tolist())
 
     def loader(
         self,

@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn.functional import pad as pad_borders
 
+from comixup.data._digest import digest_of
 from comixup.data._order import Order, Share
 from comixup.data._seeds import Purpose, raw_draws
 from comixup.data._sets import normalised
@@ -30,6 +32,8 @@ class MemorySplit:
         std: per channel: what it then divides by.
         pad: black pixels at each border, before a random place of the image's size is cut out.
         flip: whether augmentation mirrors every other image.
+        sources: (n,) what `file_sources` returns for the images' files; None for images that have
+            no file of their own.
     """
 
     images: Tensor
@@ -38,13 +42,29 @@ class MemorySplit:
     std: tuple[float, ...]
     pad: int = 0
     flip: bool = False
+    sources: npt.NDArray[np.bytes_] | None = None
 
     def __len__(self) -> int:
         return len(self.targets)
 
     def subset(self, indices: Tensor) -> MemorySplit:
         """Returns the split with these images alone, copied."""
-        return replace(self, images=self.images[indices], targets=self.targets[indices])
+        return replace(
+            self,
+            images=self.images[indices],
+            targets=self.targets[indices],
+            sources=None if self.sources is None else self.sources[indices.numpy()],
+        )
+
+    def with_targets(self, targets: Tensor) -> MemorySplit:
+        """Returns the split with other class indices."""
+        return replace(self, targets=targets)
+
+    def digest(self) -> str:
+        """Returns a digest of what the images are; see `Split.digest`."""
+        if self.sources is not None:
+            return digest_of(self.targets, self.sources.tolist())
+        return digest_of(self.targets, [bytes(str(tuple(self.images.shape)), "ascii"), self.images])
 
     def loader(
         self,

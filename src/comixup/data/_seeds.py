@@ -16,12 +16,19 @@ _WORD = 2**32
 
 
 class Purpose(IntEnum):
-    """What this package draws for; others who use `seed_for` take numbers from 100 on."""
+    """What draws are for: the last number of every tuple that is given to `seed_for`.
+
+    Each purpose has a number of its own, so that no two of them ever share a stream of random
+    numbers. Code outside of this package takes numbers from 100 on.
+    """
 
     ORDER = 1
     CROPS = 2
     LABELS = 3
     VALIDATION = 4
+    INITIAL_WEIGHTS = 5
+    MODEL = 6
+    MIXER = 7
 
 
 def seed_for(*numbers: int) -> int:

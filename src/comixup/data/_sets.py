@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -11,6 +12,8 @@ from torch import Tensor
 
 BLACK_TO_WHITE = 255
 """Of uint8 colours."""
+DIGEST_LENGTH = 16
+"""Hexadecimal digits."""
 
 
 class Loader(Protocol):
@@ -45,6 +48,17 @@ class Split(Protocol):
 
     def subset(self, indices: Tensor) -> Split:
         """Returns the split with these images alone, in the order of `indices`."""
+        ...
+
+    def with_targets(self, targets: Tensor) -> Split:
+        """Returns the split with other class indices, (n,) int64."""
+        ...
+
+    def digest(self) -> str:
+        """Returns a digest of what the images are, wherever they lie and however old they are.
+
+        Of images that are files, their relative names and sizes; of others, all their bytes.
+        """
         ...
 
     def loader(
@@ -94,6 +108,7 @@ class DataSet:
         train: to learn from.
         test: what the paper reports on (Tiny-ImageNet's and ImageNet's `val`).
         validation: to choose settings by; None if the set has none and none was held out.
+        test_indices: (n,) which of the whole data set's test images `test` has; None for all.
     """
 
     name: str
@@ -104,6 +119,20 @@ class DataSet:
     train: Split
     test: Split
     validation: Split | None = None
+    test_indices: Tensor | None = None
+
+    @property
+    def splits(self) -> dict[str, Split]:
+        """Returns the splits that there are, by name."""
+        splits = {"train": self.train, "validation": self.validation, "test": self.test}
+        return {name: split for name, split in splits.items() if split is not None}
+
+    def digest(self) -> str:
+        """Returns a digest of classes and images: equal for equal data, wherever they lie."""
+        digest = hashlib.blake2b("\0".join(self.classes).encode(errors="surrogateescape"))
+        for name, split in self.splits.items():
+            digest.update(f"\0{name}\0{split.digest()}".encode())
+        return digest.hexdigest()[:DIGEST_LENGTH]
 
     @property
     def num_classes(self) -> int:

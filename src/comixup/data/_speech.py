@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from comixup.data._cache import kept, progress
+from comixup.data._digest import file_sources
 from comixup.data._memory import MemorySplit
 from comixup.data._places import find_folder, lines_of
 from comixup.data._sets import DataSet
@@ -56,9 +57,12 @@ def read_speech(name: str, root: Path) -> DataSet:
     targets = torch.tensor([words.index(word) for word, _ in everything])
     sizes = [len(clips[split]) for split in _SPLITS]
     train, validation, test = (
-        MemorySplit(images, classes, MEAN, STD)
-        for images, classes in zip(
-            torch.split(everyone, sizes), torch.split(targets, sizes), strict=True
+        MemorySplit(images, classes, MEAN, STD, sources=sources)
+        for images, classes, sources in zip(
+            torch.split(everyone, sizes),
+            torch.split(targets, sizes),
+            np.split(file_sources(files), np.cumsum(sizes)[:-1]),
+            strict=True,
         )
     )
     shape = (1, BINS, FRAMES)

@@ -17,6 +17,7 @@ from torch import Tensor
 from comixup._checks import check_choice
 from comixup.data._cache import kept, progress
 from comixup.data._damaged import readable
+from comixup.data._digest import file_sources
 from comixup.data._memory import MemorySplit
 from comixup.data._places import data_root, find_folder, lines_of
 from comixup.data._sets import DataSet
@@ -51,7 +52,8 @@ def read_tiny_imagenet(name: str, root: Path, skip_bad: bool = False) -> DataSet
         listing = _list(folder, wnids, split, skip_bad)
         images = torch.from_numpy(_decoded(f"{name}-{split}", listing.files))
         targets = torch.tensor(listing.targets)
-        splits.append(MemorySplit(images, targets, MEAN, STD, pad=PAD, flip=True))
+        sources = file_sources(listing.files)
+        splits.append(MemorySplit(images, targets, MEAN, STD, PAD, flip=True, sources=sources))
     words = dict(_words(folder))
     classes = tuple(words.get(wnid, wnid) for wnid in wnids)
     return DataSet(name, classes, (3, SIZE, SIZE), MEAN, STD, train=splits[0], test=splits[1])

@@ -113,7 +113,7 @@ def load_trained(
             f"`shape` must have {built_for[0]} channels, those of the images that {file} was "
             f"trained on, got {shape[0]}. Evaluate on a data set of that kind."
         )
-    network = models.build(name, count, shape=built_for)
+    network = models.build(name, count, shape=built_for, width=_number(about, file, "width"))
     _fill(network, content.weights, name, file)
     network.to(memory_format=FORMAT)
     return Trained(
@@ -225,12 +225,12 @@ def _read_pickled(file: Path) -> _File:
     return _File(content, {})
 
 
-def _number(about: Mapping[str, str], file: Path) -> int | None:
-    text = about.get("num_classes")
+def _number(about: Mapping[str, str], file: Path, key: str = "num_classes") -> int | None:
+    text = about.get(key)
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and len(text) < len("1000000000") and int(text)):
-        raise _damaged(file, "num_classes", text)
+        raise _damaged(file, key, text)
     return int(text)
 
 

@@ -12,7 +12,13 @@ from torch import nn
 
 from comixup._checks import check_count
 from comixup.models._imagenet import resnet50_imagenet
-from comixup.models._preact_resnet import RESNET34_BLOCKS, preact_resnet, preactresnet18, small
+from comixup.models._preact_resnet import (
+    RESNET10_BLOCKS,
+    RESNET34_BLOCKS,
+    preact_resnet,
+    preactresnet18,
+    small,
+)
 from comixup.models._resnext import resnext
 from comixup.models._speech import LeNet, SpeechVGG11
 from comixup.models._timm import build_timm, timm_names
@@ -26,9 +32,12 @@ LARGE_SIDE = 64
 
 LIBRARIES = ("torchvision", "timm")
 NUM_SUGGESTIONS = 3
+MAX_WIDTH = 4096
+"""Feature maps: a wider network would fill the memory before anything is said."""
 
 _STAGED: dict[str, Callable[..., nn.Module]] = {
     "small": small,
+    "preactresnet10": functools.partial(preact_resnet, blocks=RESNET10_BLOCKS, final_norm=True),
     "preactresnet18": preactresnet18,
     "preactresnet34": functools.partial(preact_resnet, blocks=RESNET34_BLOCKS),
     "wrn16-8": functools.partial(wide_resnet, depth=16, width=8),
@@ -36,6 +45,9 @@ _STAGED: dict[str, Callable[..., nn.Module]] = {
     "resnext29-4-24": functools.partial(resnext, depth=29, groups=4, base_width=24),
 }
 """Networks for images of any size, whose stem depends on whether these are large."""
+
+_WITH_WIDTH = ("small", "preactresnet10", "preactresnet18", "preactresnet34")
+"""Networks whose number of feature maps can be chosen."""
 
 _OF_ONE_SIZE: dict[str, Callable[..., nn.Module]] = {
     "lenet": LeNet,
@@ -51,13 +63,18 @@ def names() -> list[str]:
     """Returns the names of this package's own networks.
 
     >>> names()[:3]
-    ['small', 'preactresnet18', 'preactresnet34']
+    ['small', 'preactresnet10', 'preactresnet18']
     """
     return [*_STAGED, *_IMAGENET, *_OF_ONE_SIZE]
 
 
 def build(
-    name: str, num_classes: int, *, shape: Shape = (3, 32, 32), pretrained: bool = False
+    name: str,
+    num_classes: int,
+    *,
+    shape: Shape = (3, 32, 32),
+    width: int | None = None,
+    pretrained: bool = False,
 ) -> nn.Module:
     """Returns a network by its name.
 
@@ -68,6 +85,8 @@ def build(
         num_classes: scores that come out.
         shape: channels, height and width of the images. Our residual networks take images of any
             size; from 64 x 64 on their first convolution has stride 2, as for Tiny-ImageNet.
+        width: feature maps of the stem and the first stage, which each later stage doubles; None
+            for the network's own. Our pre-activation ResNets only.
         pretrained: load weights trained elsewhere; torchvision's and timm's models only.
 
     >>> import torch
@@ -80,9 +99,16 @@ def build(
         raise TypeError(f"`name` must be a string, got {name!r}. See comixup.models.names().")
     check_count("num_classes", num_classes)
     shape = _checked(shape)
+    if width is not None:
+        check_count("width", width, high=MAX_WIDTH)
+        if _find(name, _WITH_WIDTH) is None:
+            raise ValueError(
+                f"`width` must be None for {name!r}, got {width}. Networks whose width can be "
+                f"chosen: {', '.join(_WITH_WIDTH)}."
+            )
     library, colon, inner = name.partition(":")
     if not colon:
-        return _build_bare(name, num_classes, shape, pretrained)
+        return _build_bare(name, num_classes, shape, width, pretrained)
     library = library.strip().lower()
     if library not in LIBRARIES:
         raise ValueError(
@@ -96,7 +122,9 @@ def build(
     return _build_from(library, found, num_classes, shape, pretrained)
 
 
-def _build_bare(name: str, num_classes: int, shape: Shape, pretrained: bool) -> nn.Module:
+def _build_bare(
+    name: str, num_classes: int, shape: Shape, width: int | None, pretrained: bool
+) -> nn.Module:
     """Returns our own network of that name, or else torchvision's, or else timm's."""
     own = _find(name, names())
     if own is not None:
@@ -106,7 +134,7 @@ def _build_bare(name: str, num_classes: int, shape: Shape, pretrained: bool) -> 
                 "are no weights to load: train it, or take one of torchvision's or timm's, such as "
                 "'torchvision:resnet50'."
             )
-        return _build_own(own, num_classes, shape)
+        return _build_own(own, num_classes, shape, width)
     known = torchvision_names()
     found = _find(name, known)
     if found is not None:
@@ -124,14 +152,15 @@ def _build_bare(name: str, num_classes: int, shape: Shape, pretrained: bool) -> 
     return _build_from("timm", found, num_classes, shape, pretrained)
 
 
-def _build_own(name: str, num_classes: int, shape: Shape) -> nn.Module:
-    channels, height, width = shape
+def _build_own(name: str, num_classes: int, shape: Shape, width: int | None) -> nn.Module:
+    channels, *sides = shape
     if name in _OF_ONE_SIZE:
         return _OF_ONE_SIZE[name](num_classes, shape=shape)
     if name in _IMAGENET:
         return _IMAGENET[name](num_classes, in_channels=channels)
-    stride = 2 if min(height, width) >= LARGE_SIDE else 1
-    return _STAGED[name](num_classes, in_channels=channels, stem_stride=stride)
+    stride = 2 if min(sides) >= LARGE_SIDE else 1
+    own_width = {} if width is None else {"width": width}
+    return _STAGED[name](num_classes, in_channels=channels, stem_stride=stride, **own_width)
 
 
 def _build_from(

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from comixup._checks import check_count
 from comixup.models._staged import StagedNetwork, chain
 
+RESNET10_BLOCKS = (1, 1, 1, 1)
 RESNET18_BLOCKS = (2, 2, 2, 2)
 RESNET34_BLOCKS = (3, 4, 6, 3)
 RESNET_STRIDES = (1, 2, 2, 2)
@@ -86,12 +87,18 @@ def preact_resnet(
 
 
 def preactresnet18(
-    num_classes: int, *, in_channels: int = 3, stem_stride: int = 1, final_norm: bool = False
+    num_classes: int,
+    *,
+    width: int = 64,
+    in_channels: int = 3,
+    stem_stride: int = 1,
+    final_norm: bool = False,
 ) -> StagedNetwork:
     """Returns the paper's PreActResNet18, with or without the batch norm and ReLU at its end.
 
     Args:
         num_classes: scores that come out.
+        width: feature maps of the stem and the first stage.
         in_channels: channels of the images.
         stem_stride: stride of the first convolution: 1 for CIFAR, 2 for Tiny-ImageNet.
         final_norm: end in batch norm and ReLU, as He et al. do but the released code does not.
@@ -100,7 +107,11 @@ def preactresnet18(
     11217316
     """
     return preact_resnet(
-        num_classes, in_channels=in_channels, stem_stride=stem_stride, final_norm=final_norm
+        num_classes,
+        width=width,
+        in_channels=in_channels,
+        stem_stride=stem_stride,
+        final_norm=final_norm,
     )
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from comixup.training._files import write_whole
+from comixup.training._identity import difference
 
 FORMAT = 1
 """Raised when a checkpoint of before can no longer be read."""
@@ -35,6 +36,7 @@ class State:
         history: one row per epoch done.
         seconds: time spent in training so far.
         finished: whether the run has come to its end.
+        final: what the last weights are measured to have, by split; empty before the end.
     """
 
     identity: str
@@ -47,6 +49,11 @@ class State:
     history: list[dict[str, float]] = field(default_factory=list)
     seconds: float = 0.0
     finished: bool = False
+    final: dict[str, dict[str, float]] = field(default_factory=dict)
+
+
+_SINCE_FORMAT_1 = ("final",)
+"""Fields that older checkpoints of the same format do not have."""
 
 
 def save_state(state: State, path: Path) -> None:
@@ -61,7 +68,7 @@ def load_state(path: Path, identity: str) -> State | None:
 
     Args:
         path: the checkpoint.
-        identity: of the run that wants to go on; a checkpoint of another is refused.
+        identity: of the run to resume; a checkpoint of another is rejected.
     """
     if not path.exists():
         return None
@@ -77,13 +84,14 @@ def load_state(path: Path, identity: str) -> State | None:
             "file away to train from the start."
         ) from None
     names = {f.name for f in fields(State)}
-    if not isinstance(raw, dict) or raw.get("format") != FORMAT or not names <= set(raw):
+    needed = names - set(_SINCE_FORMAT_1)
+    if not isinstance(raw, dict) or raw.get("format") != FORMAT or not needed <= set(raw):
         found = raw.get("format") if isinstance(raw, dict) else type(raw).__name__
         raise ValueError(
             f"`checkpoint` must be of format {FORMAT}, but {path} has {found!r}. Nothing was "
             "changed: use the version of comixup that wrote it, or move the file away."
         )
-    state = State(**{name: raw[name] for name in names})
+    state = State(**{name: raw[name] for name in names & set(raw)})
     wrong = [
         f.name
         for f in fields(State)
@@ -96,13 +104,18 @@ def load_state(path: Path, identity: str) -> State | None:
             f"`checkpoint` must hold what comixup writes, but {', '.join(wrong)} of {path} is "
             "something else. Nothing was changed: put back a good copy, or move the file away."
         )
-    if state.identity != identity:
-        raise ValueError(
-            f"`folder` must be this run's own, but {path.parent} holds another: "
-            f"{difference(state.identity, identity)}. Nothing was changed: choose another folder "
-            "with --out, or go back to the settings of before."
-        )
+    check_identity(state, identity, path.parent)
     return state
+
+
+def check_identity(state: State, identity: str, folder: Path) -> None:
+    """Rejects the state of another run."""
+    changes = difference(state.identity, identity)
+    if changes:
+        raise ValueError(
+            f"`folder` must be this run's own, but {folder} holds another: {changes}. Nothing was "
+            "changed: choose another folder with --out, or go back to the settings of before."
+        )
 
 
 _KINDS: dict[str, type | tuple[type, ...]] = {
@@ -165,23 +178,6 @@ def _is_history(state: State) -> bool:
         isinstance(row, dict) and all(isinstance(value, (int, float)) for value in row.values())
         for row in [*state.history, state.totals]
     )
-
-
-def difference(before: str, now: str) -> str:
-    r"""Returns which lines of two identities differ, in words.
-
-    >>> difference("seed: 0\nlr: 1", "seed: 1\nlr: 1")
-    'seed was 0, is 1'
-    """
-    old, new = (
-        dict(line.partition(": ")[::2] for line in text.splitlines()) for text in (before, now)
-    )
-    changes = [
-        f"{name} was {old.get(name, 'absent')}, is {new.get(name, 'absent')}"
-        for name in dict.fromkeys([*old, *new])
-        if old.get(name) != new.get(name)
-    ]
-    return "; ".join(changes) or "its text differs"
 
 
 def _shallow(state: State) -> dict[str, Any]:

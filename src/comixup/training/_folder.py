@@ -23,6 +23,7 @@ from comixup.training._files import write_whole
 STORY = "run.json"
 CHECKPOINT = "checkpoint.pt"
 WEIGHTS = "weights.safetensors"
+LOGITS = "logits.safetensors"
 METRICS = "metrics.csv"
 RESULT = "result.json"
 CURVES = "curves.png"

@@ -15,12 +15,14 @@ from torch import Tensor, nn
 from comixup import Mixer, training_step
 from comixup._saliency import LossFn
 from comixup._wrappers import unwrapped
-from comixup.data import Loader, seed_for
+from comixup.data import Loader, Purpose, seed_for
 from comixup.mixers import ManifoldMixup
 from comixup.training._recipe import Recipe, Settings
 from comixup.training._vat import vat_loss
 
 TOP = 5
+_OLD_NAMES = {"correct": "right", "predictions": "answers"}
+"""Of sums, in older checkpoints."""
 FORMAT = torch.channels_last
 """Of images and weights: convolutions are quicker in it, on CPUs by up to a half."""
 
@@ -30,7 +32,8 @@ class Totals:
     """Sums over an epoch, kept on the device: reading them would make the host wait.
 
     Attributes:
-        sums: loss times images, images, images right, images whose answer tells (unmixed ones).
+        sums: loss times images, images, correct predictions of unmixed images, and the number of
+            these predictions.
     """
 
     sums: Tensor
@@ -38,20 +41,22 @@ class Totals:
     @classmethod
     def begin(cls, device: torch.device, before: dict[str, float]) -> Totals:
         """Returns the sums of an epoch so far; none, at its start."""
-        values = [before.get(name, 0.0) for name in cls.names()]
+        values = [
+            before.get(name, before.get(_OLD_NAMES.get(name, name), 0.0)) for name in cls.names()
+        ]
         return cls(torch.tensor(values, device=device))
 
     @staticmethod
     def names() -> tuple[str, ...]:
         """Returns what the sums are of."""
-        return ("loss", "images", "right", "answers")
+        return ("loss", "images", "correct", "predictions")
 
-    def add(self, loss: Tensor, images: int, answers: Tensor | None, targets: Tensor) -> None:
-        """Adds a part of a batch; `answers` are what the model made of unmixed images, if any."""
+    def add(self, loss: Tensor, images: int, logits: Tensor | None, targets: Tensor) -> None:
+        """Adds a micro-batch; `logits` are what the model made of unmixed images, if any."""
         self.sums[0] += loss.detach() * images
         self.sums[1] += images
-        if answers is not None:
-            self.sums[2] += (answers.argmax(1) == targets).sum()
+        if logits is not None:
+            self.sums[2] += (logits.argmax(1) == targets).sum()
             self.sums[3] += len(targets)
 
     def read(self, fabric: Fabric) -> dict[str, float]:
@@ -138,20 +143,20 @@ class Stepper:
                 **settings,
             )
         backward(loss)
-        answers = made.clean_outputs
-        if answers is None and not self._mixed():
-            answers = made.outputs
-        sums.add(loss, len(images), None if answers is None else answers.detach(), targets)
+        logits = made.clean_outputs
+        if logits is None and not self._mixed():
+            logits = made.outputs
+        sums.add(loss, len(images), None if logits is None else logits.detach(), targets)
 
     def _mixed(self) -> bool:
         return self.mixer.last is not None and self.mixer.last.mixed
 
     def _seed(self, *counts: int) -> None:
         """Seeds every generator from the seed and the counts: they are its whole state."""
-        seed = seed_for(self.seed, *counts)
-        torch.manual_seed(seed)  # dropout, and whatever else a model draws
+        # Dropout, and whatever else a model draws.
+        torch.manual_seed(seed_for(self.seed, *counts, Purpose.MODEL))
         if self.mixer.generator is not None:
-            self.mixer.generator.manual_seed(seed)
+            self.mixer.generator.manual_seed(seed_for(self.seed, *counts, Purpose.MIXER))
 
 
 def _parts(images: Tensor, targets: Tensor, count: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -223,6 +228,25 @@ def evaluate(
         "top5_error": 100 * (1 - near / count),
         "loss": loss / count,
     }
+
+
+@torch.no_grad()
+def logits_of(fabric: Fabric, model: nn.Module, loader: Loader) -> tuple[Tensor, Tensor]:
+    """Returns the logits of all images, (n, classes) float32, and their classes, in host memory.
+
+    Args:
+        fabric: of this process, which computes alone.
+        model: the network, wrapped or not.
+        loader: of whole batches, not of this process's share of them.
+    """
+    inner = unwrapped(model)
+    inner.eval()
+    found, classes = [], []
+    for images, targets in loader.epoch(0):
+        with fabric.autocast():
+            found.append(inner(images.contiguous(memory_format=FORMAT)).float())
+        classes.append(targets)
+    return torch.cat(found).cpu(), torch.cat(classes).cpu()
 
 
 def summed(fabric: Fabric, values: Tensor) -> list[float]:

@@ -1,4 +1,4 @@
-"""What a run minimises: cross-entropy, or the loss of the authors' released code."""
+"""What a run minimises: cross-entropy, or the loss of the authors' official code."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from torch import Tensor
 from comixup._checks import check_choice, check_count
 from comixup._saliency import LossFn
 
-LOSSES = ("cross-entropy", "released")
+LOSSES = ("cross-entropy", "official")
 """The names that `losses` knows."""
 
 
 def losses(name: str, num_classes: int) -> tuple[LossFn, LossFn]:
     """Returns the loss of the mixed batch and the loss of the clean batch.
 
-    "cross-entropy" is cross-entropy for both, as the paper writes it. "released" is what the
+    "cross-entropy" is cross-entropy for both, as the paper writes it. "official" is what the
     authors' code minimises in its CIFAR-100 and Tiny ImageNet runs: `mean_binary_cross_entropy`
     for the mixed batch, and for the clean batch `scaled_cross_entropy`.
 
-    The published learning rates belong to the released loss. Its gradient is about 2 / C of
+    The published learning rates belong to the official loss. Its gradient is about 2 / C of
     cross-entropy's for C classes, so the published learning rate 0.2 and weight decay 1e-4
     correspond, at C = 100, roughly to 0.004 and 5e-3 under plain cross-entropy. This is inferred
     from the two formulas: the paper says nothing of it, and near the start of training, when every
     class is unlikely, the ratio is nearer to 1 / C.
 
     Args:
-        name: "cross-entropy" or "released".
+        name: "cross-entropy" or "official".
         num_classes: C.
 
-    >>> mixed_loss, clean_loss = losses("released", num_classes=4)
+    >>> mixed_loss, clean_loss = losses("official", num_classes=4)
     >>> logits, targets = torch.zeros(2, 4), torch.tensor([3, 0])
     >>> print(f"{mixed_loss(logits, targets):.4f} {clean_loss(logits, targets):.4f}")
     0.5623 0.6931
@@ -58,7 +58,7 @@ def soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def scaled_cross_entropy(num_classes: int) -> LossFn:
-    """Returns the loss 2 / C times cross-entropy, the size of the released code's gradients.
+    """Returns the loss 2 / C times cross-entropy, the size of the official code's gradients.
 
     Args:
         num_classes: C.

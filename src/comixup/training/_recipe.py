@@ -6,7 +6,7 @@ import dataclasses
 import difflib
 import itertools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -15,7 +15,12 @@ import numpy as np
 from comixup._checks import check_choice, check_count, check_number, check_positive
 
 Settings: TypeAlias = Mapping[str, Any]
-LossName: TypeAlias = Literal["cross-entropy", "released"]
+LossName: TypeAlias = Literal["cross-entropy", "official"]
+
+LOSS_ALIAS = "released"
+"""What "official" was called at first; still read."""
+MAX_COUNT = 10**6
+"""Epochs of a recipe and images of a batch: more is a slip of the keyboard."""
 
 
 @dataclass(frozen=True)
@@ -27,12 +32,16 @@ class Method:
         settings: keywords of that mixer.
         vat: keywords of `vat_loss` and its `weight`, for virtual adversarial training; or None.
         paper: the top-1 error in percent that the paper reports, or None.
+        epoch_multiplier: epochs of this method, as a multiple of the recipe's.
+        lr_multiplier: learning rates of this method, as a multiple of the recipe's.
     """
 
     mixer: str
     settings: Settings = field(default_factory=dict)
     vat: Settings | None = None
     paper: float | None = None
+    epoch_multiplier: float = 1.0
+    lr_multiplier: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -43,7 +52,7 @@ class Phase:
         epochs: how many.
         batch_size: images of a step, over all processes together.
         image_size: pixels a side, for data sets that are cropped and scaled; None: the data's own.
-        min_scale: least share of an image's area that such a crop keeps.
+        min_scale: least fraction of an image's area that such a crop keeps.
     """
 
     epochs: int
@@ -66,22 +75,28 @@ class Recipe:
         method: the name of the one that is trained unless another is asked for.
         phases: stretches of epochs, in order.
         lr: (epoch, learning rate) at which the rate is set, in order.
-        lr_between: "constant" keeps a rate until the next, "linear" joins them, per iteration.
-        loss: "released" is the authors' (see `losses`): their learning rates belong to it.
+        lr_interpolation: "constant" keeps a rate until the next, "linear" joins them, per step.
+        loss: "official" is that of the authors' code (see `losses`): their learning rates belong
+            to it.
         optimizer: "sgd" or "adam".
         momentum: of sgd.
         nesterov: of sgd.
         weight_decay: of either.
         decay_norms: whether weight decay acts on biases and normalisation too.
-        plain_epochs: epochs at the start that are not mixed.
-        last_plain_epochs: epochs at the end that are not mixed.
+        unmixed_epochs: epochs at the start that are not mixed.
+        last_unmixed_epochs: epochs at the end that are not mixed.
         patience: stop once validation accuracy has not risen for so many epochs; None: never.
-        labels_per_class: train on so many images of each class; None: on all.
-        validation: share of the training images held out, where the data has no such part.
+        classes: names or indices of the classes to train and test on; None: all.
+        images_per_class: train on so many images of each class, drawn by the run's seed; None: all.
+        validation: fraction of the training images held out, where the data have no validation
+            images of their own.
+        validation_seed: decides which images are held out, the same for every run; None: the
+            run's seed does.
+        width: feature maps of the network's first stage; None: the network's own.
         evaluate_every: epochs from one evaluation to the next; the last epoch always has one.
         reported: which error counts: the median of the last ten epochs (the paper's way), the last
             epoch's, or that of the epoch with the best validation accuracy.
-        tunes: settings that `comixup tune` tries, by mixer.
+        tuning_grid: settings that `comixup tune` tries, by mixer.
         notes: what the paper leaves open and how it is filled here.
     """
 
@@ -94,22 +109,30 @@ class Recipe:
     phases: tuple[Phase, ...]
     lr: tuple[tuple[float, float], ...]
     method: str = "comixup"
-    lr_between: Literal["constant", "linear"] = "constant"
+    lr_interpolation: Literal["constant", "linear"] = "constant"
     loss: LossName = "cross-entropy"
     optimizer: Literal["sgd", "adam"] = "sgd"
     momentum: float = 0.9
     nesterov: bool = True
     weight_decay: float = 1e-4
     decay_norms: bool = True
-    plain_epochs: int = 0
-    last_plain_epochs: int = 0
+    unmixed_epochs: int = 0
+    last_unmixed_epochs: int = 0
     patience: int | None = None
-    labels_per_class: int | None = None
+    classes: tuple[str | int, ...] | None = None
+    images_per_class: int | None = None
     validation: float | None = None
+    validation_seed: int | None = None
+    width: int | None = None
     evaluate_every: int = 1
     reported: Literal["median", "last", "validation"] = "median"
-    tunes: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
+    tuning_grid: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
     notes: str = ""
+
+    def __post_init__(self) -> None:
+        if self.loss == LOSS_ALIAS:
+            object.__setattr__(self, "loss", "official")
+        check_choice("loss", self.loss, ("cross-entropy", "official"))
 
     @property
     def epochs(self) -> int:
@@ -134,7 +157,7 @@ class Recipe:
         before = [knot for knot in self.lr if knot[0] <= epoch]
         after = [knot for knot in self.lr if knot[0] > epoch]
         begin, low = before[-1] if before else self.lr[0]
-        if self.lr_between == "constant" or not after:
+        if self.lr_interpolation == "constant" or not after:
             return low
         end, high = after[0]
         return low + (high - low) * (epoch - begin) / (end - begin)
@@ -154,6 +177,21 @@ class Recipe:
             )
         return self.methods[name]
 
+    def for_method(self, method: str) -> Recipe:
+        """Returns the recipe with the epochs and learning rates that a method of it has.
+
+        >>> from comixup.training import RECIPES
+        >>> RECIPES["digits"].for_method("comixup") == RECIPES["digits"]
+        True
+        """
+        chosen = self.choose(method)
+        if chosen.epoch_multiplier == 1 and chosen.lr_multiplier == 1:
+            return self
+        epochs = round(self.epochs * chosen.epoch_multiplier)
+        changed = self.changed(epochs=max(1, epochs))
+        rates = tuple((when, rate * chosen.lr_multiplier) for when, rate in changed.lr)
+        return dataclasses.replace(changed, lr=rates, methods=self.methods)
+
     def changed(
         self,
         *,
@@ -164,37 +202,35 @@ class Recipe:
         lr: float | None = None,
         loss: LossName | None = None,
         weight_decay: float | None = None,
-        labels_per_class: int | None = None,
+        classes: Sequence[str | int] | None = None,
+        images_per_class: int | None = None,
         validation: float | None = None,
+        validation_seed: int | None = None,
+        width: int | None = None,
     ) -> Recipe:
         """Returns the recipe with some things changed; None leaves a thing as it is.
 
-        The figures of the paper no longer belong to it then, so they are dropped.
+        The paper's errors no longer belong to it then, so they are dropped.
 
         Args:
             data: another data set.
             model: another network.
-            epochs: in all; phases, learning rates and plain epochs keep their proportions.
+            epochs: in all; phases, learning rates and unmixed epochs keep their proportions.
             batch_size: of every phase. Learning rates stay as they are.
             lr: the highest learning rate; the others keep their proportion to it.
             loss: see `losses`.
             weight_decay: another one.
-            labels_per_class: images of each class to train on; 0 means all.
-            validation: share of the training images to hold out.
+            classes: names or indices of the classes to keep; an empty sequence means all.
+            images_per_class: images of each class to train on; 0 means all.
+            validation: fraction of the training images to hold out.
+            validation_seed: decides which are held out, for every run alike.
+            width: feature maps of the network's first stage.
         """
         changes: dict[str, Any] = {}
         if epochs is not None:
-            check_count("epochs", epochs)
-            old, new = _ends(self.phases), _ends(self.phases, epochs)
-            changes["phases"] = _phases_of(self.phases, new)
-            # Moments move with the phase that they are in: a rate belongs to its batch size.
-            whens = np.interp([when for when, _ in self.lr], [0, *old], [0, *new]).tolist()
-            rates = [rate for _, rate in self.lr]
-            changes["lr"] = tuple(zip(whens, rates, strict=True))
-            for name in ("plain_epochs", "last_plain_epochs"):
-                changes[name] = round(getattr(self, name) * epochs / self.epochs)
+            changes |= self._scaled(epochs)
         if batch_size is not None:
-            check_count("batch_size", batch_size)
+            check_count("batch_size", batch_size, high=MAX_COUNT)
             phases = changes.get("phases", self.phases)
             changes["phases"] = tuple(dataclasses.replace(p, batch_size=batch_size) for p in phases)
         if lr is not None:
@@ -204,20 +240,26 @@ class Recipe:
             changes["lr"] = tuple((when, rate * lr / highest) for when, rate in knots)
         if weight_decay is not None:
             check_number("weight_decay", weight_decay)
-        if loss is not None:
-            check_choice("loss", loss, ("cross-entropy", "released"))
+        if width is not None:
+            check_count("width", width)
+        if images_per_class is not None:
+            check_count("images_per_class", images_per_class, low=0)
         for name, value in (
             ("data", data),
             ("model", model),
             ("loss", loss),
             ("weight_decay", weight_decay),
-            ("labels_per_class", labels_per_class),
+            ("images_per_class", images_per_class),
             ("validation", validation),
+            ("validation_seed", validation_seed),
+            ("width", width),
         ):
             if value is not None:
                 changes[name] = value
-        if labels_per_class == 0:
-            changes["labels_per_class"] = None
+        if images_per_class == 0:
+            changes["images_per_class"] = None
+        if classes is not None:
+            changes["classes"] = tuple(classes) or None
         if changes:
             changes["methods"] = {
                 name: dataclasses.replace(method, paper=None)
@@ -225,10 +267,24 @@ class Recipe:
             }
         return dataclasses.replace(self, **changes)
 
+    def _scaled(self, epochs: int) -> dict[str, Any]:
+        """Returns what changes if there are so many epochs in all."""
+        check_count("epochs", epochs, high=MAX_COUNT)
+        old, new = _ends(self.phases), _ends(self.phases, epochs)
+        # Moments move with the phase that they are in: a rate belongs to its batch size.
+        whens = np.interp([when for when, _ in self.lr], [0, *old], [0, *new]).tolist()
+        rates = [rate for _, rate in self.lr]
+        unmixed = {
+            name: round(getattr(self, name) * epochs / self.epochs)
+            for name in ("unmixed_epochs", "last_unmixed_epochs")
+        }
+        lr = tuple(zip(whens, rates, strict=True))
+        return {"phases": _phases_of(self.phases, new), "lr": lr, **unmixed}
+
     def with_settings(self, method: str | None, settings: Settings) -> Recipe:
         """Returns the recipe with some of a method's settings changed.
 
-        The figure of the paper no longer belongs to it then, so it is dropped.
+        The paper's error no longer belongs to it then, so it is dropped.
         """
         name = method or self.method
         chosen = self.choose(name)

@@ -1,7 +1,7 @@
 """The paper's experiments, and small ones for two cores, as data.
 
 The settings are the paper's (section 5, appendices C, E, F); where its text is silent they are
-those of the authors' released code, and `notes` says so.
+those of the authors' official code, and `notes` says so.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ METHODS = ("vanilla", "input", "manifold", "cutmix", "puzzlemix", "comixup")
 ALPHAS = (0.2, 1.0, 2.0)
 """Where the paper tunes the mixing ratio of its baselines (appendix E)."""
 
-_TUNES = {name: {"alpha": ALPHAS} for name in ("input", "manifold", "cutmix")}
+_TUNING_GRID = {name: {"alpha": ALPHAS} for name in ("input", "manifold", "cutmix")}
 _CIFAR_BLOCKS = {"t_size": 4, "clean_weight": 0.0}
-_RELEASED_LOSS = (
-    "Loss: the released code's mean binary cross-entropy, to which the learning rate belongs. "
+_OFFICIAL_LOSS = (
+    "Loss: the official code's mean binary cross-entropy, to which the learning rate belongs. "
     "Reported: median of the last 10 epochs."
 )
 
@@ -47,9 +47,9 @@ def _cifar100(
         methods=methods,
         phases=(Phase(epochs=300, batch_size=100),),
         lr=((0, 0.2), (100, 0.02), (200, 0.002)),
-        loss="released",
-        tunes=_TUNES,
-        notes=_RELEASED_LOSS,
+        loss="official",
+        tuning_grid=_TUNING_GRID,
+        notes=_OFFICIAL_LOSS,
         **more,  # type: ignore[arg-type]
     )
 
@@ -105,13 +105,14 @@ def _speech(name: str, model: str, source: str, paper: tuple[float, ...]) -> Rec
         lr=((0, 3e-3), (10, 3e-4), (20, 3e-5)),
         optimizer="adam",
         weight_decay=0.0,
-        plain_epochs=5,
+        unmixed_epochs=5,
         patience=5,
         reported="validation",
-        tunes=_TUNES,
+        tuning_grid=_TUNING_GRID,
         notes="Training as in the mixup paper (arXiv 1710.09412, section 3.3), from which come "
-        "Adam's rate, the five plain epochs and alpha 0.2; baselines' exact alpha is unpublished. "
-        "For VGG-11 with Co-Mixup the paper's appendix has 3.57 where its main table has 3.54.",
+        "Adam's rate, the five unmixed epochs and alpha 0.2; baselines' exact alpha is not "
+        "published. For VGG-11 with Co-Mixup the paper's appendix has 3.57 where its main table "
+        "has 3.54.",
     )
 
 
@@ -146,9 +147,9 @@ _ALL = (
         methods=_methods((43.40, 43.48, 40.76, 43.11, 36.52, 35.85), (0.2, 0.2, 0.2), t_size=4),
         phases=(Phase(epochs=1200, batch_size=100),),
         lr=((0, 0.2), (600, 0.02), (900, 0.002)),
-        loss="released",
-        tunes=_TUNES,
-        notes=_RELEASED_LOSS,
+        loss="official",
+        tuning_grid=_TUNING_GRID,
+        notes=_OFFICIAL_LOSS,
     ),
     Recipe(
         name="imagenet-resnet50",
@@ -182,11 +183,11 @@ _ALL = (
             (90, 0.0002),
             (100, 0.00002),
         ),
-        lr_between="linear",
+        lr_interpolation="linear",
         nesterov=False,
         decay_norms=False,
-        tunes=_TUNES,
-        notes="Three phases as in the released code; resize the images to a shorter side of 160 "
+        tuning_grid=_TUNING_GRID,
+        notes="Three phases as in the official code; resize the images to a shorter side of 160 "
         "and 352 beforehand for speed. Partitions of 16, 3 sweeps and Dirichlet(1) are its too.",
     ),
     _speech(
@@ -223,37 +224,37 @@ _ALL = (
     ),
     Recipe(
         name="cifar100-low-data",
-        title="CIFAR-100, a small network, 20 images a class: minutes on two cores",
+        title="CIFAR-100, a small network, 20 images per class: minutes on two cores",
         source="ours",
         data="cifar100",
         model="small",
         methods=_methods((), _CIFAR_ALPHAS, t_size=4),
         phases=(Phase(epochs=30, batch_size=100),),
         lr=((0, 0.0), (3, 0.2), (30, 0.0)),
-        lr_between="linear",
+        lr_interpolation="linear",
         weight_decay=5e-4,
-        labels_per_class=20,
+        images_per_class=20,
         evaluate_every=10,
         reported="last",
-        tunes=_TUNES,
+        tuning_grid=_TUNING_GRID,
         notes="Few images make a network overfit within minutes, which is what mixing is against. "
         "Plain cross-entropy with a triangular learning rate: few epochs call for it.",
     ),
     Recipe(
         name="tiny-imagenet-small",
-        title="Tiny-ImageNet, a small network, 200 images a class: minutes on two cores",
+        title="Tiny-ImageNet, a small network, 200 images per class: minutes on two cores",
         source="ours",
         data="tiny-imagenet",
         model="small",
         methods=_methods((), _CIFAR_ALPHAS, t_size=4),
         phases=(Phase(epochs=15, batch_size=100),),
         lr=((0, 0.0), (2, 0.2), (15, 0.0)),
-        lr_between="linear",
+        lr_interpolation="linear",
         weight_decay=5e-4,
-        labels_per_class=200,
+        images_per_class=200,
         evaluate_every=5,
         reported="last",
-        tunes=_TUNES,
+        tuning_grid=_TUNING_GRID,
         notes="To measure localisation and background corruption where no GPU is at hand. Meant "
         "for a selection of the classes; with all 200 it takes four times as long as with 50.",
     ),
@@ -268,10 +269,10 @@ _ALL = (
         lr=((0, 1e-3), (8, 3e-4), (12, 1e-4)),
         optimizer="adam",
         weight_decay=0.0,
-        plain_epochs=2,
+        unmixed_epochs=2,
         patience=5,
         reported="validation",
-        tunes=_TUNES,
+        tuning_grid=_TUNING_GRID,
         notes="For a selection of some thousand clips: fewer epochs than the paper's 30.",
     ),
     Recipe(
@@ -283,11 +284,11 @@ _ALL = (
         methods=_methods((), _CIFAR_ALPHAS),
         phases=(Phase(epochs=5, batch_size=100),),
         lr=((0, 0.0), (1, 0.1), (5, 0.0)),
-        lr_between="linear",
+        lr_interpolation="linear",
         weight_decay=5e-4,
-        labels_per_class=50,
+        images_per_class=50,
         reported="last",
-        tunes=_TUNES,
+        tuning_grid=_TUNING_GRID,
         notes="To see that everything works.",
     ),
 )

@@ -6,6 +6,7 @@ import dataclasses
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rich import box
 from rich.table import Table
@@ -40,6 +41,10 @@ class Result:
         top5: the last epoch's top-5 error.
         seconds_per_epoch: median time of training, evaluation not counted.
         reported: which of them counts; see `Recipe`.
+        cpu_seconds: CPU time of all epochs' training, over all processes and threads; None in runs
+            of older versions.
+        final: error in percent, NLL, ECE in percent and number of images by split ("test" and
+            perhaps "validation"), of the last weights; empty in runs of older versions.
     """
 
     epochs: int
@@ -51,6 +56,8 @@ class Result:
     top5: float
     seconds_per_epoch: float
     reported: str = "median"
+    cpu_seconds: float | None = None
+    final: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
 
     @property
     def errors(self) -> dict[str, float]:
@@ -70,13 +77,20 @@ class Result:
         """The figure to report."""
         return self.errors[self.figure]
 
-    def as_dict(self) -> dict[str, float | str | None]:
-        """Returns the figures, with the one to report."""
+    def as_dict(self) -> dict[str, Any]:
+        """Returns all numbers, with the error to report."""
         return {"error": self.error, **dataclasses.asdict(self)}
 
 
-def summarise(history: Sequence[Mapping[str, float]], recipe: Recipe) -> Result:
-    """Returns the result of a run's epochs."""
+def summarise(
+    history: Sequence[Mapping[str, float]],
+    recipe: Recipe,
+    final: Mapping[str, Mapping[str, float]] | None = None,
+) -> Result:
+    """Returns the result of a run's epochs and of its last weights."""
+    cpu_seconds = None
+    if all("cpu_seconds" in row for row in history):
+        cpu_seconds = sum(row["cpu_seconds"] for row in history)
     seconds = statistics.median(row["seconds"] for row in history)
     epochs, history = len(history), [row for row in history if "test_error" in row]
     errors = [row["test_error"] for row in history]
@@ -95,6 +109,8 @@ def summarise(history: Sequence[Mapping[str, float]], recipe: Recipe) -> Result:
         top5=history[-1]["test_top5_error"],
         seconds_per_epoch=seconds,
         reported=recipe.reported,
+        cpu_seconds=cpu_seconds,
+        final=final or {},
     )
 
 

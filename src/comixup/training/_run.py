@@ -5,24 +5,27 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from lightning_fabric import Fabric
-from safetensors.torch import save as safetensors_bytes
+from torch import Tensor
 
 from comixup import models
 from comixup._wrappers import unwrapped
-from comixup.data import DataSet, Loader, load, seed_for
+from comixup.data import DataSet, Loader, Purpose, Split, load, seed_for
 from comixup.mixers import ManifoldMixup
 from comixup.training import _folder
 from comixup.training._checkpoint import State, load_optimizer, load_weights, save_state
 from comixup.training._files import write_whole
 from comixup.training._first_batch import draw_first_batch
 from comixup.training._hardware import Hardware, StopRequest, TrainingStopped
-from comixup.training._loop import FORMAT, Stepper, Totals, evaluate, train_epoch
+from comixup.training._identity import data_fields, identity_of
+from comixup.training._logits import logits_bytes, measures
+from comixup.training._loop import FORMAT, Stepper, Totals, evaluate, logits_of, summed, train_epoch
 from comixup.training._losses import losses
 from comixup.training._methods import make_mixer
 from comixup.training._optimizer import make_optimizer
@@ -30,12 +33,11 @@ from comixup.training._pictures import draw_curves
 from comixup.training._recipe import Recipe
 from comixup.training._report import Reporter
 from comixup.training._results import Result, summarise
+from comixup.training._tensors import safetensors_bytes
 
 COLOUR_LEVELS = 255
 """The radius of VAT's ball is given in levels of 8-bit colours."""
 _EVALUATION_BATCH = 250
-_INITIAL_WEIGHTS = 1
-"""Counts that seed the initial weights; those of steps have more members."""
 
 
 @dataclass(frozen=True)
@@ -50,15 +52,46 @@ class Run:
         self.recipe.choose(self.method)
 
     @property
-    def identity(self) -> str:
-        """What makes two runs the same, a line each: all that the resulting weights depend on."""
-        recipe = self.recipe.as_dict()
-        method = recipe.pop("methods")[self.method]
-        for name in ("title", "source", "method", "reported", "tunes", "notes"):
-            del recipe[name]
-        method.pop("paper")
-        lines = {**recipe, "method": self.method, **method, "seed": self.seed}
-        return "\n".join(f"{name}: {json.dumps(value)}" for name, value in lines.items())
+    def trained(self) -> Recipe:
+        """The recipe with the epochs and the learning rates of this method."""
+        return self.recipe.for_method(self.method)
+
+    def identity(self, data: DataSet | None = None) -> str:
+        """Returns what makes two runs the same: all that the resulting weights depend on.
+
+        Args:
+            data: what it is trained on; None leaves that open.
+        """
+        fields = None if data is None else data_fields(data)
+        return identity_of(self.trained, self.method, self.seed, fields)
+
+    def load_data(self, root: Path | None = None, *, download: bool = False) -> DataSet:
+        """Returns the data set that the recipe names, with its classes and images chosen."""
+        recipe = self.recipe
+        return load(
+            recipe.data,
+            root,
+            classes=recipe.classes,
+            images_per_class=recipe.images_per_class,
+            validation=recipe.validation,
+            validation_seed=recipe.validation_seed,
+            seed=self.seed,
+            download=download,
+        )
+
+
+class _Clock:
+    """Time spent in an epoch, by the wall and by the CPU, over pauses too."""
+
+    def __init__(self, before: Mapping[str, float]) -> None:
+        self._wall = time.perf_counter() - before.get("seconds", 0.0)
+        self._cpu = time.process_time() - before.get("cpu_seconds", 0.0)
+
+    def read(self, fabric: Fabric) -> dict[str, float]:
+        """Returns seconds, and CPU-seconds of all processes (not of workers that read images)."""
+        seconds = time.perf_counter() - self._wall
+        cpu = torch.tensor([time.process_time() - self._cpu], device=fabric.device)
+        return {"seconds": seconds, "cpu_seconds": summed(fabric, cpu)[0]}
 
 
 class Training:
@@ -68,29 +101,22 @@ class Training:
         self,
         run: Run,
         state: State,
+        data: DataSet,
         folder: Path,
         fabric: Fabric,
         hardware: Hardware,
         reporter: Reporter,
         *,
-        data_root: Path | None = None,
-        download: bool = False,
         checkpoint_steps: int | None = None,
     ) -> None:
         self.run, self.folder, self.fabric, self.hardware = run, folder, fabric, hardware
         self.reporter, self.checkpoint_steps = reporter, checkpoint_steps
-        recipe, method = run.recipe, run.recipe.choose(run.method)
-        self.state = state
-        self.data: DataSet = load(
-            recipe.data,
-            data_root,
-            labels_per_class=recipe.labels_per_class,
-            validation=recipe.validation,
-            seed=run.seed,
-            download=download,
+        recipe, method = run.trained, run.recipe.choose(run.method)
+        self.recipe, self.state, self.data = recipe, state, data
+        torch.manual_seed(seed_for(run.seed, Purpose.INITIAL_WEIGHTS))
+        model = models.build(
+            recipe.model, self.data.num_classes, shape=self.data.shape, width=recipe.width
         )
-        torch.manual_seed(seed_for(run.seed, _INITIAL_WEIGHTS))
-        model = models.build(recipe.model, self.data.num_classes, shape=self.data.shape)
         channels, *own = self.data.shape
         for side in {phase.image_size for phase in recipe.phases}:
             height, width = (side, side) if side else own
@@ -119,29 +145,28 @@ class Training:
 
     def fit(self) -> Result:
         """Trains until the recipe's end, or its patience's; returns how it went."""
-        recipe, state = self.run.recipe, self.state
+        recipe, state = self.recipe, self.state
         if not state.finished:
             with StopRequest().listening() as stop:
                 while state.epoch < recipe.epochs and not self._out_of_patience():
                     self._epoch(stop)
-        result = summarise(state.history, recipe)
         if self.fabric.is_global_zero:
-            self._write_ending(result)
+            self._write_ending()
         self.fabric.barrier()
-        return result
+        state.final = self.fabric.broadcast(state.final)
+        return summarise(state.history, recipe, state.final)
 
     def _epoch(self, stop: StopRequest) -> None:
-        recipe, state = self.run.recipe, self.state
+        recipe, state = self.recipe, self.state
         phase = recipe.phase_at(state.epoch)
         loader = self._train_loader()
         self.mixer.enabled = (
-            recipe.plain_epochs <= state.epoch < recipe.epochs - recipe.last_plain_epochs
+            recipe.unmixed_epochs <= state.epoch < recipe.epochs - recipe.last_unmixed_epochs
         )
         # A resumed epoch's sums belong to all processes: the first one carries them on.
         mine = state.totals if self.fabric.is_global_zero else {}
         sums = Totals.begin(self.fabric.device, mine)
-        begin = time.perf_counter()
-        spent = state.totals.get("seconds", 0.0)
+        clock = _Clock(state.totals if self.fabric.is_global_zero else {})
 
         def after(done: int) -> None:
             state.step = done
@@ -155,7 +180,7 @@ class Training:
             if due or (stop.made and alone):
                 totals = sums.read(self.fabric)
                 self._check_numbers(totals)
-                self._save({**totals, "seconds": spent + time.perf_counter() - begin})
+                self._save({**totals, **clock.read(self.fabric)})
             if stop.made:
                 self._stop()
 
@@ -171,13 +196,13 @@ class Training:
         )
         if self.fabric.device.type == "cuda":
             torch.cuda.synchronize(self.fabric.device)
-        seconds = spent + time.perf_counter() - begin
-        self._end_epoch(sums.read(self.fabric), seconds)
+        times = clock.read(self.fabric)
+        self._end_epoch(sums.read(self.fabric), times)
         if stop.made:
             self._stop()
 
-    def _end_epoch(self, totals: dict[str, float], seconds: float) -> None:
-        """Evaluates, notes the epoch in the history, and saves."""
+    def _end_epoch(self, totals: dict[str, float], times: dict[str, float]) -> None:
+        """Evaluates, adds the epoch to the history, and saves."""
         self._check_numbers(totals)
         state, images = self.state, max(totals["images"], 1)
         row = {
@@ -185,14 +210,14 @@ class Training:
             "lr": self.optimizer.param_groups[0]["lr"],
             "train_loss": totals["loss"] / images,
         }
-        if totals["answers"]:
-            row["train_error"] = 100 * (1 - totals["right"] / totals["answers"])
-        recipe, done = self.run.recipe, state.epoch + 1
+        if totals["predictions"]:
+            row["train_error"] = 100 * (1 - totals["correct"] / totals["predictions"])
+        recipe, done = self.recipe, state.epoch + 1
         if done % recipe.evaluate_every == 0 or done == recipe.epochs:
             row |= self._evaluate()
-        row |= {"seconds": seconds, "images_per_second": images / max(seconds, 1e-9)}
+        row |= {**times, "images_per_second": images / max(times["seconds"], 1e-9)}
         state.history.append(row)
-        state.seconds += seconds
+        state.seconds += times["seconds"]
         state.epoch, state.step = state.epoch + 1, 0
         self._save({})
         self.reporter.epoch(row)
@@ -219,7 +244,7 @@ class Training:
         return figures
 
     def _out_of_patience(self) -> bool:
-        patience, errors = self.run.recipe.patience, self._validation_errors()
+        patience, errors = self.recipe.patience, self._validation_errors()
         if patience is None or len(errors) <= patience:
             return False
         return min(errors[:-patience]) <= min(errors[-patience:])
@@ -259,29 +284,46 @@ class Training:
             where = "its last checkpoint"
         raise TrainingStopped(f"Stopped. The same command goes on from {where}.")
 
-    def _write_ending(self, result: Result) -> None:
-        if not self.state.finished:
-            self.state.finished = True
+    def _write_ending(self) -> None:
+        """Writes what a finished run leaves: weights, logits, results and curves."""
+        state = self.state
+        logits = self._final_logits()
+        if not state.finished:
+            state.final = {name: measures(*found) for name, found in logits.items()}
+            state.finished = True
             self._save({})
         # A kill may have come between the checkpoint and these.
-        _folder.write_metrics(self.folder, self.state.history)
+        _folder.write_metrics(self.folder, state.history)
         weights = {
             name: tensor.detach().cpu().contiguous().clone()
             for name, tensor in unwrapped(self.model).state_dict().items()
         }
         about = {
-            "model": self.run.recipe.model,
+            "model": self.recipe.model,
             "num_classes": str(self.data.num_classes),
             "shape": json.dumps(self.data.shape),
-            "data": self.run.recipe.data,
+            "data": self.recipe.data,
             "classes": json.dumps(self.data.classes),
         }
-        write_whole(self.folder / _folder.WEIGHTS, safetensors_bytes(weights, metadata=about))
+        if self.recipe.width is not None:
+            about["width"] = str(self.recipe.width)
+        write_whole(self.folder / _folder.WEIGHTS, safetensors_bytes(weights, about))
+        write_whole(self.folder / _folder.LOGITS, logits_bytes(logits))
+        draw_curves(state.history, self.folder / _folder.CURVES, title_of(self.run))
+        result = summarise(state.history, self.recipe, state.final)
+        # Last: where this file is, everything is.
         write_whole(self.folder / _folder.RESULT, json.dumps(result.as_dict(), indent=2) + "\n")
-        draw_curves(self.state.history, self.folder / _folder.CURVES, title_of(self.run))
+
+    def _final_logits(self) -> dict[str, tuple[Tensor, Tensor]]:
+        """Returns the last weights' logits on all images not trained on, with their classes."""
+        return {
+            name: logits_of(self.fabric, self.model, self._loader(split, alone=True))
+            for name, split in self.data.splits.items()
+            if name != "train"
+        }
 
     def _train_loader(self) -> Loader:
-        phase = self.run.recipe.phase_at(self.state.epoch)
+        phase = self.recipe.phase_at(self.state.epoch)
         return self.data.train.loader(
             phase.batch_size,
             seed=self.run.seed,
@@ -291,10 +333,11 @@ class Training:
             **self._place(),
         )
 
-    def _loader(self, split: Any) -> Loader:
-        size = self.run.recipe.phases[-1].image_size
-        loader: Loader = split.loader(_EVALUATION_BATCH, image_size=size, **self._place())
-        return loader
+    def _loader(self, split: Split, alone: bool = False) -> Loader:
+        """Returns batches to evaluate: this process's share of them, or the whole."""
+        size = self.recipe.phases[-1].image_size
+        share = {"part": 0, "parts": 1} if alone else {}
+        return split.loader(_EVALUATION_BATCH, image_size=size, **{**self._place(), **share})
 
     def _show_first_batch(self, loader: Loader) -> None:
         path = self.folder / _folder.FIRST_BATCH

@@ -11,12 +11,13 @@ from lightning_fabric import Fabric
 from rich.console import Console
 
 from comixup._checks import check_count
+from comixup.data import DataSet
 from comixup.training import _folder
-from comixup.training._checkpoint import State, load_state
+from comixup.training._checkpoint import State, check_identity, load_state
 from comixup.training._hardware import Hardware, TrainingStopped
 from comixup.training._recipe import Recipe
 from comixup.training._report import Reporter
-from comixup.training._results import Result
+from comixup.training._results import Result, summarise
 from comixup.training._run import Run, Training, title_of
 
 T = TypeVar("T")
@@ -84,37 +85,57 @@ def _train_one(
 
         def prepare() -> State:
             stack.enter_context(_folder.claimed(folder))
-            return load_state(folder / _folder.CHECKPOINT, run.identity) or State(run.identity)
+            identity = run.identity()
+            return load_state(folder / _folder.CHECKPOINT, identity) or State(identity)
 
         def begin() -> None:
             if not state.finished:
                 settings = {"method": run.method, "seed": run.seed, "hardware": vars(hardware)}
-                _folder.write_story(folder, run.recipe.as_dict(), settings)
+                _folder.write_story(folder, run.trained.as_dict(), settings)
 
         state = _agreed(fabric, prepare)
+        complete = state.finished and (folder / _folder.RESULT).exists()
+        data = _data_of(run, data_root, download, complete, console)
+        if data is not None:
+            identity = run.identity(data)
+            _agreed(fabric, lambda: check_identity(state, identity, folder))
+            state.identity = identity
+        if data is None or complete:
+            return summarise(state.history, run.trained, state.final)
         first = fabric.is_global_zero
         reporter = stack.enter_context(
             Reporter(
                 console if first and not state.finished else None,
                 title_of(run),
-                run.recipe.epochs,
+                run.trained.epochs,
                 state.epoch,
                 folder / _folder.EVENTS if first and not state.finished else None,
             )
         )
         training = Training(
-            run,
-            state,
-            folder,
-            fabric,
-            hardware,
-            reporter,
-            data_root=data_root,
-            download=download,
-            checkpoint_steps=checkpoint_steps,
+            run, state, data, folder, fabric, hardware, reporter, checkpoint_steps=checkpoint_steps
         )
-        _agreed(fabric, begin)  # not before all that may be refused has been read
+        _agreed(fabric, begin)  # not before all that may be rejected has been read
         return training.fit()
+
+
+def _data_of(
+    run: Run, root: Path | None, download: bool, complete: bool, console: Console | None
+) -> DataSet | None:
+    """Returns a run's data; None if they are gone but the run is complete and needs none."""
+    try:
+        return run.load_data(root, download=download)
+    except FileNotFoundError as why:
+        if not complete:
+            raise
+        if console is not None:
+            console.print(
+                f"{title_of(run)} is finished; its data were not found, so that nothing could "
+                f"compare them with those it was trained on ({str(why).split('. ')[0]}).",
+                highlight=False,
+                markup=False,
+            )
+        return None
 
 
 def _agreed(fabric: Fabric, make: Callable[[], T]) -> T:

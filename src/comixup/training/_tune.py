@@ -22,9 +22,9 @@ def tune(
 ) -> tuple[str, dict[str, dict[int, Result]]]:
     """Returns the name of the best variant of a method, and the results of all.
 
-    The variants are those of `recipe.tunes`: for the baselines alpha in {0.2, 1, 2}, where the
-    paper tunes it. The best has the lowest mean validation error (median of the last ten epochs):
-    the test images have no say.
+    The variants are those of `recipe.tuning_grid`: for the baselines alpha in {0.2, 1, 2}, where
+    the paper tunes it. The best has the lowest mean validation error (median of the last ten
+    epochs): the test images have no say.
 
     Args:
         recipe: what to train.
@@ -40,9 +40,11 @@ def variants_of(recipe: Recipe, method: str | None = None) -> Recipe:
     """Returns a recipe whose methods are one method with each of the settings to be tried."""
     name = method or recipe.method
     chosen = recipe.choose(name)
-    grid = recipe.tunes.get(chosen.mixer)
+    grid = recipe.tuning_grid.get(chosen.mixer)
     if not grid:
-        tunable = [key for key, value in recipe.methods.items() if value.mixer in recipe.tunes]
+        tunable = [
+            key for key, value in recipe.methods.items() if value.mixer in recipe.tuning_grid
+        ]
         can = f"one that recipe {recipe.name} tunes ({', '.join(tunable)})"
         raise ValueError(
             f"`method` must be {can if tunable else 'that of a recipe that tunes'}, got {name!r} "

@@ -1,0 +1,109 @@
+"""What makes two runs the same: all that the resulting weights depend on, as text.
+
+The text is kept in checkpoints. It has a version, and is compared by meaning: fields that had
+another name before, and fields that did not exist yet, leave older runs what they are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from comixup.data import DataSet
+from comixup.training._recipe import LOSS_ALIAS, Method, Recipe
+
+VERSION = 2
+"""1 had no data and the old names of some fields."""
+
+_IRRELEVANT = ("title", "source", "method", "methods", "reported", "tuning_grid", "notes")
+"""Fields of a recipe that leave the weights as they are."""
+_RENAMED = {
+    "labels_per_class": "images_per_class",
+    "plain_epochs": "unmixed_epochs",
+    "last_plain_epochs": "last_unmixed_epochs",
+    "lr_between": "lr_interpolation",
+}
+_DATA = ("num_images", "data_digest")
+"""What tells data apart; absent from runs of version 1, which did not record it."""
+
+
+def identity_of(
+    recipe: Recipe, method: str, seed: int, data: Mapping[str, Any] | None = None
+) -> str:
+    """Returns the identity of a run, a line per field.
+
+    Args:
+        recipe: as trained, with the method's own epochs and learning rates.
+        method: name of the method in it.
+        seed: of the run.
+        data: from `data_fields`; None leaves the data open.
+    """
+    fields = recipe.as_dict()
+    chosen = fields["methods"][method]
+    lines = {name: value for name, value in fields.items() if name not in _IRRELEVANT}
+    lines |= {name: chosen[name] for name in ("mixer", "settings", "vat")}
+    lines |= {"method": method, "seed": seed, **(data or {}), "identity_version": VERSION}
+    return "\n".join(f"{name}: {json.dumps(value)}" for name, value in lines.items())
+
+
+def data_fields(data: DataSet) -> dict[str, Any]:
+    """Returns what a run's identity records of its data: counts and a digest, no paths or times."""
+    return {
+        "num_images": {name: len(split) for name, split in data.splits.items()},
+        "data_digest": data.digest(),
+    }
+
+
+def difference(before: str, now: str) -> str:
+    r"""Returns in what two identities differ, for people; nothing if they are of one run.
+
+    >>> difference("seed: 0\nplain_epochs: 5", "seed: 1\nunmixed_epochs: 5")
+    'seed was 0, is 1'
+    """
+    old, new = _fields(before), _fields(now)
+    for name in _DATA:  # recorded by one of them only
+        if name not in old or name not in new:
+            old.pop(name, None)
+            new.pop(name, None)
+    changes = [
+        f"{name} was {_shown(old, name)}, is {_shown(new, name)}"
+        for name in dict.fromkeys([*old, *new])
+        if old.get(name) != new.get(name)
+    ]
+    return "; ".join(changes)
+
+
+def _fields(identity: str) -> dict[str, Any]:
+    """Returns the fields of an identity of any version, as the present one has them."""
+    fields = _defaults()
+    for line in identity.splitlines():
+        name, _, text = line.partition(": ")
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            value = text
+        fields[_RENAMED.get(name, name)] = value
+    if fields.get("loss") == LOSS_ALIAS:
+        fields["loss"] = "official"
+    settings = fields.get("settings")
+    if isinstance(settings, dict) and settings.get("smoothness") == LOSS_ALIAS:
+        fields["settings"] = {**settings, "smoothness": "official"}
+    fields.pop("identity_version", None)
+    return fields
+
+
+def _defaults() -> dict[str, Any]:
+    """Returns the values that fields have where an older version did not know them."""
+    known = [*dataclasses.fields(Recipe), *dataclasses.fields(Method)]
+    return {
+        field.name: field.default
+        for field in known
+        if field.default is not dataclasses.MISSING
+        and field.name not in (*_IRRELEVANT, "paper", "epoch_multiplier", "lr_multiplier")
+    }
+
+
+def _shown(fields: Mapping[str, Any], name: str) -> str:
+    return json.dumps(fields[name]) if name in fields else "absent"

@@ -1,0 +1,138 @@
+"""The logits that a finished run leaves, and what is measured of them."""
+
+import json
+
+import pytest
+import torch
+import torch.nn.functional as F
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch.testing import assert_close
+
+from comixup import models
+from comixup.data import load
+from comixup.evaluation import measure, predict
+from comixup.training._folder import LOGITS, RESULT, WEIGHTS
+from comixup.training._logits import logits_bytes, measures, read_logits
+from comixup.training._tensors import safetensors_bytes
+from problems import generator
+from small_runs import CLASSES, recipe, train_here, write_images
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return write_images(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def folder(data, tmp_path_factory):
+    chosen = recipe(images_per_class=3, validation=0.2, validation_seed=7)
+    return train_here(data, tmp_path_factory.mktemp("out"), "comixup", chosen)
+
+
+def test_a_run_leaves_the_logits_of_its_last_weights(folder, data):
+    model = models.build("lenet", CLASSES)
+    model.load_state_dict(load_file(folder / WEIGHTS))
+    model.eval()
+    found = read_logits(folder / LOGITS)
+    assert list(found) == ["test", "validation"]
+    loaded = load("cifar100", data, images_per_class=3, validation=0.2, validation_seed=7)
+    for name, (logits, targets) in found.items():
+        split = loaded.splits[name]
+        ((images, classes),) = split.loader(100).epoch(0)
+        with torch.no_grad():
+            expected = model(images.contiguous(memory_format=torch.channels_last))
+        assert_close(logits, expected, rtol=2e-3, atol=1e-4)  # kept in half precision
+        assert_close(targets, classes)
+
+
+def test_a_result_has_measures_that_evaluation_agrees_with(folder):
+    result = json.loads((folder / RESULT).read_text())
+    assert result["cpu_seconds"] > 0
+    found = read_logits(folder / LOGITS)
+    for name, (logits, targets) in found.items():
+        loader = [(logits, targets)]
+        metrics = measure(predict(torch.nn.Identity(), loader))
+        final = result["final"][name]
+        assert final["images"] == len(targets)
+        assert final["error"] == pytest.approx(metrics.error)
+        assert final["nll"] == pytest.approx(metrics.nll, rel=1e-2)
+        assert final["ece"] == pytest.approx(metrics.ece, abs=1)  # of logits in half precision
+    assert result["final"]["test"]["error"] == pytest.approx(result["last"])
+
+
+def test_measures_equal_the_metrics_of_evaluation():
+    logits = 3 * torch.randn(500, 7, generator=generator(0))
+    targets = torch.randint(7, (500,), generator=generator(1))
+    metrics = measure(predict(torch.nn.Identity(), [(logits, targets)]))
+    found = measures(logits, targets)
+    assert found["error"] == pytest.approx(metrics.error)
+    assert found["nll"] == pytest.approx(metrics.nll, rel=1e-6)
+    assert found["ece"] == pytest.approx(metrics.ece, rel=1e-4)
+    assert found["nll"] == pytest.approx(F.cross_entropy(logits, targets).item(), rel=1e-6)
+
+
+def test_logits_are_kept_in_two_bytes_and_huge_ones_are_cut_off(tmp_path):
+    logits = torch.tensor([[1e30, -1e30, 0.5]])
+    content = logits_bytes({"test": (logits, torch.tensor([2]))})
+    (tmp_path / "x").write_bytes(content)
+    values, targets = read_logits(tmp_path / "x")["test"]
+    assert_close(values, torch.tensor([[65504.0, -65504.0, 0.5]]))
+    assert targets.tolist() == [2]
+    large = logits_bytes({"test": (torch.zeros(1000, 100), torch.zeros(1000).long())})
+    assert len(large) < 1000 * (2 * 100 + 4) + 1000
+
+
+BAD = {
+    "other shapes": {"test_logits": torch.zeros(3, 2), "test_targets": torch.zeros(2).int()},
+    "no images": {"test_logits": torch.zeros(0, 2), "test_targets": torch.zeros(0).int()},
+    "a class without logits": {"test_logits": torch.zeros(1, 2), "test_targets": torch.tensor([2])},
+    "a negative class": {"test_logits": torch.zeros(1, 2), "test_targets": torch.tensor([-1])},
+    "no classes": {"test_logits": torch.zeros(1, 2)},
+    "not a number": {
+        "test_logits": torch.full((1, 2), torch.nan),
+        "test_targets": torch.tensor([0]),
+    },
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_other_files_are_rejected(case, tmp_path):
+    save_file(BAD[case], tmp_path / "x")
+    with pytest.raises(ValueError, match=r"`path` must be a file of logits that comixup wrote"):
+        read_logits(tmp_path / "x")
+
+
+def test_damaged_and_missing_files_are_rejected(tmp_path):
+    (tmp_path / "x").write_bytes(b"nothing of the kind")
+    with pytest.raises(ValueError, match="is damaged or something else"):
+        read_logits(tmp_path / "x")
+    with pytest.raises(FileNotFoundError, match="Runs of older versions have none"):
+        read_logits(tmp_path / "y")
+
+
+# ---- Files that follow from their content -------------------------------------------------------
+
+
+def test_equal_tensors_give_equal_bytes():
+    tensors = {f"layer{k}.weight": torch.full((k + 1,), float(k)) for k in range(20)}
+    metadata = {f"name {k}": str(k) for k in range(20)}
+    texts = {safetensors_bytes(tensors, metadata) for _ in range(5)}
+    backwards = dict(reversed(tensors.items())), dict(reversed(metadata.items()))
+    assert {safetensors_bytes(*backwards)} == texts
+    assert len(texts) == 1
+
+
+def test_what_is_written_is_read(tmp_path):
+    tensors = {"b": torch.arange(3), "a": torch.rand(2, 5, generator=generator(0)).half()}
+    (tmp_path / "x").write_bytes(safetensors_bytes(tensors, {"z": "1", "ä": "ö"}))
+    assert_close(load_file(tmp_path / "x"), tensors, rtol=0, atol=0)
+    with safe_open(tmp_path / "x", "pt") as file:
+        assert file.metadata() == {"z": "1", "ä": "ö"}
+
+
+def test_identical_runs_give_identical_weights_and_logits(folder, data, tmp_path):
+    chosen = recipe(images_per_class=3, validation=0.2, validation_seed=7)
+    again = train_here(data, tmp_path, "comixup", chosen)
+    for name in (WEIGHTS, LOGITS):
+        assert (again / name).read_bytes() == (folder / name).read_bytes()
