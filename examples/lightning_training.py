@@ -30,7 +30,7 @@ class CoMixupClassifier(lightning.LightningModule):
         step = comixup.training_step(self.net, self.mixup, *batch, backward=self.manual_backward)
         self.manual_backward(step.loss)
         optimizer.step()
-        self.log("mixed_loss", step.loss, prog_bar=True)
+        self.log("mixed_loss", step.mixed_loss, prog_bar=True)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Returns the optimizer."""

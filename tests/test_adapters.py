@@ -1,5 +1,6 @@
 """The adapters, called as the libraries' own transforms are, and beside them."""
 
+import copy
 import pickle
 
 import numpy as np
@@ -181,6 +182,10 @@ class TestBatchMixRefuses:
         [
             (lambda: BatchMix(v2.MixUp(num_classes=2)), "`mixer` must be one of comixup's methods"),
             (lambda: BatchMix(comixup.ManifoldMixup(2, layers=["0"])), "`mixer` must mix images"),
+            (
+                lambda: BatchMix(comixup.CutMix(2, clean_weight=0.5)),
+                "`mixer` must have clean_weight = 0 in a transform",
+            ),
             (lambda: BatchMix(comixup.CutMix(2), None), "`saliency_fn` must be a function"),
             (
                 lambda: BatchMix(comixup.CutMix(2), labels_getter="last"),
@@ -217,6 +222,16 @@ class TestBatchMixRefuses:
         mask = tv_tensors.Mask(torch.zeros(8, 16, 16, dtype=torch.int64))
         with pytest.raises(ValueError, match="Make them one-hot"):
             BatchMix(comixup.CutMix(CLASSES))(*batch(), mask)
+
+
+@pytest.mark.parametrize(
+    "make", [BatchMix, lambda mixer: Mixup(0, num_classes=CLASSES, mixer=mixer)]
+)
+def test_a_warning_points_at_the_line_of_the_caller(make):
+    transform = make(comixup.CoMixup(CLASSES))
+    with pytest.warns(UserWarning, match="maps are zero") as caught:
+        transform(torch.zeros(8, 3, 16, 16), torch.arange(8) % CLASSES)
+    assert caught[0].filename == __file__
 
 
 class TestTimm:
@@ -321,6 +336,39 @@ class TestTimm:
         assert step.clean_loss is not None
         assert step.targets.shape == (8, CLASSES)
         assert torch.isfinite(step.loss)
+
+    @pytest.mark.parametrize("method", [comixup.CoMixup, comixup.CutMix])
+    def test_the_chosen_methods_clean_weight_holds(self, method):
+        images, targets = batch()
+        model, loss_fn = small_model(), SoftTargetCrossEntropy()
+        other = copy.deepcopy(model)
+        mixer = method(CLASSES, clean_weight=3.0, clean_reduction="mean")
+        mixup_fn = Mixup(1.0, 0, num_classes=CLASSES, comixup_prob=0.5, mixer=mixer)
+        weights = set()
+        for _ in range(20):
+            model.zero_grad()
+            step = comixup.training_step(model, mixup_fn, images, targets, loss_fn=loss_fn)
+            kept = model[3].weight.grad
+            weights.add((mixup_fn.mixed_weight, kept is not None, step.clean_loss is not None))
+            assert_close(step.loss, mixup_fn.mixed_weight * step.mixed_loss)
+            if kept is not None:
+                other.zero_grad()
+                (0.75 * loss_fn(other(images), mixup_fn.smooth(targets))).backward()
+                assert_close(kept, other[3].weight.grad)
+        assert weights == {(1.0, False, False), (0.25, True, True)}
+
+    def test_a_forgotten_clean_pass_is_noticed(self):
+        images, targets = batch()
+        mixer = comixup.CutMix(CLASSES, clean_weight=1.0)
+        mixup_fn = Mixup(0, 0, num_classes=CLASSES, mixer=mixer)
+        model = small_model()
+        for leave in (True, False):
+            mixup_fn.clean_pass(model, images, targets)
+            mixup_fn.enabled = not leave
+            mixup_fn(images, targets)
+            mixup_fn.enabled = True
+            with pytest.raises(RuntimeError, match="must have a clean pass"):
+                mixup_fn(images, targets)
 
     def test_forgotten_saliency_is_noticed(self):
         mixup_fn = Mixup(0, 0, num_classes=CLASSES)

@@ -18,7 +18,7 @@ from batches import CLASSES, batch, gradients, net
 from comixup import CoMixup, saliency, training_step
 from comixup._wrappers import unwrapped
 from problems import generator
-from two_processes import CASES, co_mixup, half, manifold_mixup, whole_batch
+from two_processes import CASES, co_mixup, cutmix, half, manifold_mixup, whole_batch
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +68,21 @@ def test_the_clean_pass_exchanges_nothing_and_the_mixed_one_the_sum(results):
         model = net(norm=False)
         saliency(model, *half(rank, *whole_batch()), **CASES["keep"])
         assert_close(result["keep"]["clean"], gradients(model))
+
+
+def test_a_clean_pass_without_saliency_exchanges_nothing_either(results):
+    model, (images, targets) = net(norm=False), whole_batch()
+    halves = []
+    for rank in range(2):
+        own, mixer = half(rank, images, targets), cutmix(rank)
+        mixer.clean_pass(net(), *own)
+        halves.append(mixer(*own))
+    mixed, soft = (torch.cat(parts) for parts in zip(*halves, strict=True))
+    clean_loss = F.cross_entropy(model(images), targets)
+    ((0.5 * clean_loss + F.cross_entropy(model(mixed), soft)) / 1.5).backward()
+    for result in results:
+        assert result["cutmix"]["exchanges"] == (0, 1)
+        assert_close(result["cutmix"]["grads"], gradients(model))
 
 
 def test_nothing_is_kept_if_nothing_is_to_be(results):

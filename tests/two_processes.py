@@ -10,7 +10,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 from torch.nn.parallel import DistributedDataParallel
 
 from batches import CLASSES, batch, gradients, net
-from comixup import CoMixup, ManifoldMixup, training_step
+from comixup import CoMixup, CutMix, ManifoldMixup, training_step
 from problems import generator
 
 PER_PROCESS = 5
@@ -37,6 +37,12 @@ def co_mixup(rank, case):
 
 def manifold_mixup(rank):
     return ManifoldMixup(CLASSES, layers=["0"], generator=generator(200 + rank))
+
+
+def cutmix(rank):
+    return CutMix(
+        CLASSES, clean_weight=0.5, clean_reduction="mean", generator=generator(300 + rank)
+    )
 
 
 def parallel():
@@ -70,6 +76,11 @@ def train(rank):
     model, exchanges = parallel()
     training_step(model, manifold_mixup(rank), images, targets).loss.backward()
     results["manifold"] = {"grads": gradients(model), "exchanges": (0, len(exchanges))}
+    model, exchanges = parallel()
+    step = training_step(model, cutmix(rank), images, targets)
+    before = len(exchanges)
+    step.loss.backward()
+    results["cutmix"] = {"grads": gradients(model), "exchanges": (before, len(exchanges))}
     return results
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from numbers import Integral, Real
 from typing import Any, TypeAlias
 
@@ -75,3 +77,14 @@ def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
     """Refuses what is not one of the choices."""
     if value not in choices:
         raise ValueError(f"`{name}` must be one of {list(choices)}, got {value!r}.")
+
+
+_OURS = ("comixup.", "torch.")  # modules call their `forward` through torch
+
+
+def warn_caller(message: str) -> None:
+    """Warns at the line that led here through calls of this package, and of torch."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_OURS):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, stacklevel=level)

@@ -26,8 +26,8 @@ Backward: TypeAlias = Callable[[Tensor], object]
 class CleanPass:
     """What one pass over the unmixed batch gives."""
 
-    saliency: Tensor
-    """(m, *size) float32, detached."""
+    saliency: Tensor | None
+    """(m, *size) float32, detached; None where it was not asked for."""
     loss: Tensor
     """The loss, detached and not weighted."""
     outputs: Any
@@ -70,15 +70,10 @@ def saliency(
     >>> saliency(model, torch.rand(5, 1, 8, 8), torch.tensor([0, 1, 2, 0, 1])).shape
     torch.Size([5, 8, 8])
     """
-    return clean_pass(
-        model,
-        images,
-        targets,
-        loss_fn=loss_fn,
-        keep_gradients=keep_gradients,
-        clean_weight=clean_weight,
-        backward=backward,
-    ).saliency
+    maps, _, _ = _pass_to_the_images(
+        model, images, targets, loss_fn, keep_gradients, clean_weight, backward
+    )
+    return maps
 
 
 def clean_pass(
@@ -90,8 +85,43 @@ def clean_pass(
     keep_gradients: bool = True,
     clean_weight: float = 1.0,
     backward: Backward | None = None,
+    with_saliency: bool = True,
 ) -> CleanPass:
-    """Returns the saliency together with the clean loss and outputs; see `saliency`."""
+    """Returns the clean loss and outputs, and the saliency if it is asked for; see `saliency`.
+
+    Without saliency it is an ordinary forward and backward pass: only the weights have gradients,
+    and `keep_gradients` plays no part.
+    """
+    if with_saliency:
+        return CleanPass(
+            *_pass_to_the_images(
+                model, images, targets, loss_fn, keep_gradients, clean_weight, backward
+            )
+        )
+    check_images(images)
+    check_number("clean_weight", clean_weight)
+    with without_sync(model), torch.enable_grad():
+        outputs = model(images.detach())
+        loss = loss_of(outputs, targets, loss_fn)
+        if not loss.requires_grad:
+            raise ValueError(
+                "`model` must have weights to train, but the clean loss depends on none that "
+                "requires a gradient. Unfreeze some, or set clean_weight=0."
+            )
+        _run_backward(loss, clean_weight, backward)
+    return CleanPass(None, loss.detach(), _detached(outputs))
+
+
+def _pass_to_the_images(
+    model: nn.Module,
+    images: Tensor,
+    targets: Tensor,
+    loss_fn: LossFn | None,
+    keep_gradients: bool,
+    clean_weight: float,
+    backward: Backward | None,
+) -> tuple[Tensor, Tensor, Any]:
+    """Returns saliency, loss and outputs of a clean batch; see `saliency`."""
     check_images(images)
     if not images.is_floating_point():
         raise TypeError(
@@ -116,9 +146,11 @@ def clean_pass(
             "Is there a detach(), a no_grad() or an arg max on the way?"
         )
     norm = torch.linalg.vector_norm(gradient, dim=1, dtype=torch.float32)
-    if isinstance(outputs, Tensor):
-        outputs = outputs.detach()
-    return CleanPass(norm, loss.detach(), outputs)
+    return norm, loss.detach(), _detached(outputs)
+
+
+def _detached(outputs: Any) -> Any:
+    return outputs.detach() if isinstance(outputs, Tensor) else outputs
 
 
 def loss_of(outputs: Any, targets: Tensor, loss_fn: LossFn | None) -> Tensor:
@@ -154,9 +186,15 @@ def _gradient_keeping(
     """Runs the whole backward pass; returns the gradient of the bare loss by the inputs."""
     if not loss.requires_grad:
         return None
+    scale = _run_backward(loss, clean_weight, backward)
+    return None if inputs.grad is None else inputs.grad.float() / scale.float()
+
+
+def _run_backward(loss: Tensor, weight: float, backward: Backward | None) -> Tensor:
+    """Runs the backward pass of the weighted loss; returns the loss's whole factor in it."""
     scales: list[Tensor] = []  # what the caller's backward pass multiplies the loss by
     handle = loss.register_hook(scales.append)  # type: ignore[no-untyped-call]
-    weighted = loss * clean_weight
+    weighted = loss * weight
     weighted.backward() if backward is None else backward(weighted)  # type: ignore[no-untyped-call]
     handle.remove()
     if not scales:
@@ -164,7 +202,7 @@ def _gradient_keeping(
             "`backward` must run the backward pass of the loss it is given, but no gradient "
             "arrived. A GradScaler's is lambda loss: scaler.scale(loss).backward()."
         )
-    return None if inputs.grad is None else inputs.grad.float() / scales[0].float()
+    return scales[0]
 
 
 @contextlib.contextmanager

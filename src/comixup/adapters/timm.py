@@ -25,6 +25,9 @@ class Mixup(Mixer):
     that `SoftTargetCrossEntropy` serves throughout. Unlike there, the caller's tensors are not
     changed, batches may have any size, partners are drawn at random, and draws come from torch.
 
+    Batches of mixup and CutMix train on the mixed loss alone; give a `mixer` of your own, such as
+    `CutMix(clean_weight=1)`, to train on the clean one too.
+
     By default Co-Mixup looks for what stands out in each image (`saliency_fn`). To use the model's
     gradients, as the paper does, ask for them before, or call `comixup.training_step`:
 
@@ -139,7 +142,7 @@ class Mixup(Mixer):
         try:
             return super().__call__(images, soft, saliency)
         finally:
-            self._chosen = None
+            self.forget_clean_pass()
 
     def smooth(self, targets: Tensor) -> Tensor:
         """Returns class indices, or (batch, classes) shares, smoothed as timm does.
@@ -162,7 +165,7 @@ class Mixup(Mixer):
         mixer = self._choose() if self._chosen is None else self._chosen
         if mixer.needs_saliency and saliency is None:
             saliency = self.saliency_fn(images)
-        return mixer.draw(images, saliency)
+        return mixer.decide(images, saliency)
 
     def leave(self, images: Tensor) -> Plan:
         """Returns the plan that leaves a batch as it is."""
@@ -181,12 +184,20 @@ class Mixup(Mixer):
 
         The loss function is given smoothed soft targets, as for mixed batches.
         """
+        self.forget_clean_pass()
         self._toss = coin(self.p, self.generator)
         if not (self._toss and self.enabled):
             return None
         self._chosen = self._choose()
         soft = self.smooth(targets)
         return self._chosen.clean_pass(model, images, soft, loss_fn=loss_fn, backward=backward)
+
+    def forget_clean_pass(self) -> None:
+        """Forgets the clean pass, and the method chosen for it."""
+        super().forget_clean_pass()
+        if self._chosen is not None:
+            self._chosen.forget_clean_pass()
+        self._chosen = None
 
     def _choose(self) -> Mixer:
         """Returns the method for a batch."""

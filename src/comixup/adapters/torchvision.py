@@ -68,6 +68,11 @@ class BatchMix(v2.Transform):  # type: ignore[misc]  # torchvision ships no type
                 "`mixer` must mix images, got ManifoldMixup, which mixes inside the model. Use "
                 "comixup.training_step."
             )
+        if mixer.clean_weight > 0 and not mixer.needs_saliency:
+            raise ValueError(
+                "`mixer` must have clean_weight = 0 in a transform, which has no model to make a "
+                f"clean pass with, got {mixer.clean_weight:g}. Use comixup.training_step."
+            )
         if not callable(saliency_fn):
             raise TypeError(
                 "`saliency_fn` must be a function that returns the maps of images, got "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from comixup._checks import MAX_MAGNITUDE, Floats, floating
+from comixup._checks import MAX_MAGNITUDE, Floats, floating, warn_caller
 from comixup._maps import describe, grid_sides
 
 
@@ -86,11 +85,10 @@ def _shares(total: int, parts: int) -> list[int]:
 def warn_of_uniform(maps: Maps, already: bool) -> bool:
     """Warns, unless it already has, of maps that were not usable; returns whether it ever has."""
     if maps.uniform and not already:
-        warnings.warn(
+        warn_caller(
             f"{maps.uniform} of {len(maps.cells)} saliency maps are zero, constant, NaN or "
             "infinite: these inputs count as salient everywhere alike. `last.uniform_maps` counts "
             "them; this is said once. Half-precision gradients can vanish or overflow: see "
-            "torch.amp.GradScaler.",
-            stacklevel=4,
+            "torch.amp.GradScaler."
         )
     return already or bool(maps.uniform)

@@ -31,7 +31,7 @@ from comixup._problem import (
 from comixup._random import dirichlet, draws
 from comixup._solve import check_settings, solve
 from comixup.mixers._batch import Maps, given, part_sizes, sides_for, summarise, warn_of_uniform
-from comixup.mixers._mixer import CleanSettings, Mixed, Mixer
+from comixup.mixers._mixer import CleanReduction, Mixed, Mixer
 
 TargetWeight: TypeAlias = Literal["area", "saliency"]
 
@@ -53,6 +53,7 @@ class CoMixup(Mixer):
             None means the whole batch.
         num_outputs: images to make of a batch, shared out among its parts; None: as many as it has.
         clean_weight: weight of the clean loss whose gradient `saliency` keeps.
+        clean_reduction: put clean and mixed loss together by their "sum" or weighted "mean".
         keep_gradients: see `comixup.saliency`.
         resolve: part outputs that would use the same inputs (a step of the authors' code).
         target_weight: an input's weight in the target: its share of the pixels ("area"), or of the
@@ -91,6 +92,7 @@ class CoMixup(Mixer):
         partition_size: int | None = 20,
         num_outputs: int | None = None,
         clean_weight: float = 1.0,
+        clean_reduction: CleanReduction = "sum",
         keep_gradients: bool = True,
         resolve: bool = True,
         target_weight: TargetWeight = "area",
@@ -110,11 +112,17 @@ class CoMixup(Mixer):
         generator: torch.Generator | None = None,
         validate: bool = False,
     ) -> None:
-        super().__init__(num_classes, p=p, generator=generator, validate=validate)
+        super().__init__(
+            num_classes,
+            p=p,
+            clean_weight=clean_weight,
+            clean_reduction=clean_reduction,
+            generator=generator,
+            validate=validate,
+        )
         for name, count in (("partition_size", partition_size), ("num_outputs", num_outputs)):
             if count is not None:
                 check_count(name, count)
-        check_number("clean_weight", clean_weight)
         check_choice("target_weight", target_weight, ("area", "saliency"))
         check_number("omega", omega, high=1)
         if alpha is not None:
@@ -137,7 +145,6 @@ class CoMixup(Mixer):
         )
         self.partition_size = partition_size
         self.num_outputs = num_outputs
-        self.clean_weight = clean_weight
         self.keep_gradients = keep_gradients
         self.resolve = resolve
         self.target_weight = target_weight
@@ -176,10 +183,6 @@ class CoMixup(Mixer):
         order = torch.randperm(m, generator=self.generator)
         own = order[torch.arange(self.num_outputs) % m]
         return Labelling(own.view(-1, *[1] * (images.ndim - 1)), num_inputs=m)
-
-    def clean_settings(self) -> CleanSettings:
-        """Returns how the pass over the clean batch is made."""
-        return {"keep_gradients": self.keep_gradients, "clean_weight": self.clean_weight}
 
     def problems(self, maps: Maps, saliency: Tensor) -> list[Problem]:
         """Returns the problem of each partition."""

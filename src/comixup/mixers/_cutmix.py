@@ -103,6 +103,8 @@ class CutMix(PartnerMixer):
     Args:
         num_classes: columns of the mixed targets; None if targets come with theirs.
         p: probability that a batch is mixed at all.
+        clean_weight: weight of the loss of the clean batch, which is then trained on too.
+        clean_reduction: put clean and mixed loss together by their "sum" or weighted "mean".
         alpha: parameter of the ratios' Beta, or Dirichlet, distribution.
         num_inputs: images in each output: itself and others, a box each, later ones on top.
         per_sample: draw ratios and boxes for each image rather than for the batch.

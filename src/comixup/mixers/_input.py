@@ -71,6 +71,8 @@ class InputMixup(PartnerMixer):
     Args:
         num_classes: columns of the mixed targets; None if targets come with theirs.
         p: probability that a batch is mixed at all.
+        clean_weight: weight of the loss of the clean batch, which is then trained on too.
+        clean_reduction: put clean and mixed loss together by their "sum" or weighted "mean".
         alpha: parameter of the ratios' Beta, or Dirichlet, distribution.
         num_inputs: images in each output: itself and others of the batch, at random.
         per_sample: draw ratios for each image rather than for the batch.

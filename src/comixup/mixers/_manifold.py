@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from comixup._mix import Plan
+from comixup._saliency import Backward, CleanPass, LossFn
 from comixup._wrappers import unwrapped
 from comixup.mixers._input import Blend
-from comixup.mixers._mixer import Mixed
+from comixup.mixers._mixer import CleanReduction, Mixed
 from comixup.mixers._partners import PartnerMixer
 
 INPUT = "input"
@@ -62,6 +63,8 @@ class ManifoldMixup(PartnerMixer):
         layers: names of submodules whose output may be mixed, as in `model.named_modules()`;
             "input" stands for the images. The paper takes the images and the first two stages.
         p: probability that a batch is mixed at all.
+        clean_weight: weight of the loss of the clean batch, which is then trained on too.
+        clean_reduction: put clean and mixed loss together by their "sum" or weighted "mean".
         alpha: parameter of the ratios' Beta, or Dirichlet, distribution.
         num_inputs: images in each output: itself and others of the batch, at random.
         per_sample: draw ratios for each image rather than for the batch.
@@ -81,6 +84,8 @@ class ManifoldMixup(PartnerMixer):
         *,
         layers: Sequence[str] = (INPUT, "layer1", "layer2"),
         p: float = 1.0,
+        clean_weight: float = 0.0,
+        clean_reduction: CleanReduction = "sum",
         alpha: float = 2.0,
         num_inputs: int = 2,
         per_sample: bool = False,
@@ -90,6 +95,8 @@ class ManifoldMixup(PartnerMixer):
         super().__init__(
             num_classes,
             p=p,
+            clean_weight=clean_weight,
+            clean_reduction=clean_reduction,
             alpha=alpha,
             num_inputs=num_inputs,
             per_sample=per_sample,
@@ -136,6 +143,23 @@ class ManifoldMixup(PartnerMixer):
         """Stops mixing inside the model until the next call."""
         for hook in self._hooks.values():
             hook.blend = None
+
+    def clean_pass(
+        self,
+        model: nn.Module,
+        images: Tensor,
+        targets: Tensor,
+        *,
+        loss_fn: LossFn | None = None,
+        backward: Backward | None = None,
+    ) -> CleanPass | None:
+        """Returns loss and outputs of the clean batch, with nothing mixed inside the model.
+
+        None if it takes no pass; see `Mixer.clean_pass`.
+        """
+        if self.clean_weight > 0:
+            self._check_and_disarm()
+        return super().clean_pass(model, images, targets, loss_fn=loss_fn, backward=backward)
 
     def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
         """Returns the layer, partners and ratios for a batch, and arms that layer's hook."""

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import ClassVar, TypedDict
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from comixup._checks import check_count, check_number
+from comixup._checks import check_choice, check_count, check_number
 from comixup._labelling import Labelling
 from comixup._mix import Plan, check_images, mix_shares
 from comixup._random import coin
 from comixup._saliency import Backward, CleanPass, LossFn, clean_pass
 from comixup._targets import soft_targets
+
+CleanReduction: TypeAlias = Literal["sum", "mean"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +35,8 @@ class Mixed:
             of the pixels.
         uniform_maps: inputs whose saliency was zero, constant, NaN or infinite. Nothing in them
             stands out, so they count as salient everywhere alike.
+        loss_weight: weight of the mixed batch's loss, beside the clean loss that was trained on
+            (see `Mixer.mixed_weight`).
     """
 
     plan: Plan
@@ -40,13 +44,22 @@ class Mixed:
     layer: str | None = None
     target_ratio: Tensor | None = None
     uniform_maps: int = 0
+    loss_weight: float = 1.0
 
 
-class CleanSettings(TypedDict, total=False):
-    """How a method wants its pass over the clean batch."""
+def loss_weights(clean_weight: float, reduction: CleanReduction) -> tuple[float, float]:
+    """Returns the weights of the clean and of the mixed loss in what a batch trains on.
 
-    keep_gradients: bool
-    clean_weight: float
+    "sum": clean_weight * clean + mixed, as in the paper. "mean": the same divided by
+    1 + clean_weight, so that the step is no longer than that of one loss.
+
+    >>> loss_weights(1.0, "sum"), loss_weights(1.0, "mean"), loss_weights(0.25, "mean")
+    ((1.0, 1.0), (0.5, 0.5), (0.2, 0.8))
+    """
+    if reduction == "sum":
+        return clean_weight, 1.0
+    total = 1.0 + clean_weight
+    return clean_weight / total, 1.0 / total
 
 
 class Mixer(ABC):
@@ -55,7 +68,15 @@ class Mixer(ABC):
     Attributes:
         num_classes: columns of the mixed targets; None if targets come with theirs.
         p: probability that a batch is mixed at all. One that is not has no pass over the clean
-            batch either, so its gradient is of one loss where others' are of two.
+            batch either: it trains on its own loss, with weight 1.
+        clean_weight: weight of the clean loss relative to the mixed one. Above 0 every batch that
+            is mixed takes a pass over the clean images too: `training_step` makes it, or
+            `clean_pass` (or `saliency`) in a loop of your own.
+        clean_reduction: how the two losses are put together: clean_weight * clean + mixed ("sum"),
+            or that divided by 1 + clean_weight ("mean"). In a loop of your own `clean_pass` weighs
+            the clean loss; multiply the mixed loss by `mixed_weight`.
+        keep_gradients: whether the clean pass trains the model at all. Where it does not
+            (`CoMixup`, `PuzzleMix`) the mixed loss has weight 1.
         generator: where all draws come from, on the CPU; None means torch's global one.
         validate: check class indices even where the host has to wait for a device.
         enabled: set it to False to stop mixing, for instance in the last epochs.
@@ -63,18 +84,23 @@ class Mixer(ABC):
     """
 
     needs_saliency: ClassVar[bool] = False
+    keep_gradients: bool = True
 
     def __init__(
         self,
         num_classes: int | None = None,
         *,
         p: float = 1.0,
+        clean_weight: float = 0.0,
+        clean_reduction: CleanReduction = "sum",
         generator: torch.Generator | None = None,
         validate: bool = False,
     ) -> None:
         if num_classes is not None:
             check_count("num_classes", num_classes)
         check_number("p", p, high=1)
+        check_number("clean_weight", clean_weight)
+        check_choice("clean_reduction", clean_reduction, ("sum", "mean"))
         if generator is not None and not isinstance(generator, torch.Generator):
             raise TypeError(
                 f"`generator` must be a torch.Generator, got {generator!r}. Use "
@@ -87,11 +113,14 @@ class Mixer(ABC):
             )
         self.num_classes = num_classes
         self.p = p
+        self.clean_weight = clean_weight
+        self.clean_reduction = clean_reduction
         self.generator = generator
         self.validate = validate
         self.enabled = True
         self.last: Mixed | None = None
         self._toss: bool | None = None
+        self._beside_clean: float | None = None  # the mixed loss's weight after a clean pass
 
     def __call__(
         self, images: Tensor, targets: Tensor, saliency: Tensor | None = None
@@ -108,9 +137,7 @@ class Mixer(ABC):
         shares = soft_targets(targets, len(images), self.num_classes, validate=self.validate)
         with _host_by_default():
             if self._takes_part():
-                if self.needs_saliency:
-                    _check_saliency(saliency, images, type(self).__name__)
-                self.last = self.draw(images, saliency)
+                self.last = self.decide(images, saliency)
             else:
                 self.last = Mixed(self.leave(images), mixed=False)
             last, ratio = self.last, self.last.target_ratio
@@ -118,6 +145,31 @@ class Mixer(ABC):
                 ratio = last.plan.source_ratio(images.shape[2:])
             mixed = last.plan.mix_images(images) if last.layer is None else images
         return mixed, mix_shares(shares, ratio)
+
+    @property
+    def mixed_weight(self) -> float:
+        """What to multiply the mixed loss of the last batch by, in a loop of your own.
+
+        1 / (1 + clean_weight) if `clean_reduction` is "mean" and the batch had a clean pass that
+        trains the model (`clean_pass`, `saliency`). Otherwise 1: after maps of your own, for
+        batches that were not mixed, and with "sum". `training_step` has applied it already.
+        """
+        return 1.0 if self.last is None else self.last.loss_weight
+
+    def decide(self, images: Tensor, saliency: Tensor | None) -> Mixed:
+        """Returns how a batch is mixed, and how much its loss weighs beside the clean one."""
+        if self.needs_saliency:
+            _check_saliency(saliency, images, type(self).__name__)
+        elif self.clean_weight > 0 and self._beside_clean is None:
+            # Methods that need saliency may have it from elsewhere, and then have no clean loss.
+            raise RuntimeError(
+                f"{type(self).__name__} with `clean_weight` = {self.clean_weight:g} must have a "
+                "clean pass before every batch that is mixed, got none for this one. Call "
+                "mixer.clean_pass(model, images, targets) first, or use comixup.training_step."
+            )
+        weight, self._beside_clean = self._beside_clean, None
+        drawn = self.draw(images, saliency)
+        return drawn if weight is None else replace(drawn, loss_weight=weight)
 
     @abstractmethod
     def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
@@ -139,8 +191,8 @@ class Mixer(ABC):
     ) -> Tensor | None:
         """Returns the saliency that mixing this batch takes, to be given to the mixer.
 
-        None, without a pass over the clean batch, for methods that need no saliency and for
-        batches that are not to be mixed (`p`, `enabled`). See `comixup.saliency` for the arguments.
+        None for methods that need no saliency, and for batches that are not to be mixed (`p`,
+        `enabled`). It makes the same pass as `clean_pass`: call one of them.
         """
         clean = self.clean_pass(model, images, targets, loss_fn=loss_fn, backward=backward)
         return None if clean is None else clean.saliency
@@ -154,25 +206,45 @@ class Mixer(ABC):
         loss_fn: LossFn | None = None,
         backward: Backward | None = None,
     ) -> CleanPass | None:
-        """Returns what `saliency` returns, with the clean loss and outputs beside it."""
-        if not self.needs_saliency:
+        """Returns saliency, loss and outputs of the clean batch; None if it takes no pass.
+
+        The pass adds the weighted gradient of the clean loss to the weights' `.grad`. There is none
+        for batches that are not to be mixed (`p`, `enabled`), and none for methods that need no
+        saliency with `clean_weight` 0. Call it, or `saliency`, once for each batch, after zeroing
+        the gradients and before the mixer. See `comixup.saliency` for the arguments.
+        """
+        if not (self.needs_saliency or self.clean_weight > 0):
             return None
         # The coin is tossed here already, so that no pass is made in vain; the call then keeps to
         # it. Without a call in between the next toss replaces it: each batch has one.
+        self.forget_clean_pass()
         self._toss = coin(self.p, self.generator)
         if not (self._toss and self.enabled):
             return None
-        settings = self.clean_settings()
-        return clean_pass(model, images, targets, loss_fn=loss_fn, backward=backward, **settings)
+        clean, mixed = loss_weights(self.clean_weight, self.clean_reduction)
+        made = clean_pass(
+            model,
+            images,
+            targets,
+            loss_fn=loss_fn,
+            backward=backward,
+            keep_gradients=self.keep_gradients,
+            clean_weight=clean,
+            with_saliency=self.needs_saliency,
+        )
+        self._beside_clean = mixed if self.keep_gradients else 1.0
+        return made
 
-    def clean_settings(self) -> CleanSettings:
-        """Returns how this method wants its pass over the clean batch."""
-        return {}
+    def forget_clean_pass(self) -> None:
+        """Forgets the clean pass that the next call would belong to, if there was one."""
+        self._toss = self._beside_clean = None
 
     def _takes_part(self) -> bool:
-        """Whether this batch is mixed: by the toss made for its saliency, or else a new one."""
+        """Whether this batch is mixed: by the toss made for its clean pass, or else a new one."""
         toss = coin(self.p, self.generator) if self._toss is None else self._toss
         self._toss = None
+        if not (toss and self.enabled):
+            self._beside_clean = None
         return toss and self.enabled
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from comixup._checks import check_count, check_positive
 from comixup._random import dirichlet, draws
-from comixup.mixers._mixer import Mixer
+from comixup.mixers._mixer import CleanReduction, Mixer
 
 
 class PartnerMixer(Mixer):
@@ -21,13 +21,22 @@ class PartnerMixer(Mixer):
         num_classes: int | None = None,
         *,
         p: float = 1.0,
+        clean_weight: float = 0.0,
+        clean_reduction: CleanReduction = "sum",
         alpha: float = 1.0,
         num_inputs: int = 2,
         per_sample: bool = False,
         generator: torch.Generator | None = None,
         validate: bool = False,
     ) -> None:
-        super().__init__(num_classes, p=p, generator=generator, validate=validate)
+        super().__init__(
+            num_classes,
+            p=p,
+            clean_weight=clean_weight,
+            clean_reduction=clean_reduction,
+            generator=generator,
+            validate=validate,
+        )
         check_positive("alpha", alpha)
         check_count("num_inputs", num_inputs, low=2)
         self.alpha = alpha

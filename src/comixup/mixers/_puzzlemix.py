@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from comixup._checks import check_count, check_number, check_positive
+from comixup._checks import check_count, check_number, check_positive, warn_caller
 from comixup._gather import gather_cells, in_format_of
 from comixup._labelling import Labelling
 from comixup._maps import check_grid, pool
@@ -24,7 +23,7 @@ from comixup._puzzle import (
 from comixup._random import dirichlet, draws
 from comixup._solve import check_settings
 from comixup.mixers._batch import given, sides_for, summarise, warn_of_uniform
-from comixup.mixers._mixer import CleanSettings, Mixed, Mixer
+from comixup.mixers._mixer import CleanReduction, Mixed, Mixer
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,6 +126,7 @@ class PuzzleMix(Mixer):
         t_size: least side in pixels of the blocks that move, if cells are larger; blocks divide
             cells evenly. None: blocks are cells.
         clean_weight: weight of the clean loss whose gradient `saliency` keeps.
+        clean_reduction: put clean and mixed loss together by their "sum" or weighted "mean".
         keep_gradients: see `comixup.saliency`.
         std: what each channel of the images was divided by, so that colours can be compared on
             their scale of 0 to 1: (1.0,) for images that are on it. None: each channel's range in
@@ -160,13 +160,21 @@ class PuzzleMix(Mixer):
         t_eps: float = 0.8,
         t_size: int | None = None,
         clean_weight: float = 1.0,
+        clean_reduction: CleanReduction = "sum",
         keep_gradients: bool = True,
         std: Sequence[float] | None = None,
         num_threads: int | None = None,
         generator: torch.Generator | None = None,
         validate: bool = False,
     ) -> None:
-        super().__init__(num_classes, p=p, generator=generator, validate=validate)
+        super().__init__(
+            num_classes,
+            p=p,
+            clean_weight=clean_weight,
+            clean_reduction=clean_reduction,
+            generator=generator,
+            validate=validate,
+        )
         check_positive("alpha", alpha)
         self.grids = (grid,) if isinstance(grid, int) else tuple(grid)
         if not self.grids:
@@ -178,7 +186,6 @@ class PuzzleMix(Mixer):
         check_count("neighbour", neighbour)
         if t_size is not None:
             check_count("t_size", t_size)
-        check_number("clean_weight", clean_weight)
         for value in std or ():
             check_positive("std", value, "Leave it out for images that were not divided.")
         check_settings(sweeps=1, levels=levels, num_threads=num_threads)
@@ -191,7 +198,6 @@ class PuzzleMix(Mixer):
         self.transport = transport
         self.t_eps = t_eps
         self.t_size = t_size
-        self.clean_weight = clean_weight
         self.keep_gradients = keep_gradients
         self.std = (
             None if std is None else torch.tensor(tuple(std), dtype=torch.float32, device="cpu")
@@ -228,10 +234,6 @@ class PuzzleMix(Mixer):
         moves = None if blocks is None else self._moves(maps.cells, partners, labels)
         return Mixed(Puzzle(partners, labels, self.levels, moves), uniform_maps=maps.uniform)
 
-    def clean_settings(self) -> CleanSettings:
-        """Returns how the pass over the clean batch is made."""
-        return {"keep_gradients": self.keep_gradients, "clean_weight": self.clean_weight}
-
     def _draw_grid(self) -> int | Sequence[int]:
         if len(self.grids) == 1:
             return self.grids[0]
@@ -244,11 +246,10 @@ class PuzzleMix(Mixer):
         blocks = block_sides(size, sides, self.t_size)
         if blocks is None and not self._warned_of_cells:
             self._warned_of_cells = True
-            warnings.warn(
+            warn_caller(
                 f"Images of size {size} on a grid {sides} are mixed without transport: blocks can "
                 "change places only if all have the same size. Choose `grid` so that it divides "
-                "the images' sides, or transport=False; this is said once.",
-                stacklevel=4,
+                "the images' sides, or transport=False; this is said once."
             )
         return blocks
 

@@ -17,11 +17,14 @@ class Step:
     """What a training step comes to, short of its backward pass.
 
     Attributes:
-        loss: of the mixed batch, to be given to the backward pass.
+        loss: of the mixed batch, times its weight (`Mixer.mixed_weight`), to be given to the
+            backward pass.
         outputs: what the model returned for the mixed batch.
         targets: the mixed batch's targets.
-        clean_loss: of the batch as it came, detached, where the method made a pass over it. If the
-            method keeps gradients this loss's are already in the weights' `.grad`.
+        mixed_loss: of the mixed batch, detached and not weighted, to be reported.
+        clean_loss: of the batch as it came, detached and not weighted, where the method made a
+            pass over it. If the method keeps gradients, this loss's, weighted, are already in the
+            weights' `.grad`.
         clean_outputs: what the model returned for the batch as it came, or None: the honest base
             for a training accuracy.
     """
@@ -29,6 +32,7 @@ class Step:
     loss: Tensor
     outputs: Any
     targets: Tensor
+    mixed_loss: Tensor
     clean_loss: Tensor | None = None
     clean_outputs: Any = None
 
@@ -77,10 +81,13 @@ def training_step(
         saliency = None if clean is None else clean.saliency
         images, targets = mixer(images, targets, saliency)
     outputs = model(images)
+    loss = loss_of(outputs, targets, loss_fn)
+    weight = 1.0 if mixer is None else mixer.mixed_weight
     return Step(
-        loss_of(outputs, targets, loss_fn),
+        loss if weight == 1 else loss * weight,
         outputs,
         targets,
+        loss.detach(),
         None if clean is None else clean.loss,
         None if clean is None else clean.outputs,
     )

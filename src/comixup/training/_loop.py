@@ -132,21 +132,22 @@ class Stepper:
             clean_loss_fn=self.clean_loss_fn,
             backward=backward,
         )
-        loss = made.loss
+        loss, reported = made.loss, made.mixed_loss
         if self.vat is not None:
             settings = {name: value for name, value in self.vat.items() if name != "weight"}
-            loss = loss + self.vat["weight"] * vat_loss(
+            smoothness = self.vat["weight"] * vat_loss(
                 self.model,
                 images,
                 logits=made.outputs,
                 generator=self.mixer.generator,
                 **settings,
             )
+            loss, reported = loss + smoothness, reported + smoothness
         backward(loss)
         logits = made.clean_outputs
         if logits is None and not self._mixed():
             logits = made.outputs
-        sums.add(loss, len(images), None if logits is None else logits.detach(), targets)
+        sums.add(reported, len(images), None if logits is None else logits.detach(), targets)
 
     def _mixed(self) -> bool:
         return self.mixer.last is not None and self.mixer.last.mixed

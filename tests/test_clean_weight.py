@@ -1,0 +1,315 @@
+"""The clean loss beside the mixed one: its weight, by sum and by mean, for every method."""
+
+import copy
+import functools
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.testing import assert_close
+
+from batches import CLASSES, batch, gradients, net, over
+from comixup import CoMixup, CutMix, InputMixup, ManifoldMixup, NoMix, PuzzleMix, training_step
+from comixup.mixers._mixer import loss_weights
+from problems import generator
+from test_bad_problem import refuses
+
+ALL = {
+    "co-mixup": CoMixup,
+    "puzzle mix": functools.partial(PuzzleMix, grid=4),
+    "cutmix": CutMix,
+    "input mixup": InputMixup,
+    "manifold mixup, images": functools.partial(ManifoldMixup, layers=["input"]),
+    "manifold mixup, inside": functools.partial(ManifoldMixup, layers=["2"]),
+}
+WITHOUT_SALIENCY = {k: v for k, v in ALL.items() if k not in ("co-mixup", "puzzle mix")}
+WEIGHTS = {
+    # clean_weight, clean_reduction: weights of clean and mixed loss, written down by hand
+    (0.0, "sum"): (0.0, 1.0),
+    (0.0, "mean"): (0.0, 1.0),
+    (0.25, "sum"): (0.25, 1.0),
+    (0.25, "mean"): (0.2, 0.8),
+    (1.0, "sum"): (1.0, 1.0),
+    (1.0, "mean"): (0.5, 0.5),
+    (3.0, "sum"): (3.0, 1.0),
+    (3.0, "mean"): (0.75, 0.25),
+}
+RULE = pytest.mark.parametrize(("rule", "weights"), WEIGHTS.items(), ids=str)
+
+
+def mixed_outputs(model, mixer, images):
+    """What a Sequential without hooks makes of the last batch."""
+    last = mixer.last
+    if last.layer is None:
+        return model(last.plan.mix_images(images))
+    cut = int(last.layer) + 1
+    return model[cut:](last.plan.mix_images(model[:cut](images)))
+
+
+@RULE
+def test_the_rule(rule, weights):
+    assert loss_weights(*rule) == weights
+
+
+@over(ALL)
+@RULE
+def test_gradients_are_those_of_the_two_losses_weighted_by_hand(method, rule, weights):
+    weight, reduction = rule
+    model, (images, targets, _) = net(norm=False), batch(8)
+    plain = copy.deepcopy(model)
+    mixer = method(CLASSES, clean_weight=weight, clean_reduction=reduction, generator=generator(0))
+    for _ in range(2):  # the second time a hook of the first is still in place
+        model.zero_grad()
+        plain.zero_grad()
+        step = training_step(model, mixer, images, targets)
+        kept = gradients(model)
+        step.loss.backward()
+
+        clean = F.cross_entropy(plain(images), targets)
+        if weight > 0:
+            (clean * weights[0]).backward()
+            assert_close(kept, gradients(plain), rtol=0, atol=0)
+        else:
+            assert kept == [None] * len(kept)
+        mixed = F.cross_entropy(mixed_outputs(plain, mixer, images), step.targets)
+        (mixed if weights[1] == 1 else mixed * weights[1]).backward()
+        assert_close(gradients(model), gradients(plain), rtol=0, atol=0)
+
+        assert_close(step.loss, weights[1] * mixed)
+        assert_close(step.mixed_loss, mixed.detach())
+        assert not step.mixed_loss.requires_grad
+        assert mixer.mixed_weight == weights[1]
+        assert mixer.last.loss_weight == weights[1]
+        if mixer.needs_saliency or weight > 0:
+            assert_close(step.clean_loss, clean.detach())
+            assert_close(step.clean_outputs, plain(images).detach())
+            assert not step.clean_loss.requires_grad
+            assert not step.clean_outputs.requires_grad
+        else:
+            assert step.clean_loss is None
+            assert step.clean_outputs is None
+
+
+@pytest.mark.parametrize(
+    ("name", "default"),
+    [(name, 1.0) for name in ("co-mixup", "puzzle mix")]
+    + [(name, 0.0) for name in WITHOUT_SALIENCY],
+)
+def test_defaults(name, default):
+    mixer = ALL[name](CLASSES)
+    assert (mixer.clean_weight, mixer.clean_reduction) == (default, "sum")
+
+
+@over(ALL)
+@pytest.mark.parametrize("how", ["p", "enabled"])
+def test_a_batch_that_is_not_mixed_has_its_own_loss_alone(method, how):
+    model, (images, targets, _) = net(norm=False), batch(8)
+    plain = copy.deepcopy(model)
+    mixer = method(CLASSES, p=float(how != "p"), clean_weight=1.0, clean_reduction="mean")
+    mixer.enabled = how != "enabled"
+    step = training_step(model, mixer, images, targets)
+    assert step.clean_loss is None
+    step.loss.backward()
+    F.cross_entropy(plain(images), F.one_hot(targets, CLASSES).float()).backward()
+    assert_close(gradients(model), gradients(plain), rtol=0, atol=0)
+    assert mixer.mixed_weight == 1.0
+    assert_close(step.mixed_loss, step.loss.detach())
+
+
+@over(ALL)
+def test_weights_follow_chance(method):
+    model, (images, targets, _) = net(norm=False), batch(4)
+    mixer = method(CLASSES, p=0.5, clean_weight=1.0, clean_reduction="mean", generator=generator(2))
+    seen = set()
+    for _ in range(20):
+        step = training_step(model, mixer, images, targets)
+        assert (step.clean_loss is not None) == mixer.last.mixed
+        assert mixer.mixed_weight == (0.5 if mixer.last.mixed else 1.0)
+        seen.add(mixer.last.mixed)
+    assert seen == {False, True}
+
+
+@pytest.mark.parametrize("method", [CoMixup, PuzzleMix])
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+def test_a_clean_pass_that_trains_nothing_leaves_the_mixed_loss_its_weight(method, reduction):
+    model, (images, targets, _) = net(norm=False), batch(8)
+    mixer = method(CLASSES, keep_gradients=False, clean_reduction=reduction)
+    step = training_step(model, mixer, images, targets)
+    assert gradients(model) == [None] * 4
+    assert mixer.mixed_weight == 1.0
+    assert_close(step.loss.detach(), step.mixed_loss, rtol=0, atol=0)
+
+
+@over(ALL)
+@pytest.mark.parametrize("ask", ["saliency", "clean_pass"])
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+def test_a_loop_of_ones_own_is_the_training_step(method, ask, reduction):
+    model, (images, targets, _) = net(norm=False), batch(8)
+    other = copy.deepcopy(model)
+
+    def make():
+        return method(CLASSES, clean_weight=0.5, clean_reduction=reduction, generator=generator(1))
+
+    training_step(model, make(), images, targets).loss.backward()
+    mixer = make()
+    if isinstance(mixer, ManifoldMixup):
+        mixer.attach(other)
+    if ask == "saliency":
+        saliency = mixer.saliency(other, images, targets)
+    else:
+        saliency = mixer.clean_pass(other, images, targets).saliency
+    assert (saliency is not None) == mixer.needs_saliency
+    mixed, soft = mixer(images, targets, saliency)
+    (mixer.mixed_weight * F.cross_entropy(other(mixed), soft)).backward()
+    assert_close(gradients(model), gradients(other))
+
+
+def test_maps_from_elsewhere_come_without_a_clean_loss():
+    images, targets, maps = batch(8)
+    mixer = CoMixup(CLASSES, clean_reduction="mean")
+    mixer(images, targets, mixer.saliency(net(), images, targets))
+    assert mixer.mixed_weight == 0.5
+    mixer(images, targets, maps)
+    assert mixer.mixed_weight == 1.0
+
+
+@over(WITHOUT_SALIENCY)
+def test_a_forgotten_clean_pass_is_noticed(method):
+    model, (images, targets, _) = net(norm=False), batch(8)
+    mixer = method(CLASSES, clean_weight=0.5)
+    if isinstance(mixer, ManifoldMixup):
+        mixer.attach(model)
+    message = r"with `clean_weight` = 0\.5 must have a clean pass before .* Call mixer\.clean_pass"
+    with refuses(RuntimeError, message):
+        mixer(images, targets)
+    mixer.clean_pass(model, images, targets)
+    model(mixer(images, targets)[0])
+    with refuses(RuntimeError, message):  # each batch has its own
+        mixer(images, targets)
+    mixer.clean_pass(model, images, targets)
+    mixer.enabled = False
+    mixer(images, targets)
+    mixer.enabled = True
+    with refuses(RuntimeError, message):  # that pass was for the batch that was left
+        mixer(images, targets)
+
+
+@over(WITHOUT_SALIENCY)
+def test_a_clean_pass_that_failed_does_not_count(method):
+    model, (images, targets, _) = net(norm=False), batch(8)
+    mixer = method(CLASSES, clean_weight=0.5)
+    if isinstance(mixer, ManifoldMixup):
+        mixer.attach(model)
+    mixer.clean_pass(model, images, targets)
+    with pytest.raises(RuntimeError):
+        mixer.clean_pass(model, images[:, :2], targets)
+    with refuses(RuntimeError, r"must have a clean pass"):
+        mixer(images, targets)
+
+
+def test_nothing_is_mixed_inside_the_model_in_the_clean_pass():
+    model, (images, targets, _) = net(norm=False), batch(8)
+    plain = copy.deepcopy(model)
+    mixer = ManifoldMixup(CLASSES, layers=["0", "2"], clean_weight=1.0).attach(model)
+    for _ in range(3):
+        made = mixer.clean_pass(model, images, targets)
+        assert_close(made.outputs, plain(images).detach(), rtol=0, atol=0)
+        mixed, _ = mixer(images, targets)
+        assert not torch.equal(model(mixed), plain(images))
+
+
+def test_a_layer_that_did_not_run_is_noticed_by_the_clean_pass():
+    model, (images, targets, _) = net(norm=False), batch(8)
+    mixer = ManifoldMixup(CLASSES, layers=["2"], clean_weight=1.0).attach(model)
+    mixer.clean_pass(model, images, targets)
+    mixer(images, targets)
+    with refuses(RuntimeError, r"mixed the targets .* layer '2' has not run"):
+        mixer.clean_pass(model, images, targets)
+
+
+def test_no_mix_has_no_clean_loss_beside_its_own():
+    with pytest.raises(TypeError, match="clean_weight"):
+        NoMix(CLASSES, clean_weight=1.0)
+
+
+@over(ALL)
+def test_the_users_backward_and_losses_are_used_for_both(method):
+    model, (images, targets, _) = net(norm=False), batch(8)
+    other = copy.deepcopy(model)
+    calls = []
+
+    def backward(loss):
+        calls.append(loss.detach())
+        (loss * 512).backward()
+
+    def smoothed(outputs, labels):
+        return F.cross_entropy(outputs, labels, label_smoothing=0.1)
+
+    def make():
+        return method(CLASSES, clean_weight=1.0, clean_reduction="mean", generator=generator(3))
+
+    step = training_step(model, make(), images, targets, clean_loss_fn=smoothed, backward=backward)
+    backward(step.loss)
+    assert_close(calls[0], 0.5 * smoothed(other(images), targets).detach())
+    assert_close(calls[1], step.loss.detach())
+    training_step(other, make(), images, targets, clean_loss_fn=smoothed).loss.backward()
+    assert_close(gradients(model), [512 * g for g in gradients(other)])
+
+
+@over(WITHOUT_SALIENCY)
+def test_an_idle_backward_is_noticed(method):
+    model, (images, targets, _) = net(norm=False), batch(8)
+    with refuses(ValueError, r"`backward` must run the backward pass"):
+        training_step(
+            model, method(CLASSES, clean_weight=1.0), images, targets, backward=lambda loss: None
+        )
+
+
+def test_a_frozen_model_is_noticed():
+    images, targets, _ = batch(8)
+    with refuses(ValueError, r"`model` must have weights to train"):
+        training_step(
+            net().requires_grad_(False), CutMix(CLASSES, clean_weight=1.0), images, targets
+        )
+
+
+def test_the_clean_pass_makes_no_gradient_of_the_images():
+    seen = []
+
+    class Watching(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = net(norm=False)
+
+        def forward(self, x):
+            seen.append(x.requires_grad)
+            return self.inner(x)
+
+    images, targets, _ = batch(8)
+    images.requires_grad_()
+    with torch.no_grad():
+        made = CutMix(CLASSES, clean_weight=1.0).clean_pass(Watching(), images, targets)
+    assert made.saliency is None
+    assert seen == [False]
+    assert images.grad is None
+
+
+BAD = {
+    "negative": ({"clean_weight": -1}, ValueError, r"`clean_weight` must be a number from 0"),
+    "NaN": ({"clean_weight": float("nan")}, ValueError, r"`clean_weight` must be a number from 0"),
+    "a word": ({"clean_weight": "1"}, TypeError, r"`clean_weight` must be a number from 0"),
+    "a bool": ({"clean_weight": True}, TypeError, r"`clean_weight` must be a number from 0"),
+    "a rule": (
+        {"clean_reduction": "average"},
+        ValueError,
+        r"`clean_reduction` must be one of \['sum', 'mean'\], got 'average'",
+    ),
+}
+
+
+@over(ALL)
+@pytest.mark.parametrize(("change", "error", "message"), BAD.values(), ids=BAD.keys())
+def test_senseless_weights_are_refused(method, change, error, message):
+    with refuses(error, message):
+        method(CLASSES, **change)
