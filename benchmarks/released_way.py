@@ -53,7 +53,7 @@ def released_way(
         cost = cost - eta * torch.log(problem.prior.float() + 1e-8).view(-1, 1, 1)
     matrix = problem.compatibility.float()
     bonus = (eta * np.log(2) / 2 if problem.prior is not None else 0.0) if told else PAIR_BONUS
-    form = problem.smoothness if told else "released"
+    form = problem.smoothness if told else "official"
     vertical = np.full((height - 1, width), beta, dtype=np.float32)
     horizontal = np.full((height, width - 1), beta, dtype=np.float32)
 
@@ -124,7 +124,7 @@ def _pair_table(m: int, pairs: tuple[tuple[int, int], ...], form: str) -> np.nda
         if key not in _tables:
             _tables[key] = 1 - np.eye(m, dtype=np.float32)
         return _tables[key]
-    if form == "released":
+    if form == "official":
         size = m + len(pairs)
         charge = 1 - np.eye(size, dtype=np.float32)
         for row, pair in enumerate(pairs, start=m):

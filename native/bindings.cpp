@@ -33,7 +33,7 @@ Weights make_weights(const WeightTuple& values) {
   w.beta = beta, w.gamma = gamma, w.eta = eta, w.clip_level = level;
   w.clip = clip == "soft" ? Clip::kSoft : clip == "hard" ? Clip::kHard : Clip::kNone;
   w.smoothness = smoothness == "inner"      ? Smoothness::kInner
-                 : smoothness == "released" ? Smoothness::kReleased
+                 : smoothness == "official" ? Smoothness::kOfficial
                                             : Smoothness::kSquared;
   return w;
 }

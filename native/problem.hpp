@@ -6,7 +6,7 @@
 namespace comixup {
 
 enum class Clip { kNone, kSoft, kHard };
-enum class Smoothness { kSquared, kInner, kReleased };
+enum class Smoothness { kSquared, kInner, kOfficial };
 
 /// The weights of Eq. (1) per location: beta / n, gamma / n, eta / n.
 struct Weights {

@@ -45,7 +45,7 @@ def charge(a, b, m, form):
     overlap = sum(p * q for p, q in zip(z, other, strict=True))
     if form == "inner":
         return 1 - overlap
-    assert form == "released"
+    assert form == "official"
     if sorted(a) == sorted(b):
         return 0.0
     one_is_pure = len(set(a)) == 1 or len(set(b)) == 1

@@ -35,7 +35,7 @@ ODD = {
         -maps(3, (2, 2), 0), 1e30 * identity(3), gamma=1e30, clip=None
     ),
     "huge beta": make(4, (4, 4), 3, beta=1e6),
-    "huger beta": make(4, (4, 4), 3, beta=1e30, smoothness="released"),
+    "huger beta": make(4, (4, 4), 3, beta=1e30, smoothness="official"),
     "huge eta": make(4, (4, 4), 3, eta=1e6, prior=ratio(4, 3)),
     "prior on one input": make(3, (4, 4), 3, eta=1.0, prior=torch.tensor([1.0, 0.0, 0.0])),
     "no beta": make(4, (4, 4), 4, beta=0),

@@ -16,7 +16,7 @@ def native(unary, charge, grid, start):
 
 
 MINIMISERS = {"reference": _reference.minimise, "native": native}
-FORMS = ["potts", "squared", "inner", "released"]
+FORMS = ["potts", "squared", "inner", "official"]
 TOLERANCE = 1e-5  # the kernel adds in single precision
 
 with_each = pytest.mark.parametrize("minimise", MINIMISERS.values(), ids=MINIMISERS.keys())

@@ -80,7 +80,7 @@ def test_a_constant_at_a_location_shifts_every_labelling_alike(seed, levels):
     [
         ("squared", [0.0, 0.25, 0.25, 1.0]),
         ("inner", [0.5, 0.5, 0.75, 1.0]),
-        ("released", [0, 0.25, 1, 1]),
+        ("official", [0, 0.25, 1, 1]),
     ],
 )
 def test_charges_between_even_pairs_by_hand(form, expected):

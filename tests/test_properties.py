@@ -30,7 +30,7 @@ def problems(draw, grids=((1,), (6,), (2, 3), (4, 4), (2, 2, 3)), most=5):
         tau=draw(st.sampled_from([0.0, 0.5, 0.83])),
         prior=draw(st.sampled_from([None, ratio(m, seed)])),
         clip=draw(st.sampled_from(["soft", "hard", None])),
-        smoothness=draw(st.sampled_from(["squared", "inner", "released"])),
+        smoothness=draw(st.sampled_from(["squared", "inner", "official"])),
     )
 
 

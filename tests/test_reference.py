@@ -71,7 +71,7 @@ def test_candidates_hold_what_the_output_holds_now():
     assert [3, 4] in _reference.candidate_labels(z_j, 5, 2).tolist()
 
 
-@pytest.mark.parametrize("form", ["squared", "inner", "released"])
+@pytest.mark.parametrize("form", ["squared", "inner", "official"])
 @pytest.mark.parametrize("levels", [1, 2, 3])
 def test_charges_are_those_of_the_oracle(form, levels):
     labels = oracle.all_labels(4, levels)

@@ -26,7 +26,7 @@ from comixup._maps import grid_sides, place_distances, pool, salient_places
 from comixup._random import dirichlet, draws
 
 Clip: TypeAlias = Literal["soft", "hard"] | None
-Smoothness: TypeAlias = Literal["squared", "inner", "released"]
+Smoothness: TypeAlias = Literal["squared", "inner", "official"]
 CompatibilityFn: TypeAlias = Callable[[Tensor], Tensor]
 
 PRIOR_FLOOR = 1e-8
@@ -35,6 +35,9 @@ PRIOR_FLOOR = 1e-8
 MAX_LOCATIONS = 2**20
 MAX_LABELS = 2**28
 """Largest grid, and largest number of labels (outputs x locations), that is not a mistake."""
+
+_FORMER_OFFICIAL = "released"
+"""What `smoothness="official"` was called: written down in recipes and scripts."""
 
 _SYMMETRY_TOLERANCE = 1e-5
 _SUM_TOLERANCE = 1e-3
@@ -70,8 +73,9 @@ class Problem:
             authors' code) all of what lies above it, None (the appendix's tables) ignores it.
         host: the tensors as arrays in host memory, made once: checks and solver read them.
         smoothness: charge for two neighbours z, z': "squared" is |z - z'|^2 / 2, "inner" is
-            1 - z.z' (Eq. (1) to the letter), "released" the authors' table. All the same
-            for one-hot labels.
+            1 - z.z' (Eq. (1) to the letter), "official" the table of the official
+            implementation ("released", its former name, still works). All the same for one-hot
+            labels.
 
     >>> problem = Problem(cost=-torch.eye(2), compatibility=torch.eye(2))
     >>> problem.num_inputs, problem.num_outputs, problem.grid
@@ -116,6 +120,8 @@ class Problem:
         for name in ("beta", "gamma", "tau", "eta"):
             check_number(name, getattr(self, name))
         check_choice("clip", self.clip, ("soft", "hard", None))
+        if self.smoothness == _FORMER_OFFICIAL:
+            object.__setattr__(self, "smoothness", "official")
         check_choice("smoothness", self.smoothness, get_args(Smoothness))
 
         object.__setattr__(self, "cost", cost)
