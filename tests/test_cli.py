@@ -16,7 +16,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torch.testing import assert_close
 
 from comixup import cli, data, models
-from comixup.cli._options import settings_of
+from comixup.cli._options import FLAGS
 from comixup.training import RECIPES
 
 SMALL = ["--labels-per-class", "2", "--batch-size", "10"]
@@ -231,6 +231,23 @@ def test_tuning_says_which_is_best(called):
     assert all(f"cutmix-alpha-{alpha} " in text for alpha in ("0.2", "1", "2"))
 
 
+@pytest.mark.parametrize("word", ["False", "false"])
+def test_a_boolean_setting_is_what_was_asked_for(called, tmp_path, word):
+    words = ["digits", "--epochs", "1", *SMALL, "--model", "lenet", "--accelerator", "cpu"]
+    code, _, err = called("train", *words, "--set", f"keep_gradients={word}", "--out", word)
+    assert code == 0, err
+    story = json.loads((tmp_path / word / "digits/comixup/seed-0/run.json").read_text())
+    assert story["recipe"]["methods"]["comixup"]["settings"] == {"keep_gradients": False}
+
+
+def test_all_options_but_the_flags_have_values(called):
+    for command in cli.COMMANDS:
+        _, text, _ = called(command, "--help")
+        bare = re.findall(r"^\W*(?:-h, )?(--[a-z][a-z-]*)(?=  |\W*$)", text, re.MULTILINE)
+        assert set(bare) <= set(FLAGS), command
+        assert "--help" in bare
+
+
 # ---- Mistakes -----------------------------------------------------------------------------------
 
 MISTAKES = {
@@ -242,6 +259,46 @@ MISTAKES = {
     "setting": (["train", "digits", "--set", "betta=1"], r"got 'betta'\. Did you mean beta"),
     "setting's value": (["train", "digits", "--set", "beta=big"], r"`beta` must be"),
     "setting without value": (["train", "digits", "--set", "beta"], r"NAME=VALUE, got 'beta'"),
+    "setting twice": (["train", "digits", "--set", "beta=1", "beta=2"], r"must set beta once"),
+    "settings apart": (
+        ["train", "digits", "--set", "beta=1", "--set", "gamma=2"],
+        r"`--set` must be given once",
+    ),
+    "no boolean": (["train", "digits", "--set", "keep_gradients=no"], r"must be true or false"),
+    "number for a boolean": (["train", "digits", "--set", "resolve=0"], r"must be true or false"),
+    "infinite setting": (["train", "digits", "--set", "beta=1e400"], r"1e400 is too large"),
+    "no number": (["train", "digits", "--set", "tau=NaN"], r"NaN is not a finite number"),
+    "deep nesting": (["train", "digits", "--set", f"grid={'[' * 50_000}"], r"nested too deeply"),
+    "setting of vanilla": (
+        ["train", "digits", "--method", "vanilla", "--set", "p=0.5"],
+        r"keywords of NoMix \(none\), got 'p'",
+    ),
+    "setting of one method": (
+        ["train", "digits", "--method", "comixup", "input", "--set", "beta=0.5"],
+        r"keywords of InputMixup .*got 'beta'",
+    ),
+    "idle setting": (
+        ["train", "digits", "--set", "keep_gradients=false", "clean_weight=0.5"],
+        r"`clean_weight` must be left out",
+    ),
+    "settings left empty": (["train", "digits", "--set"], r"`--set` must be followed by a value"),
+    "method left empty": (
+        ["train", "digits", "--method", "--epochs", "1"],
+        r"`--method` must be followed by a value",
+    ),
+    "method twice": (["train", "digits", "--method", "input", "input"], r"got input twice"),
+    "epochs twice": (
+        ["train", "digits", "--epochs", "1", "--epochs=2"],
+        r"`--epochs` must be given once",
+    ),
+    "spelt in two ways": (
+        ["train", "digits", "--batch_size", "10", "--batch-size", "20"],
+        r"`--batch-size` must be given once",
+    ),
+    "setting that is tuned": (
+        ["tune", "digits", "--method", "input", "--set", "alpha=0.5"],
+        r"`--set` must leave alpha alone, which tune itself tries with 0\.2, 1, 2",
+    ),
     "setting to tune": (
         ["tune", "digits", "--method", "input", "--set", "alfa=1"],
         r"got 'alfa'\. Did you mean alpha",
@@ -249,7 +306,7 @@ MISTAKES = {
     "nothing to tune": (["tune", "digits", "--method", "comixup"], r"got 'comixup'"),
     "network": (["train", "digits", "--model", "smal"], r"Did you mean 'small'"),
     "epochs": (["train", "digits", "--epochs", "0"], r"`epochs` must be"),
-    "no seeds": (["train", "digits", "--seeds"], r"`--seeds` must be"),
+    "no seeds": (["train", "digits", "--seeds"], r"`--seeds` must be followed by a value"),
     "negative seed": (["train", "digits", "--seeds", "-1"], r"`--seeds` must be"),
     "equal seeds": (["train", "digits", "--seeds", "1", "1"], r"got 1 1"),
     "data": (["train", "cifar100-vat", "--data", "nowhere"], r"cifar100.* not found"),
@@ -293,21 +350,3 @@ def test_the_traceback_is_there_for_those_who_ask(called, monkeypatch):
     monkeypatch.setenv(cli.DEBUG, "1")
     with pytest.raises(ValueError, match="Did you mean digits"):
         called("train", "digitz")
-
-
-@pytest.mark.parametrize(
-    ("word", "value"),
-    [
-        ("beta=0.5", {"beta": 0.5}),
-        ("sweeps=2", {"sweeps": 2}),
-        ("resolve=false", {"resolve": False}),
-        ("clip=null", {"clip": None}),
-        ("clip=hard", {"clip": "hard"}),
-        ("grid=[2,3]", {"grid": [2, 3]}),
-        ("note=a=b", {"note": "a=b"}),
-    ],
-)
-def test_words_become_settings(word, value):
-    found = settings_of((word,))
-    assert found == value
-    assert [type(entry) for entry in found.values()] == [type(entry) for entry in value.values()]

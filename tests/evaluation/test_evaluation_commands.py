@@ -268,6 +268,28 @@ MISTAKES = {
     "nothing to compare": (["compare"], r"`runs` must be one folder or file at least"),
     "nothing to vary": (["sweep", "digits"], r"must vary something"),
     "list to vary": (["sweep", "digits", "--vary", "levels=3"], r"NAME=\[VALUE,\.\.\.\]"),
+    "settings to vary twice": (
+        ["sweep", "digits", "--vary", "levels=[1]", "levels=[2]"],
+        r"`--vary` must set levels once",
+    ),
+    "setting by two options": (
+        ["sweep", "digits", "--beta", "0", "--vary", "beta=[1]"],
+        r"`--vary` must name other settings than --beta",
+    ),
+    "no values to vary": (["sweep", "digits", "--vary", "levels=[]"], r"one at least"),
+    "values left empty": (["sweep", "digits", "--tau", "--beta", "0"], r"`--tau` must be followed"),
+    "infinite value": (["sweep", "digits", "--beta", "1e400"], r"`beta` must be a finite number"),
+    "no boolean to vary": (["sweep", "digits", "--vary", "resolve=[0,1]"], r"true or false"),
+    "equal values": (["sweep", "digits", "--vary", "beta=[1,1.0]"], r"must have different values"),
+    "deep list": (["sweep", "digits", "--vary", f"levels={'[' * 50_000}"], r"nested too deeply"),
+    "setting without effect": (
+        ["sweep", "digits", "--set", "beta=0.5", "--beta", "0", "1"],
+        r"`--set` must set what the sweep does not vary",
+    ),
+    "idle setting": (
+        ["sweep", "digits", "--set", "keep_gradients=false", "--vary", "clean_weight=[0,1]"],
+        r"`clean_weight` must be left out",
+    ),
     "setting to vary": (["sweep", "digits", "--vary", "betta=[1]"], r"betta"),
     "recipe to sweep": (["sweep", "digitz", "--beta", "0"], r"Did you mean digits\?"),
 }

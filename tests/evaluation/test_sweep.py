@@ -1,6 +1,7 @@
 """Sweeps: which cells there are, that they are trained once, and what is made of them."""
 
 import csv
+import dataclasses
 import io
 import json
 import os
@@ -12,7 +13,7 @@ from rich.console import Console
 
 from comixup.evaluation._sweep import Sweep, cells_of, sweep, sweep_table, write_tables
 from comixup.evaluation._sweep_figure import sweep_figure
-from comixup.training import RECIPES, Hardware, Result, TrainingStopped
+from comixup.training import RECIPES, Hardware, Method, Result, TrainingStopped
 from comixup.training._folder import read_metrics
 
 DIGITS = RECIPES["digits"]
@@ -98,17 +99,59 @@ def test_own_values_are_those_of_the_recipe():
     ]
 
 
+def test_values_may_be_no_numbers():
+    cells = cells_of(SMALL, {"resolve": [False, True], "clip": ["hard", None, "soft"]})
+    assert [(c.value, c.name, c.default) for c in cells] == [
+        (False, "resolve-false", False),
+        (True, "comixup", True),
+        ("hard", "clip-hard", False),
+        (None, "clip-none", False),
+        ("soft", "comixup", True),
+    ]
+    sizes = cells_of(SMALL, {"partition_size": [None, 20, 4], "num_outputs": [5.0, None]})
+    assert [c.name for c in sizes] == [
+        "partition_size-4",
+        "comixup",
+        "partition_size-none",
+        "num_outputs-5",
+        "comixup",
+    ]
+    assert type(sizes[3].value) is int
+
+
+def test_tables_and_figures_of_values_that_are_no_numbers(tmp_path):
+    found = filled(SMALL, {"clip": ["hard", None, "soft"]}, [[3.0], [2.0, 4.0], [1.0]])
+    write_tables(found, tmp_path)
+    with (tmp_path / "sensitivity.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["value"] for row in rows] == ["hard", "none", "soft"]
+    (axes,) = sweep_figure(found).axes
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["hard", "none", "soft"]
+
+
+def test_a_method_with_the_name_of_a_cell():
+    methods = {"beta-0": Method("comixup", {"beta": 1.0})}
+    recipe = dataclasses.replace(SMALL, methods=methods, method="beta-0")
+    with pytest.raises(ValueError, match="must not have the name of a cell"):
+        cells_of(recipe, {"beta": [0.0, 1.0]})
+
+
 @pytest.mark.parametrize(
     ("grid", "sentence"),
     [
         ({}, "`grid` must have a setting"),
         ({"beta": []}, "`beta` must have different values to try, one at least, got"),
         ({"beta": [0.5, 0.5]}, "`beta` must have different values"),
-        ({"beta": ["a"]}, "`beta` must be tried with finite numbers, got 'a'"),
-        ({"beta": [float("nan")]}, "`beta` must be tried with finite numbers, got nan"),
-        ({"beta": [True]}, "`beta` must be tried with finite numbers, got True"),
+        ({"beta": [1, 1.0]}, "`beta` must have different values"),
+        ({"beta": [0.0, -0.0]}, "`beta` must have different values"),
+        ({"sweeps": [2, 2.0]}, "`sweeps` must have different values"),
+        ({"beta": ["a"]}, "`beta` must be a finite number, got 'a'"),
+        ({"beta": [float("nan")]}, "`beta` must be a finite number, got nan"),
+        ({"beta": [True]}, "`beta` must be a finite number, got True"),
+        ({"resolve": [1]}, "`resolve` must be true or false, got 1"),
+        ({"grid": [[2, 4]]}, "`grid` must be varied by single values"),
         ({"beta": [-1.0]}, "`beta` must be a number from 0"),
-        ({"partition_size": [2.5]}, "`partition_size` must be a positive integer, got 2.5"),
+        ({"partition_size": [2.5]}, "`partition_size` must be an integer or null, got 2.5"),
         ({"betta": [0.5]}, "got 'betta'. Did you mean beta"),
     ],
 )

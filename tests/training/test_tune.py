@@ -37,6 +37,12 @@ def test_each_alpha_of_the_paper_is_a_variant(method):
     assert recipe.name == "cifar100-preactresnet18-tune"  # its runs have folders of their own
 
 
+def test_close_values_are_variants_of_their_own():
+    close = {"input": {"alpha": (0.1234567, 0.1234568)}}
+    recipe = variants_of(dataclasses.replace(CIFAR, tunes=close), "input")
+    assert [m.settings["alpha"] for m in recipe.methods.values()] == [0.1234567, 0.1234568]
+
+
 def test_other_settings_stay():
     recipe = variants_of(RECIPES["cifar100-multi-input"], "cutmix-3")
     assert list(recipe.methods) == [f"cutmix-3-alpha-{alpha}" for alpha in ("0.2", "1", "2")]

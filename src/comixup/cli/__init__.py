@@ -13,6 +13,7 @@ try:
 
     from comixup import training
     from comixup.cli._evaluation import compare, evaluate, sweep
+    from comixup.cli._options import check_words
     from comixup.cli._training import recipes, train, tune
 except ModuleNotFoundError as missing:
     sys.exit(
@@ -41,6 +42,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 def main() -> None:
     """Runs the command line; a mistake gets a sentence, not a traceback."""
     try:
+        check_words(sys.argv[1:])
         tyro.extras.subcommand_cli_from_dict(
             COMMANDS,
             prog="comixup",

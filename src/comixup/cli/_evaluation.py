@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 import tyro
@@ -27,7 +27,9 @@ from comixup.cli._options import (
     word,
 )
 from comixup.data import DataSet, load
+from comixup.training import Method
 from comixup.training._hardware import WORKERS
+from comixup.training._settings import check_effect, parse_settings
 
 _TINY = "tiny-imagenet"
 _Runs = Annotated[tuple[Path, ...], tyro.conf.Positional, word("RUN ...")]
@@ -156,28 +158,25 @@ def sweep(
         tau: clip levels to try.
         omega: weights of the distances to try.
         partition_size: sizes of partitions to try.
-        vary: other settings of the method, as JSON lists: --vary levels=[1,2,3].
+        vary: other settings of the method, as JSON lists: --vary levels=[1,2,3]
+            resolve=[true,false].
         method: the method whose settings are varied.
         seeds: a run each, for every value.
         changes: what to change in the recipe; the rest stays as it is.
         place: where to train, and where to put what comes out.
     """
     check_seeds(seeds)
-    grid: dict[str, tuple[float, ...]] = {
+    named = {
         "beta": beta,
         "gamma": gamma,
         "tau": tau,
         "omega": omega,
         "partition_size": partition_size,
-        **_varied(vary),
     }
-    grid = {name: values for name, values in grid.items() if values}
-    if not grid:
-        raise ValueError(
-            "`sweep` must vary something, got nothing. For instance --beta 0 0.16 0.32."
-        )
+    grid = _joined({name: values for name, values in named.items() if values}, _varied(vary))
     chosen = changed(recipe, changes)
     chosen = with_set(chosen, method or chosen.method, changes)
+    _check_set(chosen.choose(method), grid, changes)
     how = how_to_train(place)
     found = evaluation.sweep(chosen, grid, method=method, seeds=seeds, **how)
     if how["fabric"].is_global_zero:
@@ -233,16 +232,43 @@ def _boxes(
     return evaluation.read_boxes(source, files, image_size or max(data.shape[1:]))
 
 
-def _varied(words: tuple[str, ...]) -> dict[str, tuple[float, ...]]:
-    """Returns what NAME=[VALUE,...] words say."""
-    varied: dict[str, tuple[float, ...]] = {}
-    for text in words:
-        name, equals, values = text.partition("=")
-        try:
-            numbers = json.loads(values)
-        except json.JSONDecodeError:
-            numbers = None
-        if not (name and equals and isinstance(numbers, list)):
-            raise ValueError(f"`--vary` must be followed by NAME=[VALUE,...], got {text!r}.")
-        varied[name] = tuple(numbers)
-    return varied
+def _varied(words: tuple[str, ...]) -> dict[str, tuple[Any, ...]]:
+    """Returns the values of each setting that NAME=[VALUE,...] words mean."""
+    varied = parse_settings(words, "--vary")
+    for name, values in varied.items():
+        if not isinstance(values, list):
+            raise ValueError(
+                f"`--vary` must be followed by NAME=[VALUE,...], got {name}={values!r}. Lists are "
+                'JSON: levels=[1,2,3], resolve=[true,false], \'clip=["soft","hard"]\'.'
+            )
+    return {name: tuple(values) for name, values in varied.items()}
+
+
+def _joined(
+    named: Mapping[str, tuple[Any, ...]], varied: Mapping[str, tuple[Any, ...]]
+) -> dict[str, tuple[Any, ...]]:
+    """Returns the values of all settings to be swept, each setting named once."""
+    for name in named:
+        if name in varied:
+            option = f"--{name.replace('_', '-')}"
+            raise ValueError(
+                f"`--vary` must name other settings than {option}, got {name}. Put all values "
+                f"behind {option}."
+            )
+    if not (named or varied):
+        raise ValueError(
+            "`sweep` must vary something, got nothing. For instance --beta 0 0.16 0.32."
+        )
+    return {**named, **varied}
+
+
+def _check_set(method: Method, grid: Mapping[str, tuple[Any, ...]], changes: Changes) -> None:
+    """Raises `ValueError` if what --set sets, or what is varied, has no effect on any cell."""
+    for name, values in grid.items():
+        check_effect({**method.settings, name: values[0]} if values else {})
+    for name in parse_settings(changes.set):
+        if [*grid] == [name] and method.settings[name] not in grid[name]:
+            raise ValueError(
+                f"`--set` must set what the sweep does not vary, got {name}, whose values are all "
+                "given. Add the value to them, or leave --set out."
+            )

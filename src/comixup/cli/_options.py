@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +14,12 @@ from rich.console import Console
 
 from comixup import training
 from comixup.training._hardware import WORKERS
-from comixup.training._methods import make_mixer
+from comixup.training._methods import make_mixer, mixer_class
 from comixup.training._recipe import MAX_COUNT, Recipe, suggestion
+from comixup.training._settings import check_effect, check_settings, parse_settings
 
+FLAGS = ("--download", "--skip-bad", "--help", "--")
+"""Options without a value."""
 UNCHANGED = ""
 """What help says of a default that is None: the group's own words say that nothing changes."""
 
@@ -61,7 +64,8 @@ class Changes:
     width: Annotated[int | None, word("N", UNCHANGED)] = None
     """Feature maps of the network's first stage; our pre-activation ResNets only."""
     set: Annotated[tuple[str, ...], word("NAME=VALUE ...", "(none)")] = ()
-    """Settings of the method: --set beta=0.5 sweeps=2."""
+    """Settings of the method: --set beta=0.5 sweeps=2 resolve=false. Values are numbers, true,
+    false, null, words, or lists such as [2,4]."""
 
 
 @dataclass(frozen=True)
@@ -142,25 +146,43 @@ def check_seeds(seeds: tuple[int, ...]) -> None:
         raise ValueError(f"`--seeds` must be different integers of at least 0, got {given}.")
 
 
+def check_different(option: str, values: tuple[str, ...]) -> None:
+    """Raises `ValueError` if an option was given the same value twice."""
+    for value in values:
+        if values.count(value) > 1:
+            raise ValueError(f"`{option}` must be followed by different values, got {value} twice.")
+
+
+def check_words(words: Sequence[str]) -> None:
+    """Raises `ValueError` for options given twice, or without a value.
+
+    Of an option given twice the parser would drop the first values without a word, and an option
+    for any number of values without one would mean its default.
+    """
+    seen = set()
+    for word, following in itertools.pairwise([*words, "--"]):
+        if not word.startswith("--"):
+            continue
+        name, equals, value = word.partition("=")
+        name = name.replace("_", "-")
+        if name in seen:
+            raise ValueError(
+                f"`{name}` must be given once, got it twice. Put all values behind one {name}."
+            )
+        seen.add(name)
+        empty = not value if equals else following.startswith("--")
+        if empty and name not in FLAGS:
+            raise ValueError(f"`{name}` must be followed by a value, got none.")
+
+
 def with_set(recipe: Recipe, method: str, changes: Changes) -> Recipe:
     """Returns the recipe with a method's settings changed, after trying whether they fit."""
-    changed = recipe.with_settings(method, settings_of(changes.set))
+    mixer = mixer_class(recipe.choose(method))
+    settings = check_settings(mixer, parse_settings(changes.set))
+    changed = recipe.with_settings(method, settings)
+    check_effect(changed.choose(method).settings)
     make_mixer(changed.choose(method), num_classes=2, generator=torch.Generator())
     return changed
-
-
-def settings_of(pairs: tuple[str, ...]) -> dict[str, Any]:
-    """Returns what NAME=VALUE words say; values are numbers, true, false, null, lists or words."""
-    settings: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not (name and equals):
-            raise ValueError(f"`--set` must be followed by NAME=VALUE, got {pair!r}.")
-        try:
-            settings[name] = json.loads(value)
-        except json.JSONDecodeError:
-            settings[name] = value
-    return settings
 
 
 def how_to_train(place: Place) -> dict[str, Any]:

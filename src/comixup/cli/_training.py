@@ -18,6 +18,7 @@ from comixup.cli._options import (
     RecipeName,
     Seeds,
     changed,
+    check_different,
     check_seeds,
     how_to_train,
     recipe_of,
@@ -25,6 +26,7 @@ from comixup.cli._options import (
     word,
 )
 from comixup.training import Result
+from comixup.training._settings import parse_settings, plain
 from comixup.training._tune import tune as run_tuning
 from comixup.training._tune import tuning_table
 
@@ -85,6 +87,7 @@ def train(
     check_seeds(seeds)
     chosen = changed(recipe, changes)
     names = tuple(chosen.methods) if method == ("all",) else method or (chosen.method,)
+    check_different("--method", names)
     for name in names:  # a wrong name is told before anything is trained
         chosen = with_set(chosen, name, changes)
     how = how_to_train(place)
@@ -114,6 +117,13 @@ def tune(
     """
     check_seeds(seeds)
     chosen = with_set(changed(recipe, changes), method, changes)
+    tuned = chosen.tunes.get(chosen.choose(method).mixer, {})
+    for name in parse_settings(changes.set):
+        if name in tuned:
+            raise ValueError(
+                f"`--set` must leave {name} alone, which tune itself tries with "
+                f"{', '.join(map(plain, tuned[name]))}. Leave it out, or use comixup train."
+            )
     how = how_to_train(place)
     best, found = run_tuning(chosen, method, seeds=seeds, **how)
     if how["fabric"].is_global_zero:

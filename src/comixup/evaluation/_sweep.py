@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
-import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from rich import box
@@ -21,10 +18,11 @@ from comixup.evaluation._tables import NOTHING, csv_table, markdown_table
 from comixup.training._figures import write_figure
 from comixup.training._files import write_whole
 from comixup.training._hardware import Hardware
-from comixup.training._methods import MIXERS, make_mixer
+from comixup.training._methods import make_mixer, mixer_class
 from comixup.training._recipe import Method, Recipe
 from comixup.training._recipes import RECIPES
 from comixup.training._results import Result, spread
+from comixup.training._settings import Scalar, check_settings, keywords_of, plain
 from comixup.training._train import train
 
 PAPER = "cifar100-sensitivity"
@@ -39,7 +37,7 @@ class SweepCell:
 
     Attributes:
         setting: keyword of the mixer.
-        value: what it is set to.
+        value: what it is set to: a number, True, False, None or a word.
         name: of the method that has it so; the name of the swept method itself if that is its own
             value, so that settings share the cell.
         default: whether it is the method's own value.
@@ -48,7 +46,7 @@ class SweepCell:
     """
 
     setting: str
-    value: float
+    value: Scalar
     name: str
     default: bool
     paper: float | None
@@ -67,7 +65,7 @@ class Sweep:
     Attributes:
         recipe: what was trained.
         method: whose settings were varied.
-        cells: setting by setting, by rising value.
+        cells: setting by setting; numbers in rising order, then other values as they were given.
     """
 
     recipe: Recipe
@@ -83,7 +81,7 @@ class Sweep:
 
 def sweep(
     recipe: Recipe,
-    grid: Mapping[str, Sequence[float]],
+    grid: Mapping[str, Sequence[Scalar]],
     *,
     method: str | None = None,
     seeds: Sequence[int] = (0,),
@@ -137,7 +135,7 @@ def sweep(
 
 
 def cells_of(
-    recipe: Recipe, grid: Mapping[str, Sequence[float]], method: str | None = None
+    recipe: Recipe, grid: Mapping[str, Sequence[Scalar]], method: str | None = None
 ) -> tuple[SweepCell, ...]:
     """Returns the cells of a sweep, none trained; what a mixer refuses is refused here.
 
@@ -153,18 +151,23 @@ def cells_of(
         )
     cells = []
     for setting, given in grid.items():
-        own = _own_value(chosen, setting)
-        values = [_number(setting, value, own) for value in given]
+        values = [_checked(chosen, setting, value) for value in given]
         if not values or len(set(values)) < len(values):
             raise ValueError(
                 f"`{setting}` must have different values to try, one at least, got {list(given)}."
             )
-        for value in sorted(values):
+        own = _own_value(chosen, setting)
+        for value in _sorted(values):
             trial = _with(chosen, setting, value)
             make_mixer(trial, num_classes=2, generator=torch.Generator())
-            default = own is not None and value == own
+            default = type(value) is type(own) and value == own
             paper = _paper_errors().get((setting, value)) if chosen.mixer == "comixup" else None
-            label = name if default else f"{setting}-{_plain(value)}"
+            label = name if default else f"{setting}-{plain(value)}"
+            if label == name and not default:
+                raise ValueError(
+                    f"`method` must not have the name of a cell of its sweep, got {name!r}. Give "
+                    "the method another name."
+                )
             cells.append(SweepCell(setting, value, label, default, paper))
     return tuple(cells)
 
@@ -196,7 +199,7 @@ def write_tables(found: Sweep, folder: Path) -> None:
     rows = [
         {
             "setting": cell.setting,
-            "value": cell.value,
+            "value": cell.value if _is_number(cell.value) else plain(cell.value),
             "default": int(cell.default),
             "n": len(cell.errors),
             "error": statistics.fmean(cell.errors) if cell.errors else None,
@@ -217,7 +220,7 @@ def _words(found: Sweep) -> list[list[str]]:
     return [
         [
             cell.setting,
-            f"{_plain(cell.value)}{' *' if cell.default else ''}",
+            f"{plain(cell.value)}{' *' if cell.default else ''}",
             str(len(cell.errors)),
             spread(cell.errors) if cell.errors else NOTHING,
             "" if cell.paper is None else f"{cell.paper:.2f}",
@@ -248,7 +251,7 @@ def _variants(recipe: Recipe, cells: Sequence[SweepCell], method: str) -> Recipe
     )
 
 
-def _with(method: Method, setting: str, value: float) -> Method:
+def _with(method: Method, setting: str, value: Scalar) -> Method:
     settings = {**method.settings, setting: value}
     return dataclasses.replace(method, settings=settings, paper=None)
 
@@ -262,31 +265,35 @@ def _filled(found: Sweep, results: Mapping[str, Mapping[int, Result]]) -> Sweep:
 
 def _own_value(method: Method, setting: str) -> Any:
     """Returns the value that a method has for a setting, perhaps its mixer's default."""
-    if setting in method.settings:
-        return method.settings[setting]
-    kind: Callable[..., Any] = MIXERS[method.mixer]
-    parameter = inspect.signature(kind).parameters.get(setting)
-    return None if parameter is None else parameter.default  # unknown ones the mixer refuses
+    mixer = mixer_class(method)
+    if setting not in method.settings:
+        return keywords_of(mixer)[setting].default
+    return check_settings(mixer, {setting: method.settings[setting]})[setting]
 
 
-def _number(setting: str, value: object, own: object) -> float:
-    """Returns a value as the number it is: whole where the setting's own value is."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
-        raise ValueError(f"`{setting}` must be tried with finite numbers, got {value!r}.")
-    number = float(value)
-    return int(number) if type(own) is int and number.is_integer() else number
+def _checked(method: Method, setting: str, value: object) -> Scalar:
+    """Returns a value as the mixer takes it."""
+    checked = check_settings(mixer_class(method), {setting: value})[setting]
+    if isinstance(checked, tuple):
+        raise ValueError(
+            f"`{setting}` must be varied by single values, got {value!r}. Train each list by "
+            "itself with comixup train --set."
+        )
+    scalar: Scalar = checked
+    return scalar
 
 
-def _plain(value: float) -> str:
-    """Returns a number with all its digits and no others.
-
-    >>> _plain(0.0005), _plain(1.0), _plain(20)
-    ('0.0005', '1', '20')
-    """
-    return repr(value).removesuffix(".0")
+def _sorted(values: Sequence[Scalar]) -> list[Scalar]:
+    """Returns numbers in rising order, then other values as they were given."""
+    numbers = sorted(value for value in values if _is_number(value))
+    return [*numbers, *(value for value in values if not _is_number(value))]
 
 
-def _paper_errors() -> dict[tuple[str, float], float | None]:
+def _is_number(value: Scalar) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _paper_errors() -> dict[tuple[str, Scalar], float | None]:
     return {
         (setting, value): method.paper
         for method in RECIPES[PAPER].methods.values()

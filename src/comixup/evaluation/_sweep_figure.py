@@ -10,6 +10,8 @@ from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from comixup.training._settings import plain
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -71,7 +73,7 @@ def _draw(ax: Axes, cells: Sequence[SweepCell], with_paper: bool) -> None:
     if with_paper and told:
         xs, ys = zip(*told, strict=True)
         ax.plot(xs, ys, color=PAPERS, ls="--", lw=1.2, marker="s", ms=3, label="paper")
-    ax.set_xticks(range(len(cells)), [f"{cell.value:g}" for cell in cells], fontsize=8)
+    ax.set_xticks(range(len(cells)), [plain(cell.value) for cell in cells], fontsize=8)
     ax.set_xlim(-0.5, len(cells) - 0.5)
     ax.tick_params(axis="y", labelsize=8)
     ax.grid(axis="y", color="#dddddd", lw=0.6)

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from comixup.training._recipe import Method, Recipe
 from comixup.training._results import Result, spread
+from comixup.training._settings import plain
 from comixup.training._train import train
 
 HELD_OUT = 0.1
@@ -54,7 +55,7 @@ def variants_of(recipe: Recipe, method: str | None = None) -> Recipe:
     for setting, values in grid.items():
         for value in values:
             settings = {**chosen.settings, setting: value}
-            methods[f"{name}-{setting}-{value:g}"] = dataclasses.replace(
+            methods[f"{name}-{setting}-{plain(value)}"] = dataclasses.replace(
                 chosen, settings=settings, paper=None
             )
     # What stops or reports by validation images has them in its data.

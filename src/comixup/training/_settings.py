@@ -1,0 +1,197 @@
+"""Settings of a method: read from words of a command line, checked by the mixer's annotations."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from numbers import Integral, Real
+from typing import Any, Literal, TypeAlias
+
+from comixup import Mixer, NoMix
+from comixup.training._recipe import Settings, suggestion
+
+Scalar: TypeAlias = float | bool | str | None
+"""A value that a sweep can try."""
+
+_PYTHON: Mapping[str, bool | None] = {"True": True, "False": False, "None": None}
+"""Python's spelling of what JSON calls true, false and null."""
+_NOT_SETTINGS = ("num_classes", "generator")
+"""Keywords of mixers that the data set and the seed decide."""
+_SWITCHES: Mapping[str, tuple[str, bool | None]] = {
+    "clean_weight": ("keep_gradients", False),
+    "t_eps": ("transport", False),
+    "t_size": ("transport", False),
+    "eta": ("alpha", None),
+}
+"""Settings without effect, by the setting and the value of it that switches them off."""
+_SHOWN = 80
+"""Letters of a wrong value that an error message repeats."""
+
+
+def parse_json(name: str, text: str) -> Any:
+    """Returns the value of a JSON text without NaN, infinities, or numbers that become infinite.
+
+    Args:
+        name: of the option that the text was given to, for error messages.
+        text: the JSON text. A text that is not JSON raises `json.JSONDecodeError`.
+    """
+    try:
+        return json.loads(text, parse_constant=_reject_constant, parse_float=_finite)
+    except json.JSONDecodeError:
+        raise
+    except RecursionError:
+        why = "it is nested too deeply"
+    except ValueError as error:  # also whole numbers of thousands of digits
+        why = str(error).split(";", maxsplit=1)[0]
+    raise ValueError(f"`{name}` must be followed by JSON, got {text[:_SHOWN]!r}: {why}.")
+
+
+def parse_value(name: str, text: str) -> Any:
+    """Returns the value that a word means: JSON, or Python's True, False, None, or else a string.
+
+    >>> [parse_value("--set", word) for word in ("2", "0.5", "false", "False", "None", "hard")]
+    [2, 0.5, False, False, None, 'hard']
+    """
+    if text in _PYTHON:
+        return _PYTHON[text]
+    try:
+        return parse_json(name, text)
+    except json.JSONDecodeError:
+        return text
+
+
+def parse_settings(words: Sequence[str], option: str = "--set") -> dict[str, Any]:
+    """Returns the settings that NAME=VALUE words mean, by name."""
+    settings: dict[str, Any] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not (name and equals):
+            raise ValueError(f"`{option}` must be followed by NAME=VALUE, got {word[:_SHOWN]!r}.")
+        if name in settings:
+            raise ValueError(f"`{option}` must set {name} once, got it twice. Leave one out.")
+        settings[name] = parse_value(option, value)
+    return settings
+
+
+def keywords_of(kind: type[Mixer]) -> dict[str, inspect.Parameter]:
+    """Returns the keywords of a mixer that are settings; `NoMix` has none that has an effect."""
+    if kind is NoMix:
+        return {}
+    parameters = inspect.signature(kind).parameters
+    return {name: value for name, value in parameters.items() if name not in _NOT_SETTINGS}
+
+
+def check_settings(kind: type[Mixer], settings: Settings) -> dict[str, Any]:
+    """Returns settings as a mixer takes them: numbers for floats made float, lists made tuples.
+
+    A name that the mixer does not have, or a value that is not of its annotated type, raises
+    `ValueError`.
+
+    >>> from comixup import CoMixup
+    >>> check_settings(CoMixup, {"beta": 1, "grid": [2, 3]})
+    {'beta': 1.0, 'grid': (2, 3)}
+    """
+    known, hints = keywords_of(kind), typing.get_type_hints(kind.__init__)
+    for name in settings:
+        if name not in known:
+            raise ValueError(
+                f"`settings` must be keywords of {kind.__name__} ({', '.join(known) or 'none'}), "
+                f"got {name!r}.{suggestion(name, known)}"
+            )
+    return {name: _converted(name, value, hints[name]) for name, value in settings.items()}
+
+
+def check_effect(settings: Settings) -> None:
+    """Raises `ValueError` if one setting switches off another that is given too."""
+    for name, (switch, off) in _SWITCHES.items():
+        if name in settings and switch in settings and settings[switch] is off:
+            raise ValueError(
+                f"`{name}` must be left out with {switch}={json.dumps(off)}, where it has no "
+                f"effect, got {settings[name]!r}."
+            )
+
+
+def plain(value: Scalar) -> str:
+    """Returns a value in a form for names and tables: a number with all its digits and no others.
+
+    >>> [plain(value) for value in (0.0005, 1.0, 20, True, None, "soft")]
+    ['0.0005', '1', '20', 'true', 'none', 'soft']
+    """
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    return value if isinstance(value, str) else repr(value).removesuffix(".0")
+
+
+# ---- Annotations --------------------------------------------------------------------------------
+
+_WRONG = object()
+"""What `_fitted` returns for a value that is not of the annotated type."""
+
+
+def _converted(name: str, value: Any, hint: Any) -> Any:
+    fitted = _fitted(value, hint)
+    if fitted is _WRONG:
+        shown = repr(value)
+        shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
+        raise ValueError(f"`{name}` must be {_words(hint)}, got {shown}.")
+    return fitted
+
+
+def _fitted(value: Any, hint: Any) -> Any:
+    """Returns a value as an annotation wants it, or `_WRONG`."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        found = (_fitted(value, choice) for choice in inner)
+        return next((fitted for fitted in found if fitted is not _WRONG), _WRONG)
+    if isinstance(origin, type) and issubclass(origin, Sequence):
+        members = [_fitted(member, inner[0]) for member in value] if _is_list(value) else [_WRONG]
+        return _WRONG if _WRONG in members else tuple(members)
+    if hint in (int, float) and isinstance(value, Real) and not isinstance(value, bool):
+        return _number(value, hint)
+    if origin is Literal:
+        right = any(type(value) is type(choice) and value == choice for choice in inner)
+    else:  # tensors and functions cannot be written down
+        right = hint in (bool, str, type(None)) and isinstance(value, hint)
+    return value if right else _WRONG
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, (list, tuple))
+
+
+def _number(value: Any, hint: type) -> Any:
+    if hint is int:
+        return int(value) if isinstance(value, Integral) or float(value).is_integer() else _WRONG
+    try:
+        number = float(value)
+    except OverflowError:
+        return _WRONG
+    return number + 0.0 if math.isfinite(number) else _WRONG  # the sum turns -0 into 0
+
+
+def _words(hint: Any) -> str:
+    """Returns an annotation in words."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(dict.fromkeys(filter(None, map(_words, inner))))
+    if origin is Literal:
+        return f"one of {', '.join(map(str, inner))}" if len(inner) > 1 else str(inner[0])
+    if isinstance(origin, type) and issubclass(origin, Sequence):
+        return f"a list whose members are each {_words(inner[0])}"
+    names = {bool: "true or false", int: "an integer", float: "a finite number", str: "a word"}
+    return "null" if hint is type(None) else names.get(hint, "")
+
+
+def _reject_constant(word: str) -> float:
+    raise ValueError(f"{word} is not a finite number")
+
+
+def _finite(word: str) -> float:
+    number = float(word)
+    if not math.isfinite(number):
+        raise ValueError(f"{word[:_SHOWN]} is too large for a number")
+    return number
