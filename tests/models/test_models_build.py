@@ -1,5 +1,6 @@
 """Networks by name: every one of ours trains, is mixed inside, compiled, saved; names are found."""
 
+import itertools
 import subprocess
 import sys
 
@@ -232,3 +233,43 @@ def test_our_own_networks_load_no_other_library_and_the_core_does_not_load_them(
         "assert not {'torchvision', 'timm'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+# ---- Widths -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["small", "preactresnet10", "preactresnet18", "preactresnet34"])
+def test_widths_are_the_feature_maps_of_the_first_stage(name):
+    model = build(name, CLASSES, width=6)
+    assert model.stem.out_channels == 6
+    assert model(images()).shape == (4, CLASSES)
+
+
+def test_the_networks_own_width_is_the_default():
+    assert build("preactresnet18", 100).fc.in_features == 512
+    assert build("small", 10).stem.out_channels == 32
+
+
+def test_preactresnet10_has_four_stages_of_one_block():
+    model = build("PreAct-ResNet-10", 20, width=16)
+    assert [len(getattr(model, stage)) for stage in model.stage_names] == [1, 1, 1, 1]
+    # By hand: convolutions, norms and the head.
+    widths = [16, 16, 32, 64, 128]
+    count = 3 * 9 * 16
+    for inputs, outputs in itertools.pairwise(widths):
+        count += 2 * inputs + 9 * inputs * outputs + 2 * outputs + 9 * outputs * outputs
+        count += 0 if inputs == outputs else inputs * outputs
+    count += 2 * 128 + 128 * 20 + 20
+    assert sum(weight.numel() for weight in model.parameters()) == count
+
+
+@pytest.mark.parametrize("name", ["wrn16-8", "lenet", "torchvision:resnet18"])
+def test_other_networks_have_no_width_to_choose(name):
+    with refuses(ValueError, "`width` must be None for .* Networks whose width can be chosen"):
+        build(name, CLASSES, width=8)
+
+
+@pytest.mark.parametrize("width", [0, -1, 10**6, True, 1.5])
+def test_absurd_widths_are_rejected(width):
+    with refuses(ValueError, "`width` must be"):
+        build("small", CLASSES, width=width)

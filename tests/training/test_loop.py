@@ -3,6 +3,7 @@
 import dataclasses
 import re
 import signal
+from collections import Counter
 
 import pytest
 import torch
@@ -12,8 +13,9 @@ from torch import nn
 from torch.testing import assert_close
 
 from comixup import NoMix
+from comixup.data import Purpose, _seeds, seed_for
 from comixup.data._memory import MemorySplit
-from comixup.training import Method, TrainingStopped
+from comixup.training import Hardware, Method, TrainingStopped, _loop, _run
 from comixup.training._loop import Stepper, Totals, evaluate, train_epoch
 from comixup.training._losses import soft_cross_entropy
 from comixup.training._recipes import METHODS
@@ -208,3 +210,42 @@ def test_a_request_to_stop_loses_no_step(data, tmp_path, monkeypatch, step, plac
         train_here(data, tmp_path)
     state = saved(folder_of(tmp_path))
     assert (state["epoch"], state["step"]) == place
+
+
+# ---- Draws --------------------------------------------------------------------------------------
+
+
+def test_every_draw_of_a_run_has_random_numbers_of_its_own(data, tmp_path, monkeypatch):
+    asked = []
+
+    def recorded(*numbers):
+        asked.append(tuple(map(int, numbers)))
+        return seed_for(*numbers)
+
+    for module in (_seeds, _loop, _run):
+        monkeypatch.setattr(module, "seed_for", recorded)
+    accumulated = Hardware(accelerator="cpu", accumulate=3)
+    train_here(data, tmp_path, "comixup", hardware=accumulated)
+    purposes = {numbers[-1] for numbers in asked}
+    assert purposes == {
+        Purpose.ORDER,
+        Purpose.CROPS,
+        Purpose.LABELS,
+        Purpose.INITIAL_WEIGHTS,
+        Purpose.MODEL,
+        Purpose.MIXER,
+    }
+    again = [n for n, count in Counter(asked).items() if count > 1]
+    # An epoch's order and crops are asked for again by the picture of the first batch.
+    assert {n[-1] for n in again} <= {Purpose.ORDER, Purpose.CROPS}
+    assert len({seed_for(*numbers) for numbers in asked}) == len(set(asked))
+    draws = [numbers for numbers in asked if numbers[-1] in (Purpose.MODEL, Purpose.MIXER)]
+    assert len(draws) == 2 * 3 * STEPS * 3  # generators, epochs, steps, micro-batches
+
+
+def test_the_models_and_the_mixers_random_numbers_differ():
+    model = network()
+    way = stepper(model)
+    way.mixer.generator = torch.Generator()
+    way._seed(1, 2, 3)
+    assert way.mixer.generator.initial_seed() != torch.initial_seed()

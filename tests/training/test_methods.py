@@ -31,7 +31,29 @@ def test_each_method_has_its_mixer(name, kind):
 
 
 def test_all_methods_of_the_paper_are_known():
-    assert tuple(MIXERS) == METHODS
+    assert tuple(MIXERS) == (*METHODS, "comixup-shuffled")
+
+
+@pytest.mark.parametrize("m", [2, 3, 7])
+def test_shuffled_saliency_is_another_inputs(m):
+    mixer = make_mixer(Method("comixup-shuffled"), m, torch.Generator().manual_seed(0))
+    plain = make_mixer(Method("comixup"), m, torch.Generator())
+    images, targets = torch.rand(m, 1, 8, 8), torch.arange(m)
+    maps = torch.rand(m, 8, 8, generator=torch.Generator().manual_seed(1)) ** 8
+    for _ in range(5):
+        before = mixer.generator.get_state()
+        mixed = mixer(images, targets, maps)
+        # The same draws: a shift from 1 to m - 1, then those of Co-Mixup itself.
+        plain.generator.set_state(before)
+        shift = int(torch.randint(1, m, (), generator=plain.generator))
+        expected = plain(images, targets, torch.stack([maps[(k - shift) % m] for k in range(m)]))
+        torch.testing.assert_close(mixed, expected)
+
+
+def test_a_lone_input_keeps_its_saliency():
+    mixer = make_mixer(Method("comixup-shuffled"), 2, torch.Generator())
+    images = torch.rand(1, 1, 8, 8)
+    torch.testing.assert_close(mixer(images, torch.tensor([1]), torch.rand(1, 8, 8))[0], images)
 
 
 def test_settings_reach_the_mixer():

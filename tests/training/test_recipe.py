@@ -316,3 +316,39 @@ def test_a_run_of_an_unknown_method_is_refused():
 
 def identity(**changes):
     return Run(recipe_of(**changes), "comixup", 0).identity()
+
+
+# ---- Methods of other lengths -------------------------------------------------------------------
+
+
+def test_a_method_may_have_epochs_and_learning_rates_of_its_own():
+    methods = {
+        "comixup": Method("comixup", {"beta": 0.5}),
+        "long": Method("vanilla", epoch_multiplier=2, lr_multiplier=0.5),
+        "short": Method("vanilla", epoch_multiplier=0.5),
+    }
+    recipe = recipe_of(methods=methods)
+    assert recipe.for_method("comixup") is recipe
+    long = recipe.for_method("long")
+    assert long.epochs == 2 * recipe.epochs
+    assert long.methods == methods
+    assert long.lr == tuple((2 * when, rate / 2) for when, rate in recipe.lr)
+    assert recipe.for_method("short").epochs == recipe.epochs // 2
+    assert Run(recipe, "long").trained == long
+    twice = recipe_of(methods={**methods, "comixup": Method("vanilla")}).changed(epochs=20)
+    assert "phases was" in difference(
+        Run(recipe, "long").identity(), Run(twice, "short").identity()
+    )
+
+
+def test_the_old_word_for_the_official_loss_is_read():
+    assert recipe_of(loss="released").loss == "official"
+    assert recipe_of().changed(loss="released").loss == "official"
+    with pytest.raises(ValueError, match=r"`loss` must be one of \['cross-entropy', 'official'\]"):
+        recipe_of().changed(loss="hinge")
+
+
+@pytest.mark.parametrize("name", ["epochs", "batch_size"])
+def test_absurd_counts_are_rejected_at_once(name):
+    with pytest.raises(ValueError, match=f"`{name}` must be an integer from 1 to 1000000"):
+        recipe_of().changed(**{name: 10**12})

@@ -102,7 +102,7 @@ def test_figures_of_the_table_of_virtual_adversarial_training():
 
 def test_our_own_recipes_claim_no_figure():
     ours = [recipe for recipe in RECIPES.values() if recipe.source == "ours"]
-    assert len(ours) == 4
+    assert len(ours) == 5
     assert {method.paper for recipe in ours for method in recipe.methods.values()} == {None}
 
 
@@ -126,7 +126,8 @@ def test_settings_of_cifar_and_tiny_imagenet(name):
 
 def test_cifar_recipes_are_all_but_our_own():
     of_cifar = {name for name, recipe in RECIPES.items() if recipe.data == "cifar100"}
-    assert {*CIFAR_RECIPES, "cifar100-low-data"} == of_cifar | {"tiny-imagenet-preactresnet18"}
+    ours = {"cifar100-low-data", "cifar100-small-data"}
+    assert {*CIFAR_RECIPES, *ours} == of_cifar | {"tiny-imagenet-preactresnet18"}
 
 
 def test_settings_of_imagenet():

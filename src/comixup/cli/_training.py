@@ -117,7 +117,7 @@ def tune(
     """
     check_seeds(seeds)
     chosen = with_set(changed(recipe, changes), method, changes)
-    tuned = chosen.tunes.get(chosen.choose(method).mixer, {})
+    tuned = chosen.tuning_grid.get(chosen.choose(method).mixer, {})
     for name in parse_settings(changes.set):
         if name in tuned:
             raise ValueError(

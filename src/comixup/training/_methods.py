@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import torch
 
 from comixup import CoMixup, CutMix, InputMixup, ManifoldMixup, Mixer, NoMix, PuzzleMix
+from comixup.training._controls import ShuffledCoMixup
 from comixup.training._recipe import Method, suggestion
 from comixup.training._settings import check_settings
 
@@ -17,6 +18,7 @@ MIXERS: Mapping[str, type[Mixer]] = {
     "cutmix": CutMix,
     "puzzlemix": PuzzleMix,
     "comixup": CoMixup,
+    "comixup-shuffled": ShuffledCoMixup,
 }
 
 
