@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from comixup.evaluation._compare import Column, Row, compare, paired_test, welch_test
+from comixup.evaluation._compare import (
+    Column,
+    Row,
+    compare,
+    holm,
+    paired_interval,
+    paired_test,
+    welch_test,
+)
 
 
 def rows(method, values, name="error", first_seed=0, recipe=""):
@@ -156,3 +164,60 @@ def test_bad_rows_get_a_sentence(given, sentence):
 def test_a_reference_that_is_not_there():
     with pytest.raises(ValueError, match=r"one of the methods vanilla, got 'vanila'. Did you mean"):
         compare(rows("vanilla", [1.0]), reference="vanila")
+
+
+# ---- Intervals and adjusted p-values ------------------------------------------------------------
+
+
+def test_intervals_agree_with_scipy():
+    random = np.random.default_rng(3)
+    for count in (3, 10):
+        x = random.normal(1, 2, count)
+        expected = stats.ttest_1samp(x, 0).confidence_interval(0.95)
+        assert paired_interval(list(x)) == pytest.approx((expected.low, expected.high))
+        expected = stats.ttest_1samp(x, 0).confidence_interval(0.8)
+        assert paired_interval(list(x), 0.8) == pytest.approx((expected.low, expected.high))
+
+
+def test_an_interval_leaves_zero_out_where_the_test_rejects():
+    random = np.random.default_rng(4)
+    for _ in range(50):
+        x = list(random.normal(0.7, 1, 5))
+        low, high = paired_interval(x)
+        assert (low > 0 or high < 0) == (paired_test(x) < 0.05)
+
+
+def test_no_interval_where_there_is_no_test():
+    assert paired_interval([0.5]) is None
+    assert paired_interval([0.5, 0.5]) is None
+
+
+def test_holm_by_hand():
+    assert holm([]) == []
+    assert holm([0.2]) == [0.2]
+    # 4 * 0.01, then 3 * 0.02, then 2 * 0.03 which is not lower, then 0.9 at most 1
+    assert holm([0.03, 0.01, 0.9, 0.02]) == pytest.approx([0.06, 0.04, 0.9, 0.06])
+    assert holm([0.6, 0.7]) == pytest.approx([1.0, 1.0])
+
+
+def test_the_family_is_adjusted_together_and_others_are_not():
+    random = np.random.default_rng(0)
+    given = [
+        Row(method, seed, {name: random.normal() for name in ("error", "ece", "nll")})
+        for method in ("comixup", "a", "b", "c")
+        for seed in range(4)
+    ]
+    found = compare(given).differences
+    inside = [d for d in found if d.column in ("error", "ece")]
+    assert len(inside) == 6
+    assert [d.holm for d in inside] == pytest.approx(holm([d.paired for d in inside]))
+    assert {d.holm for d in found if d.column == "nll"} == {None}
+    alone = compare(given, family=("nll",)).differences
+    assert {d.holm is None for d in alone if d.column != "nll"} == {True}
+
+
+def test_a_difference_has_its_interval():
+    values = {"a": [3.0, 5.0, 4.0], "comixup": [1.0, 2.0, 2.5]}
+    given = [Row(m, k, {"error": v}) for m, vs in values.items() for k, v in enumerate(vs)]
+    (found,) = compare(given).differences
+    assert found.interval == pytest.approx(paired_interval([2.0, 3.0, 1.5]))

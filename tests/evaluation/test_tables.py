@@ -53,11 +53,20 @@ def test_markdown(found):
         ["input_2 & more", "1", "21.50", "-"],
         ["comixup", "2", "**20.12** ± 0.18", "**0.750** (n=1)"],
     ]
-    assert tests[0] == ["method", "figure", "difference", "p (Welch)", "p (paired)", "pairs"]
+    assert tests[0] == [
+        "method",
+        "metric",
+        "difference",
+        "95 % interval",
+        "p (Welch)",
+        "p (paired)",
+        "p (Holm)",
+        "pairs",
+    ]
     assert tests[2][:3] == ["vanilla", "Top-1 error, %", "+3.38"]
-    assert tests[2][5] == "2"
-    assert tests[3] == ["vanilla", "NLL", "+0.375", "-", "-", "1"]
-    assert tests[4] == ["input_2 & more", "Top-1 error, %", "+1.38", "-", "-", "1"]
+    assert tests[2][7] == "2"
+    assert tests[3] == ["vanilla", "NLL", "+0.375", "-", "-", "-", "-", "1"]
+    assert tests[4] == ["input_2 & more", "Top-1 error, %", "+1.38", "-", "-", "-", "-", "1"]
     assert "against comixup" in as_markdown(found)
     assert "With n = 1 there is no spread" in as_markdown(found)
 

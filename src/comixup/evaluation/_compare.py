@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from scipy.special import stdtr  # type: ignore[import-untyped]
+from scipy.special import stdtr, stdtrit  # type: ignore[import-untyped]
 
 from comixup.training._recipe import suggestion
 
 REFERENCE = "comixup"
 """What others are tested against, if it is there and nothing else is asked for."""
+FAMILY = ("error", "ece")
+"""Columns whose differences are tested together: their p-values are adjusted for their number."""
+LEVEL = 0.95
+"""Of confidence intervals."""
 NO_SPREAD = 1e-9
 """Spreads below this share of the values are rounding errors, and no test can divide by them."""
 
@@ -38,7 +42,9 @@ COLUMNS = (
     Column("error", "Top-1 error, %"),
     Column("top5_error", "Top-5 error, %"),
     Column("ece", "ECE, %"),
+    Column("scaled_ece", "ECE after temperature scaling, %"),
     Column("nll", "NLL", decimals=3),
+    Column("scaled_nll", "NLL after temperature scaling", decimals=3),
     Column("brier", "Brier", decimals=3),
     Column("top1_loc", "Top-1 Loc, %", lower_is_better=False),
     Column("gt_known", "GT-known Loc, %", lower_is_better=False),
@@ -49,6 +55,8 @@ COLUMNS = (
     Column("noise_increment", "increment"),
     Column("added_noise_error", "Noise added, error, %"),
     Column("added_noise_increment", "increment"),
+    Column("passes", "Passes", lower_is_better=None, decimals=0),
+    Column("cpu_seconds", "CPU-seconds", lower_is_better=None, decimals=0),
 )
 """Figures that are known; a comparison has those of them that some run has."""
 
@@ -109,6 +117,10 @@ class Difference:
         paired: two-sided p-value of the paired t-test over the seeds in common; None with fewer
             than two, or if all pairs differ by the same.
         pairs: seeds in common.
+        interval: of the mean difference over the pairs, with 95 % confidence (Student's t); None
+            where there is no paired test.
+        holm: `paired` adjusted by Holm's method for all differences of the family's columns; None
+            where there is no paired test, and for other columns, whose tests are exploratory.
     """
 
     method: str
@@ -118,6 +130,8 @@ class Difference:
     welch: float | None
     paired: float | None
     pairs: int
+    interval: tuple[float, float] | None = None
+    holm: float | None = None
 
 
 @dataclass(frozen=True)
@@ -144,6 +158,7 @@ def compare(
     *,
     columns: Sequence[Column] = COLUMNS,
     reference: str | None = None,
+    family: Sequence[str] = FAMILY,
 ) -> Comparison:
     """Returns runs grouped by method, with the best marked and differences tested.
 
@@ -152,6 +167,7 @@ def compare(
         columns: figures to show, if some run has them.
         reference: method that the others are tested against; None means Co-Mixup, or else the
             first.
+        family: names of the columns whose p-values are adjusted together, over all methods.
 
     >>> found = compare([Row("a", 0, {"error": 20.0}), Row("b", 0, {"error": 19.0})])
     >>> found.cells["b"]["error"].best, found.differences[0].welch
@@ -177,6 +193,7 @@ def compare(
         for column in shown
         if method != reference and own[column.name].values and cells[reference][column.name].values
     )
+    differences = _adjusted(differences, family)
     counts = {method: len(runs) for method, runs in groups.items()}
     return Comparison(shown, cells, counts, differences, reference if len(groups) > 1 else None)
 
@@ -213,6 +230,49 @@ def paired_test(differences: Sequence[float]) -> float | None:
         return None
     error = statistics.stdev(differences) / math.sqrt(len(differences))
     return _two_sided(statistics.fmean(differences) / error, len(differences) - 1)
+
+
+def paired_interval(
+    differences: Sequence[float], level: float = LEVEL
+) -> tuple[float, float] | None:
+    """Returns the confidence interval of a mean difference, or None where the test has no answer.
+
+    Args:
+        differences: of the two members of each pair.
+        level: of confidence.
+
+    >>> low, high = paired_interval([-1.0, -1.2, -0.9])
+    >>> print(f"{low:.2f} {high:.2f}")
+    -1.41 -0.65
+    """
+    if paired_test(differences) is None:
+        return None
+    count = len(differences)
+    reach = float(stdtrit(count - 1, (1 + level) / 2)) * statistics.stdev(differences)
+    mean = statistics.fmean(differences)
+    return mean - reach / math.sqrt(count), mean + reach / math.sqrt(count)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Returns p-values adjusted for their number by Holm's step-down method, in their order.
+
+    The chance that any true hypothesis has one below alpha is at most alpha.
+
+    >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
+    [0.03, 0.06, 0.06]
+    """
+    adjusted, largest = [0.0] * len(p_values), 0.0
+    for rank, index in enumerate(sorted(range(len(p_values)), key=lambda k: p_values[k])):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        adjusted[index] = largest
+    return adjusted
+
+
+def _adjusted(differences: Sequence[Difference], family: Sequence[str]) -> tuple[Difference, ...]:
+    """Returns the differences with Holm's p-values where they belong to the family."""
+    tested = [d for d in differences if d.column in family and d.paired is not None]
+    values = iter(holm([d.paired for d in tested if d.paired is not None]))
+    return tuple(replace(d, holm=next(values)) if d in tested else d for d in differences)
 
 
 def _two_sided(t: float, freedom: float) -> float:
@@ -286,4 +346,5 @@ def _difference(method: str, reference: str, column: str, own: Cell, other: Cell
         welch_test(own.values, other.values),
         paired_test(pairs),
         len(pairs),
+        paired_interval(pairs),
     )

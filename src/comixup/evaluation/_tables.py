@@ -123,6 +123,9 @@ def as_csv(comparison: Comparison) -> str:
                 "difference": test.difference if test else None,
                 "welch_p": test.welch if test else None,
                 "paired_p": test.paired if test else None,
+                "holm_p": test.holm if test else None,
+                "low": test.interval[0] if test and test.interval else None,
+                "high": test.interval[1] if test and test.interval else None,
                 "pairs": test.pairs if test else None,
             }
             row |= {f"{column.name}_{key}": value for key, value in found.items()}
@@ -138,8 +141,9 @@ def note(comparison: Comparison) -> str:
     if comparison.differences:
         words += (
             f" p-values are two-sided, against {comparison.reference}, by Welch's t-test and by "
-            "the paired t-test over seeds in common; each stands for itself, of "
-            f"{len(comparison.differences)} in the table."
+            "the paired t-test over seeds in common, to which the intervals belong; each stands "
+            f"for itself, of {len(comparison.differences)} in the table, but Holm's, which are "
+            "adjusted for the number of differences that have one."
         )
     return words
 
@@ -176,7 +180,16 @@ def latex(text: str) -> str:
 
 # ---- Parts --------------------------------------------------------------------------------------
 
-_TESTS = ("method", "figure", "difference", "p (Welch)", "p (paired)", "pairs")
+_TESTS = (
+    "method",
+    "metric",
+    "difference",
+    "95 % interval",
+    "p (Welch)",
+    "p (paired)",
+    "p (Holm)",
+    "pairs",
+)
 
 
 def _test_rows(comparison: Comparison) -> list[list[str]]:
@@ -186,8 +199,11 @@ def _test_rows(comparison: Comparison) -> list[list[str]]:
 
 def _test_row(found: Difference, column: Column) -> list[str]:
     difference = f"{found.difference:+.{column.decimals}f}"
-    tests = [_p(found.welch), _p(found.paired), str(found.pairs)]
-    return [found.method, column.title, difference, *tests]
+    interval = NOTHING
+    if found.interval is not None:
+        interval = " to ".join(f"{end:+.{column.decimals}f}" for end in found.interval)
+    tests = [_p(found.welch), _p(found.paired), _p(found.holm), str(found.pairs)]
+    return [found.method, column.title, difference, interval, *tests]
 
 
 def _p(value: float | None) -> str:
