@@ -3,6 +3,8 @@
 from importlib.metadata import version as _version
 
 from comixup._labelling import Labelling as Labelling
+from comixup._memory import Origin as Origin
+from comixup._memory import SaliencyMemory as SaliencyMemory
 from comixup._mix import Plan as Plan
 from comixup._mix import mix as mix
 from comixup._objective import Terms as Terms
@@ -18,6 +20,7 @@ from comixup.mixers import ManifoldMixup as ManifoldMixup
 from comixup.mixers import Mixed as Mixed
 from comixup.mixers import Mixer as Mixer
 from comixup.mixers import NoMix as NoMix
+from comixup.mixers import OnePass as OnePass
 from comixup.mixers import PuzzleMix as PuzzleMix
 from comixup.mixers import Step as Step
 from comixup.mixers import training_step as training_step
@@ -32,9 +35,12 @@ __all__ = [
     "Mixed",
     "Mixer",
     "NoMix",
+    "OnePass",
+    "Origin",
     "Plan",
     "Problem",
     "PuzzleMix",
+    "SaliencyMemory",
     "Step",
     "Terms",
     "mix",

@@ -73,6 +73,12 @@ def check_count(name: str, value: object, low: int = 1, high: int | None = None)
         raise ValueError(f"`{name}` must be an integer from {low} to {high}, got {value!r}.")
 
 
+def check_boolean(name: str, value: object) -> None:
+    """Rejects what is not True or False: any object would pass for one of them."""
+    if not isinstance(value, bool):
+        raise TypeError(f"`{name}` must be True or False, got {value!r}.")
+
+
 def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
     """Refuses what is not one of the choices."""
     if value not in choices:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from comixup import _native
-from comixup._grid import cell_of_pixel
+from comixup._grid import cell_of_pixel, upsampled
 
 RUN_ELEMENTS = 2**21
 """Elements that torch operations mix at a time: enough to keep a device busy."""
@@ -59,7 +59,9 @@ def _gather_run(images: Tensor, sources: Tensor) -> Tensor:
     """Returns the outputs of a few sources; indices and wide sums take more memory than they."""
     shape = (len(sources), *images.shape[1:])
     # One level after the other, so that indices and terms of a single one are in memory.
-    levels = (_upsampled(level, images).unsqueeze(1).expand(shape) for level in sources.unbind(1))
+    levels = (
+        upsampled(level, images.shape[2:]).unsqueeze(1).expand(shape) for level in sources.unbind(1)
+    )
     mean = images.gather(0, next(levels))
     if sources.shape[1] > 1:
         # As in the kernel: half precision is widened, and a mean of equal pixels is that pixel.
@@ -75,13 +77,6 @@ def in_format_of(images: Tensor, mixed: Tensor) -> Tensor:
     if format_ is None or images.is_contiguous() or not images.is_contiguous(memory_format=format_):
         return mixed
     return mixed.contiguous(memory_format=format_)
-
-
-def _upsampled(cells: Tensor, images: Tensor) -> Tensor:
-    """Returns a value per cell, (m', *grid), as one per pixel of the images, (m', *size)."""
-    for axis, pixels in enumerate(images.shape[2:], start=1):
-        cells = cells.index_select(axis, cell_of_pixel(pixels, cells.shape[axis], images.device))
-    return cells
 
 
 def _gather_blocks(images: Tensor, sources: Tensor) -> Tensor:

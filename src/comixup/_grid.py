@@ -44,6 +44,14 @@ def cell_of_pixel(size: int, cells: int, device: torch.device | str = "cpu") -> 
     return torch.arange(size, device=device) * cells // size
 
 
+def upsampled(cells: Tensor, size: Sequence[int]) -> Tensor:
+    """Returns values per cell, (..., *grid), as values per pixel, (..., *size)."""
+    first = cells.ndim - len(size)
+    for axis, pixels in enumerate(size, start=first):
+        cells = cells.index_select(axis, cell_of_pixel(pixels, cells.shape[axis], cells.device))
+    return cells
+
+
 @functools.lru_cache(maxsize=64)
 def cell_weights(size: tuple[int, ...], grid: tuple[int, ...]) -> Tensor:
     """Returns the share of an image's pixels that each cell of the grid covers; it sums to one.

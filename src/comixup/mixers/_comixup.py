@@ -161,7 +161,7 @@ class CoMixup(Mixer):
         """Returns the labelling that Algorithm 1 finds for a batch."""
         saliency = given(saliency)
         maps = summarise(saliency, sides_for(self.grid, images, saliency))
-        self._warned = warn_of_uniform(maps, already=self._warned)
+        self._warned = warn_of_uniform(maps, already=self._warned or self.uniform_expected)
         problems = self.problems(maps, saliency)
         labelling = solve(
             problems,

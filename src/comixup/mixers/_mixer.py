@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -80,6 +81,8 @@ class Mixer(ABC):
         generator: where all draws come from, on the CPU; None means torch's global one.
         validate: check class indices even where the host has to wait for a device.
         enabled: set it to False to stop mixing, for instance in the last epochs.
+        uniform_expected: whether some saliency maps are expected to be constant (examples that were
+            never seen), so that none of them is warned of.
         last: what was decided for the last batch; None before the first.
     """
 
@@ -118,6 +121,7 @@ class Mixer(ABC):
         self.generator = generator
         self.validate = validate
         self.enabled = True
+        self.uniform_expected = False
         self.last: Mixed | None = None
         self._toss: bool | None = None
         self._beside_clean: float | None = None  # the mixed loss's weight after a clean pass
@@ -238,6 +242,26 @@ class Mixer(ABC):
     def forget_clean_pass(self) -> None:
         """Forgets the clean pass that the next call would belong to, if there was one."""
         self._toss = self._beside_clean = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the state of the mixer's own generator, so that a checkpoint resumes its draws.
+
+        Draws from torch's global generator (`generator=None`) are not part of it.
+        """
+        return {"generator": None if self.generator is None else self.generator.get_state()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes over what `state_dict` returned, for a mixer with a generator if that had one."""
+        if not isinstance(state, Mapping) or "generator" not in state:
+            raise ValueError("`state` must be what a mixer's state_dict() returned.")
+        own, saved = self.generator is not None, state["generator"] is not None
+        if own != saved:
+            raise ValueError(
+                f"`state` must be of a mixer {'with' if own else 'without'} a generator of its "
+                f"own, got one {'with' if saved else 'without'}. Make both alike."
+            )
+        if self.generator is not None:
+            self.generator.set_state(state["generator"])
 
     def _takes_part(self) -> bool:
         """Whether this batch is mixed: by the toss made for its clean pass, or else a new one."""

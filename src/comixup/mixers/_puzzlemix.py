@@ -215,7 +215,7 @@ class PuzzleMix(Mixer):
         ratio = float(dirichlet(self.alpha, 2, draws(self.generator))[0, 0])
         blocks = self._blocks(tuple(images.shape[2:]), sides)
         maps = summarise(saliency, sides if blocks is None else blocks)
-        self._warned = warn_of_uniform(maps, already=self._warned)
+        self._warned = warn_of_uniform(maps, already=self._warned or self.uniform_expected)
 
         cells = pool(maps.cells, sides)
         cells = cells / cells.flatten(1).sum(1).view(-1, *[1] * len(sides))

@@ -1,0 +1,237 @@
+"""Co-Mixup at the price of one pass: saliency is remembered, not computed anew for every batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from comixup._checks import check_boolean, check_number
+from comixup._grid import upsampled
+from comixup._labelling import Labelling
+from comixup._memory import Origin, SaliencyMemory, warn_of_skipped
+from comixup._mix import check_images
+from comixup._targets import soft_targets
+from comixup.mixers._mixer import Mixed, Mixer
+
+
+class OnePass:
+    """Mixes batches by saliency maps that earlier batches left behind, so that none needs a pass.
+
+    Clean and mixed batches take turns. A clean batch trains the model as it is, and the backward
+    pass that is made anyway gives its images' gradient, which refreshes the examples' maps in the
+    memory; a mixed batch reads the maps of its examples. Per step this is half of the paper's sum
+    of the clean and the mixed gradient, at the price of one forward and one backward pass.
+
+    In a loop of your own the call takes, beside images and targets, where the images come from:
+
+        for images, targets, indices in loader:
+            images, targets = mixup(images, targets, Origin(indices))
+            F.cross_entropy(model(images), targets).backward()   # refreshes a clean batch's maps
+            ...
+        mixup.end_epoch()
+
+    Args:
+        mixer: a method that needs saliency: `CoMixup` or `PuzzleMix`.
+        memory: the maps of the data set's examples.
+        rate: fraction of the batches that are mixed, evenly spread: 0.5 is every other one.
+        recycle: let mixed batches refresh the maps of what they show, too.
+
+    Attributes:
+        turn: batches so far; it decides whether the next one is mixed.
+        last: what was decided for the last batch; None before the first.
+
+    >>> from comixup import CoMixup
+    >>> mixup = OnePass(CoMixup(num_classes=10), SaliencyMemory(num_examples=1000))
+    >>> origin = Origin(indices=torch.arange(8))
+    >>> images, targets = mixup(torch.rand(8, 3, 32, 32), torch.arange(8), origin)
+    >>> images.shape, targets.shape, mixup.last.mixed
+    (torch.Size([8, 3, 32, 32]), torch.Size([8, 10]), False)
+    """
+
+    def __init__(
+        self,
+        mixer: Mixer,
+        memory: SaliencyMemory,
+        *,
+        rate: float = 0.5,
+        recycle: bool = False,
+    ) -> None:
+        if not isinstance(mixer, Mixer) or not mixer.needs_saliency:
+            raise TypeError(
+                "`mixer` must be a method that needs saliency, CoMixup or PuzzleMix, got "
+                f"{type(mixer).__name__}. Other methods take one pass as they are."
+            )
+        if not isinstance(memory, SaliencyMemory):
+            raise TypeError(
+                f"`memory` must be a SaliencyMemory, got {type(memory).__name__}. Use "
+                "SaliencyMemory(num_examples=len(dataset))."
+            )
+        check_number("rate", rate, high=1)
+        check_boolean("recycle", recycle)
+        self.mixer = mixer
+        self.memory = memory
+        self.rate = rate
+        self.recycle = recycle
+        self.turn = 0
+        self._warned = False
+        mixer.uniform_expected = True  # examples that were not seen yet have no map
+
+    @property
+    def generator(self) -> torch.Generator | None:
+        """Where the mixer's draws come from."""
+        return self.mixer.generator
+
+    @property
+    def enabled(self) -> bool:
+        """Whether batches are mixed at all; set it to False for epochs without mixing."""
+        return self.mixer.enabled
+
+    @enabled.setter
+    def enabled(self, value: bool) -> None:
+        self.mixer.enabled = value
+
+    @property
+    def last(self) -> Mixed | None:
+        """What was decided for the last batch; None before the first."""
+        return self.mixer.last
+
+    def __call__(
+        self, images: Tensor, targets: Tensor, origin: Origin | Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Returns the batch to train on, mixed or not, and its soft targets, (m', classes) float32.
+
+        Images of a clean batch come back with `requires_grad`: the backward pass of their loss
+        writes their gradient's norm to the memory.
+
+        Args:
+            images: (m, C, *size), floating point. Not changed.
+            targets: (m,) class indices, or (m, classes) class probabilities. Not changed.
+            origin: which examples the images show, and which cells of them; indices alone if they
+                were not cropped, flipped or otherwise moved.
+        """
+        check_images(images)
+        origin = _checked(origin, images)
+        mixed = self.mixes(self.turn)
+        self.turn += 1
+        if not (mixed and self.mixer.enabled):
+            return self._clean(images, targets, origin)
+        saliency = self.maps_for(images, origin)
+        outputs, soft = self.mixer(images, targets, saliency)
+        last = self.mixer.last
+        if self.recycle and last is not None and isinstance(last.plan, Labelling):
+            outputs = outputs.detach().requires_grad_()
+            plan = last.plan
+            _when_known(outputs, lambda gradient: self._write_mixed(origin, plan, gradient))
+        return outputs, soft
+
+    def mixes(self, turn: int) -> bool:
+        """Returns whether the batch of a turn, counted from 0, is mixed.
+
+        >>> from comixup import CoMixup
+        >>> mixup = OnePass(CoMixup(10), SaliencyMemory(num_examples=9), rate=0.5)
+        >>> [mixup.mixes(turn) for turn in range(4)]
+        [False, True, False, True]
+        """
+        return int((turn + 1) * self.rate) > int(turn * self.rate)
+
+    def maps_for(self, images: Tensor, origin: Origin) -> Tensor:
+        """Returns the maps, (m, *size), by which a batch is mixed."""
+        return self.memory.read(origin, images.shape[2:])
+
+    def end_epoch(self) -> None:
+        """Lets the maps written in this epoch be read from now on; call it in every process."""
+        self.memory.end_epoch()
+        if not self._warned and int(self.memory.skipped):
+            self._warned = True
+            warn_of_skipped(self.memory)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the maps, the turn and the state of the mixer's generator."""
+        return {
+            "turn": self.turn,
+            "memory": self.memory.state_dict(),
+            "mixer": self.mixer.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes over what `state_dict` returned."""
+        self.memory.load_state_dict(state["memory"])
+        self.mixer.load_state_dict(state["mixer"])
+        self.turn = int(state["turn"])
+
+    def _clean(self, images: Tensor, targets: Tensor, origin: Origin) -> tuple[Tensor, Tensor]:
+        """Returns the batch as it is, set up to refresh its examples' maps."""
+        if not images.is_floating_point():
+            raise TypeError(
+                f"`images` must be floating point to have a gradient, got {images.dtype}. Scale "
+                "them, for instance by torchvision's v2.ToDtype(torch.float32, scale=True)."
+            )
+        mixer = self.mixer
+        mixer.last = Mixed(Mixer.leave(mixer, images), mixed=False)
+        soft = soft_targets(targets, len(images), mixer.num_classes, validate=mixer.validate)
+        inputs = images.detach().requires_grad_()
+        _when_known(inputs, lambda gradient: self._write_clean(origin, gradient))
+        return inputs, soft
+
+    def _write_clean(self, origin: Origin, gradient: Tensor) -> None:
+        self.memory.write(origin, _norm(gradient))
+
+    def _write_mixed(self, origin: Origin, plan: Labelling, gradient: Tensor) -> None:
+        """Writes a mixed batch's gradient to the cells of the examples that it shows."""
+        norms = _norm(gradient)
+        # Outputs differ in the size of their loss.
+        norms = norms / norms.flatten(1).mean(1).clamp(min=1e-30).view(-1, *[1] * (norms.ndim - 1))
+        size = norms.shape[1:]
+        m, cells = len(origin.indices), self.memory.num_cells
+        numbers = origin.cells
+        if numbers is None:
+            numbers = self.memory.cell_numbers(size).expand(m, *size)
+        numbers = numbers.to(norms.device).long().flatten(1)
+        sums = norms.new_zeros(m * (cells + 1))
+        counts = torch.zeros_like(sums)
+        pixels = torch.arange(norms[0].numel(), device=norms.device)
+        values = norms.flatten(1)
+        for level in upsampled(plan.sources.to(norms.device), size).unbind(1):
+            sources = level.flatten(1)
+            index = (sources * (cells + 1) + numbers[sources, pixels]).flatten()
+            sums.scatter_add_(0, index, values.flatten())
+            counts.scatter_add_(0, index, torch.ones_like(values).flatten())
+        sums, counts = sums.view(m, -1)[:, 1:], counts.view(m, -1)[:, 1:]
+        self.memory.write_cells(origin.indices, sums / counts.clamp(min=1), counts > 0)
+
+
+def _when_known(images: Tensor, write: Callable[[Tensor], None]) -> None:
+    """Lets the backward pass that reaches the images hand their gradient on."""
+    images.register_hook(write)  # type: ignore[no-untyped-call]
+
+
+def _norm(gradient: Tensor) -> Tensor:
+    """Returns the l2 norm over channels, (m, *size) float32: saliency, as the paper has it."""
+    norm: Tensor = torch.linalg.vector_norm(gradient, dim=1, dtype=torch.float32)
+    return norm
+
+
+def _checked(origin: Origin | Tensor | None, images: Tensor) -> Origin:
+    """Returns where a batch comes from, as one kind of thing."""
+    if origin is None:
+        raise ValueError(
+            "`origin` must say which examples the images show, got None. Let the data set return "
+            "each example's index and give Origin(indices), or Origin(indices, cells) if images "
+            "are cropped or flipped."
+        )
+    if not isinstance(origin, Origin):
+        origin = Origin(origin) if isinstance(origin, Tensor) else Origin(*origin)
+    if not isinstance(origin.indices, Tensor) or origin.indices.shape != (len(images),):
+        got = tuple(getattr(origin.indices, "shape", ())) or type(origin.indices).__name__
+        raise ValueError(
+            f"`origin.indices` must have an index for each of the {len(images)} images, got {got}."
+        )
+    if origin.cells is not None and tuple(origin.cells.shape[1:]) != tuple(images.shape[2:]):
+        raise ValueError(
+            f"`origin.cells` must have the images' size {tuple(images.shape[2:])}, got "
+            f"{tuple(origin.cells.shape[1:])}. Put the cell numbers through the same transforms."
+        )
+    return origin
