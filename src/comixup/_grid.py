@@ -52,6 +52,20 @@ def upsampled(cells: Tensor, size: Sequence[int]) -> Tensor:
     return cells
 
 
+def cell_numbers(
+    size: Sequence[int], grid: Sequence[int], device: torch.device | str = "cpu"
+) -> Tensor:
+    """Returns the number of the cell that each pixel lies in, (*size) int64, from 1 in row-major.
+
+    >>> cell_numbers((2, 4), (2, 2)).tolist()
+    [[1, 1, 2, 2], [3, 3, 4, 4]]
+    """
+    number = torch.zeros((), dtype=torch.int64, device=device)
+    for pixels, cells in zip(size, grid, strict=True):
+        number = number.unsqueeze(-1) * cells + cell_of_pixel(pixels, cells, device)
+    return number + 1
+
+
 @functools.lru_cache(maxsize=64)
 def cell_weights(size: tuple[int, ...], grid: tuple[int, ...]) -> Tensor:
     """Returns the share of an image's pixels that each cell of the grid covers; it sums to one.

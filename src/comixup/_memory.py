@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from comixup._checks import check_count, check_number, warn_caller
-from comixup._grid import MAX_DIMENSIONS, cell_of_pixel
+from comixup._grid import MAX_DIMENSIONS, cell_numbers
 from comixup._maps import check_grid
 
 MAX_CELLS = 254
@@ -125,17 +125,12 @@ class SaliencyMemory:
         >>> SaliencyMemory(1, cells=2).cell_numbers((2, 4)).tolist()
         [[1, 1, 2, 2], [3, 3, 4, 4]]
         """
-        if len(size) != len(self.grid) or any(
-            pixels < cells for pixels, cells in zip(size, self.grid, strict=False)
-        ):
+        if len(size) != len(self.grid):
             raise ValueError(
-                f"`size` must have {len(self.grid)} sides of at least {self.grid} pixels, a cell "
-                f"of the memory each, got {tuple(size)}. Use a memory with other `cells`."
+                f"`size` must have {len(self.grid)} sides, as the memory's cells {self.grid} have, "
+                f"got {tuple(size)}."
             )
-        number = torch.zeros((), dtype=torch.int64, device=self.device)
-        for pixels, cells in zip(size, self.grid, strict=True):
-            number = number.unsqueeze(-1) * cells + cell_of_pixel(pixels, cells, self.device)
-        return (number + 1).to(torch.uint8)
+        return cell_numbers(size, self.grid, self.device).to(torch.uint8)
 
     def read(self, origin: Origin | Tensor, size: Sequence[int] | None = None) -> Tensor:
         """Returns a saliency map for each image of a batch, (m, *size) float32.

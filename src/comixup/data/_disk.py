@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,9 +15,12 @@ import torch
 from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
+from torchvision import tv_tensors  # type: ignore[import-untyped]
 from torchvision.transforms import v2  # type: ignore[import-untyped]
 
+from comixup import Origin, SaliencyMemory
 from comixup._checks import check_count, check_number, check_positive
+from comixup._grid import cell_numbers
 from comixup.data._digest import digest_of, file_sources
 from comixup.data._order import Order
 from comixup.data._seeds import Purpose, seed_for
@@ -30,7 +34,9 @@ _RESIZED, _CROPPED = 256, 224
 
 # An image's index and the epoch that its augmentation is for; None to leave it as it is.
 _Request: TypeAlias = tuple[int, int | None]
-_Sample: TypeAlias = tuple[Tensor, int]
+# An image, its class, its index, and its cells' numbers if a memory asks for them.
+_Sample: TypeAlias = tuple[Tensor, int, int, Tensor | None]
+_Batch: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,34 +117,44 @@ class DiskLoader:
 
     def epoch(self, epoch: int, first_step: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """Returns an epoch's batches from `first_step` on; see `Loader.epoch`."""
-        steps, indices = self._order.steps(first_step), self._order.indices(epoch)
-        return self._batches(self._requests(epoch, steps, indices))
+        batches = self._batches(self._images, epoch, self._order.steps(first_step))
+        return ((images, targets) for images, targets, _, _ in batches)
 
-    def _requests(
-        self, epoch: int, steps: range, indices: npt.NDArray[np.int64]
-    ) -> Iterator[list[_Request]]:
+    def epoch_with_origins(
+        self, epoch: int, memory: SaliencyMemory, first_step: int = 0
+    ) -> Iterator[tuple[Tensor, Tensor, Origin]]:
+        """Returns the same batches with where they come from; see `Loader.epoch_with_origins`."""
+        requested = self._images.with_cells(memory.grid)
+        batches = self._batches(requested, epoch, self._order.steps(first_step))
+        return (
+            (images, targets, Origin(indices, cells)) for images, targets, indices, cells in batches
+        )
+
+    def _requests(self, epoch: int, steps: range) -> Iterator[list[_Request]]:
         """Yields what is to be read at each step."""
+        indices = self._order.indices(epoch)
         augmented_for = epoch if self._order.shuffled else None
         for step in steps:
             share = self._order.share(step)
             yield [(index, augmented_for) for index in indices[share.start : share.stop].tolist()]
 
-    def _batches(self, requests: Iterator[list[_Request]]) -> Iterator[tuple[Tensor, Tensor]]:
+    def _batches(self, images: _Images, epoch: int, steps: range) -> Iterator[_Batch]:
         # Workers live for an epoch: starting them is cheap beside reading one. The generator is
         # for the loader's own seeds, which nothing uses; else it would draw from torch's global.
         loader: DataLoader[Any] = DataLoader(
-            self._images,
-            batch_sampler=requests,
+            images,
+            batch_sampler=self._requests(epoch, steps),
             num_workers=self._workers,
-            collate_fn=self._images.collate,
+            collate_fn=images.collate,
             pin_memory=self._device.type == "cuda",
             generator=torch.Generator(),
         )
         for answer in loader:
             if isinstance(answer, str):
                 raise ValueError(answer)
-            images, targets = (part.to(self._device, non_blocking=True) for part in answer)
-            yield normalised(images, self._split.mean, self._split.std), targets
+            pixels, targets, indices, cells = answer
+            pixels, targets = (t.to(self._device, non_blocking=True) for t in (pixels, targets))
+            yield normalised(pixels, self._split.mean, self._split.std), targets, indices, cells
 
 
 def _read(path: Path) -> Image.Image | str:
@@ -166,6 +182,13 @@ class _Images(Dataset[_Sample | str]):
         self._transform = transform
         self._size = size
         self._seed = seed
+        self._grid: tuple[int, ...] | None = None
+
+    def with_cells(self, grid: tuple[int, ...]) -> _Images:
+        """Returns the same images, with the numbers of their cells beside them."""
+        images = copy.copy(self)
+        images._grid = grid
+        return images
 
     def __getitem__(self, request: _Request) -> _Sample | str:
         """Returns an image (3, size, size) uint8 and its class, or a sentence if it is damaged."""
@@ -178,9 +201,13 @@ class _Images(Dataset[_Sample | str]):
             if epoch is not None:
                 seed = seed_for(self._seed, epoch, index, Purpose.CROPS)
                 torch.default_generator.manual_seed(seed)
-            return self._transform(picture), int(self._targets[index])
+            if self._grid is None:
+                return self._transform(picture), int(self._targets[index]), index, None
+            numbers = cell_numbers((picture.height, picture.width), self._grid).to(torch.uint8)
+            pixels, moved = self._transform(picture, tv_tensors.Mask(numbers))
+            return pixels, int(self._targets[index]), index, moved.as_subclass(Tensor)
 
-    def collate(self, samples: list[_Sample | str]) -> tuple[Tensor, Tensor] | str:
+    def collate(self, samples: list[_Sample | str]) -> _Batch | str:
         """Returns a batch, possibly empty, or the sentence of its first damaged image."""
         good: list[_Sample] = []
         for sample in samples:
@@ -189,9 +216,11 @@ class _Images(Dataset[_Sample | str]):
             good.append(sample)
         if not good:
             empty = torch.empty(0, 3, self._size, self._size, dtype=torch.uint8)
-            return empty, torch.empty(0, dtype=torch.int64)
-        images, targets = zip(*good, strict=True)
-        return torch.stack(images), torch.tensor(targets)
+            none = torch.empty(0, dtype=torch.int64)
+            return empty, none, none, None if self._grid is None else empty[:, 0]
+        images, targets, indices, cells = zip(*good, strict=True)
+        moved = None if self._grid is None else torch.stack(cells)
+        return torch.stack(images), torch.tensor(targets), torch.tensor(indices), moved
 
 
 def _augmentation(size: int, min_scale: float) -> v2.Transform:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad as pad_borders
 
+from comixup import Origin, SaliencyMemory
 from comixup.data._digest import digest_of
 from comixup.data._order import Order, Share
 from comixup.data._seeds import Purpose, raw_draws
@@ -116,6 +117,19 @@ class MemoryLoader:
         indices = torch.from_numpy(self._order.indices(epoch)).to(self._images.device)
         return (self._batch(epoch, step, indices) for step in steps)
 
+    def epoch_with_origins(
+        self, epoch: int, memory: SaliencyMemory, first_step: int = 0
+    ) -> Iterator[tuple[Tensor, Tensor, Origin]]:
+        """Returns the same batches with where they come from; see `Loader.epoch_with_origins`."""
+        numbers = memory.cell_numbers(self._split.images.shape[2:])
+        everything = torch.from_numpy(self._order.indices(epoch))
+        steps = self._order.steps(first_step)
+        for step, (images, targets) in zip(steps, self.epoch(epoch, first_step), strict=True):
+            share = self._order.share(step)
+            # Drawn anew and in host memory: the draws depend on the counts alone.
+            cells = self._moved(numbers.cpu().expand(len(share), 1, *numbers.shape), epoch, step)
+            yield images, targets, Origin(everything[share.start : share.stop], cells.squeeze(1))
+
     def _batch(self, epoch: int, step: int, indices: Tensor) -> tuple[Tensor, Tensor]:
         if self._images.device.type != "cpu":
             return self._make_batch(epoch, step, indices)
@@ -125,12 +139,17 @@ class MemoryLoader:
     def _make_batch(self, epoch: int, step: int, indices: Tensor) -> tuple[Tensor, Tensor]:
         split, share = self._split, self._order.share(step)
         chosen = indices[share.start : share.stop]
-        images = self._images.index_select(0, chosen)
-        if self._order.shuffled and (split.pad or split.flip):
-            seed = (self._order.seed, epoch, step)
-            rows, columns, mirrored = draw_crops(share, split, seed).to(images.device)
-            images = cropped(images, rows, columns, mirrored, split.pad)
+        images = self._moved(self._images.index_select(0, chosen), epoch, step)
         return normalised(images, split.mean, split.std), self._targets.index_select(0, chosen)
+
+    def _moved(self, images: Tensor, epoch: int, step: int) -> Tensor:
+        """Returns a step's images, or pictures of their cell numbers, flipped and shifted."""
+        split, share = self._split, self._order.share(step)
+        if not self._order.shuffled or not (split.pad or split.flip):
+            return images
+        seed = (self._order.seed, epoch, step)
+        rows, columns, mirrored = draw_crops(share, split, seed).to(images.device)
+        return cropped(images, rows, columns, mirrored, split.pad)
 
 
 @contextlib.contextmanager

@@ -10,6 +10,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from comixup import Origin, SaliencyMemory
+
 BLACK_TO_WHITE = 255
 """Of uint8 colours."""
 DIGEST_LENGTH = 16
@@ -30,6 +32,18 @@ class Loader(Protocol):
             epoch: from 0 on. With augmentation, each epoch has its own order and draws.
             first_step: where to begin. Earlier batches are not loaded, later ones are what they
                 would have been.
+        """
+        ...
+
+    def epoch_with_origins(
+        self, epoch: int, memory: SaliencyMemory, first_step: int = 0
+    ) -> Iterator[tuple[Tensor, Tensor, Origin]]:
+        """Returns the same batches, with the examples and cells that their pixels show.
+
+        Args:
+            epoch: see `epoch`.
+            memory: of the split's images; it says what the cells are.
+            first_step: see `epoch`.
         """
         ...
 
