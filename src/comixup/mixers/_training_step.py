@@ -7,9 +7,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from comixup._memory import Origin
 from comixup._saliency import Backward, LossFn, loss_of
 from comixup.mixers._manifold import ManifoldMixup
 from comixup.mixers._mixer import Mixer
+from comixup.mixers._one_pass import OnePass
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,10 +41,11 @@ class Step:
 
 def training_step(
     model: nn.Module,
-    mixer: Mixer | None,
+    mixer: Mixer | OnePass | None,
     images: Tensor,
     targets: Tensor,
     *,
+    origin: Origin | Tensor | None = None,
     loss_fn: LossFn | None = None,
     clean_loss_fn: LossFn | None = None,
     backward: Backward | None = None,
@@ -57,6 +60,7 @@ def training_step(
         mixer: any of this package's methods; None trains on the batch as it comes.
         images: (m, C, *size).
         targets: (m,) class indices, or (m, classes) shares.
+        origin: where the images come from, for `OnePass`.
         loss_fn: scalar loss of (outputs, soft targets); None means `cross_entropy`.
         clean_loss_fn: scalar loss of (outputs, targets) for the clean batch; None means `loss_fn`.
         backward: your own backward pass, the one you will give `.loss` to: a GradScaler's,
@@ -72,7 +76,14 @@ def training_step(
     >>> optimizer.step()
     """
     clean = None
-    if mixer is not None:
+    if isinstance(mixer, OnePass):
+        if origin is None:
+            raise ValueError(
+                "`origin` must be given to a one-pass mixer: which examples the images show. Use "
+                "Origin(indices), or Origin(indices, cells) if images are cropped or flipped."
+            )
+        images, targets = mixer(images, targets, origin)
+    elif mixer is not None:
         if isinstance(mixer, ManifoldMixup):
             mixer.attach(model)
         clean = mixer.clean_pass(
@@ -82,7 +93,7 @@ def training_step(
         images, targets = mixer(images, targets, saliency)
     outputs = model(images)
     loss = loss_of(outputs, targets, loss_fn)
-    weight = 1.0 if mixer is None else mixer.mixed_weight
+    weight = mixer.mixed_weight if isinstance(mixer, Mixer) else 1.0
     return Step(
         loss if weight == 1 else loss * weight,
         outputs,

@@ -37,6 +37,7 @@ class State:
         seconds: time spent in training so far.
         finished: whether the run has come to its end.
         final: what the last weights are measured to have, by split; empty before the end.
+        memory: remembered saliency maps, of methods that take one pass.
     """
 
     identity: str
@@ -50,9 +51,10 @@ class State:
     seconds: float = 0.0
     finished: bool = False
     final: dict[str, dict[str, float]] = field(default_factory=dict)
+    memory: dict[str, Any] = field(default_factory=dict)
 
 
-_SINCE_FORMAT_1 = ("final",)
+_SINCE_FORMAT_1 = ("final", "memory")
 """Fields that older checkpoints of the same format do not have."""
 
 

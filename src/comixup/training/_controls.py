@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from comixup import CoMixup
+from comixup import CoMixup, OnePass, Origin, spectral_residual
 from comixup.mixers import Mixed
 
 
@@ -22,3 +22,23 @@ class ShuffledCoMixup(CoMixup):
             shift = torch.randint(1, len(saliency), (), generator=self.generator).item()
             saliency = saliency.roll(int(shift), 0)
         return super().draw(images, saliency)
+
+
+class ShuffledOnePass(OnePass):
+    """One-pass mixing where each image has the map of another image of its batch."""
+
+    def maps_for(self, images: Tensor, origin: Origin) -> Tensor:
+        """Returns the remembered maps, moved on by a random number of images."""
+        maps = super().maps_for(images, origin)
+        if len(maps) < 2:
+            return maps
+        shift = torch.randint(1, len(maps), (), generator=self.generator).item()
+        return maps.roll(int(shift), 0)
+
+
+class SpectralOnePass(OnePass):
+    """Clean and mixed batches by turns, with maps that need neither a memory nor a model."""
+
+    def maps_for(self, images: Tensor, origin: Origin) -> Tensor:
+        """Returns the spectral residual of the images."""
+        return spectral_residual(images)

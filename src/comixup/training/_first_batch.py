@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch.nn.functional as F
 
-from comixup import Mixer, NoMix, mix
+from comixup import Mixer, NoMix, OnePass, mix
 from comixup._mix import Plan
 from comixup.data import DataSet, Loader
 from comixup.training._pictures import draw_batch
@@ -17,7 +17,7 @@ WHOLE = 0.95
 
 def draw_first_batch(
     path: Path,
-    mixer: Mixer,
+    mixer: Mixer | OnePass,
     data: DataSet,
     loader: Loader,
     when: tuple[int, int],

@@ -43,7 +43,7 @@ def identity_of(
     fields = recipe.as_dict()
     chosen = fields["methods"][method]
     lines = {name: value for name, value in fields.items() if name not in _IRRELEVANT}
-    lines |= {name: chosen[name] for name in ("mixer", "settings", "vat")}
+    lines |= {name: chosen[name] for name in ("mixer", "settings", "vat", "saliency", "memory")}
     lines |= {"method": method, "seed": seed, **(data or {}), "identity_version": VERSION}
     return "\n".join(f"{name}: {json.dumps(value)}" for name, value in lines.items())
 
@@ -97,12 +97,16 @@ def _fields(identity: str) -> dict[str, Any]:
 def _defaults() -> dict[str, Any]:
     """Returns the values that fields have where an older version did not know them."""
     known = [*dataclasses.fields(Recipe), *dataclasses.fields(Method)]
-    return {
-        field.name: field.default
-        for field in known
-        if field.default is not dataclasses.MISSING
-        and field.name not in (*_IRRELEVANT, "paper", "epoch_multiplier", "lr_multiplier")
-    }
+    left_out = (*_IRRELEVANT, "paper", "epoch_multiplier", "lr_multiplier")
+    defaults = {}
+    for field in known:
+        if field.name in left_out:
+            continue
+        if field.default is not dataclasses.MISSING:
+            defaults[field.name] = field.default
+        elif field.default_factory is not dataclasses.MISSING:
+            defaults[field.name] = field.default_factory()
+    return defaults
 
 
 def _shown(fields: Mapping[str, Any], name: str) -> str:

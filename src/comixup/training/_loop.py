@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from lightning_fabric import Fabric
 from lightning_fabric.wrappers import _FabricModule
 from torch import Tensor, nn
 
-from comixup import Mixer, training_step
+from comixup import Mixer, OnePass, Origin, training_step
 from comixup._saliency import LossFn
 from comixup._wrappers import unwrapped
 from comixup.data import Loader, Purpose, seed_for
@@ -84,7 +84,7 @@ class Stepper:
     fabric: Fabric
     model: _FabricModule
     optimizer: torch.optim.Optimizer
-    mixer: Mixer
+    mixer: Mixer | OnePass
     loss_fn: LossFn
     clean_loss_fn: LossFn
     vat: Settings | None
@@ -93,13 +93,20 @@ class Stepper:
     accumulate: int
 
     def run(
-        self, images: Tensor, targets: Tensor, batch: int, when: tuple[int, int, int], sums: Totals
+        self,
+        images: Tensor,
+        targets: Tensor,
+        origin: Origin | None,
+        batch: int,
+        when: tuple[int, int, int],
+        sums: Totals,
     ) -> None:
         """Makes one step of the optimiser.
 
         Args:
             images: this process's share of the batch.
             targets: theirs.
+            origin: where they come from, for one-pass mixing.
             batch: images of the batch over all processes.
             when: the epoch, the step in it, and the number of steps in it.
             sums: to be added to.
@@ -108,18 +115,28 @@ class Stepper:
         for group in self.optimizer.param_groups:
             group["lr"] = self.recipe.lr_at(epoch + step / steps)
         self.optimizer.zero_grad()
-        parts = [part for part in _parts(images, targets, self.accumulate) if len(part[0])]
-        for k, (part_images, part_targets) in enumerate(parts):
+        micro_batches = _parts(images, targets, origin, self.accumulate)
+        parts = [part for part in micro_batches if len(part[0])]
+        for k, (part_images, part_targets, part_origin) in enumerate(parts):
+            if isinstance(self.mixer, OnePass):
+                self.mixer.turn = epoch * steps + step
             part = self.fabric.global_rank * self.accumulate + k
             self._seed(epoch, step, part)
             # Processes' gradients are averaged: each part is to weigh as many images as it has.
             weight = len(part_images) * self.fabric.world_size / batch
             last = k == len(parts) - 1
             with self.fabric.no_backward_sync(self.model, enabled=not last):
-                self._part(part_images, part_targets, weight, sums)
+                self._part(part_images, part_targets, part_origin, weight, sums)
         self.optimizer.step()
 
-    def _part(self, images: Tensor, targets: Tensor, weight: float, sums: Totals) -> None:
+    def _part(
+        self,
+        images: Tensor,
+        targets: Tensor,
+        origin: Origin | None,
+        weight: float,
+        sums: Totals,
+    ) -> None:
         def backward(loss: Tensor) -> None:
             self.fabric.backward(loss * weight)
 
@@ -128,6 +145,7 @@ class Stepper:
             self.mixer,
             images.contiguous(memory_format=FORMAT),
             targets,
+            origin=origin,
             loss_fn=self.loss_fn,
             clean_loss_fn=self.clean_loss_fn,
             backward=backward,
@@ -160,8 +178,16 @@ class Stepper:
             self.mixer.generator.manual_seed(seed_for(self.seed, *counts, Purpose.MIXER))
 
 
-def _parts(images: Tensor, targets: Tensor, count: int) -> Iterator[tuple[Tensor, Tensor]]:
-    return zip(images.tensor_split(count), targets.tensor_split(count), strict=True)
+def _parts(
+    images: Tensor, targets: Tensor, origin: Origin | None, count: int
+) -> Iterator[tuple[Tensor, Tensor, Origin | None]]:
+    """Returns the micro-batches of a batch."""
+    origins: Sequence[Origin | None] = [None] * count
+    if origin is not None:
+        cells = [None] * count if origin.cells is None else origin.cells.tensor_split(count)
+        indices = origin.indices.tensor_split(count)
+        origins = [Origin(*pair) for pair in zip(indices, cells, strict=True)]
+    return zip(images.tensor_split(count), targets.tensor_split(count), origins, strict=True)
 
 
 def train_epoch(
@@ -189,12 +215,25 @@ def train_epoch(
     """
     steps = len(loader)
     stepper.model.train()
-    for number, (images, targets) in enumerate(loader.epoch(epoch, first), first):
+    for number, (images, targets, origin) in enumerate(
+        _batches(stepper, loader, epoch, first), first
+    ):
         batch = min(batch_size, size - number * batch_size)
-        stepper.run(images, targets, batch, (epoch, number, steps), sums)
+        stepper.run(images, targets, origin, batch, (epoch, number, steps), sums)
         after(number + 1)
     if isinstance(stepper.mixer, ManifoldMixup):
         stepper.mixer.disarm()
+    if isinstance(stepper.mixer, OnePass):
+        stepper.mixer.end_epoch()
+
+
+def _batches(
+    stepper: Stepper, loader: Loader, epoch: int, first: int
+) -> Iterator[tuple[Tensor, Tensor, Origin | None]]:
+    """Returns an epoch's batches, with where they come from if the method asks for it."""
+    if isinstance(stepper.mixer, OnePass):
+        return loader.epoch_with_origins(epoch, stepper.mixer.memory, first)
+    return ((images, targets, None) for images, targets in loader.epoch(epoch, first))
 
 
 @torch.no_grad()

@@ -6,8 +6,18 @@ from collections.abc import Mapping
 
 import torch
 
-from comixup import CoMixup, CutMix, InputMixup, ManifoldMixup, Mixer, NoMix, PuzzleMix
-from comixup.training._controls import ShuffledCoMixup
+from comixup import (
+    CoMixup,
+    CutMix,
+    InputMixup,
+    ManifoldMixup,
+    Mixer,
+    NoMix,
+    OnePass,
+    PuzzleMix,
+    SaliencyMemory,
+)
+from comixup.training._controls import ShuffledCoMixup, ShuffledOnePass, SpectralOnePass
 from comixup.training._recipe import Method, suggestion
 from comixup.training._settings import check_settings
 
@@ -19,6 +29,16 @@ MIXERS: Mapping[str, type[Mixer]] = {
     "puzzlemix": PuzzleMix,
     "comixup": CoMixup,
     "comixup-shuffled": ShuffledCoMixup,
+}
+
+ONE_PASS: Mapping[str, type[OnePass]] = {
+    "one-pass": OnePass,
+    "one-pass-shuffled": ShuffledOnePass,
+    "one-pass-spectral": SpectralOnePass,
+}
+_MEMORY_SETTINGS: Mapping[type, tuple[str, ...]] = {
+    SaliencyMemory: ("cells", "momentum"),
+    OnePass: ("rate", "recycle"),
 }
 
 
@@ -40,3 +60,36 @@ def make_mixer(method: Method, num_classes: int, generator: torch.Generator) -> 
     """
     kind = mixer_class(method)
     return kind(num_classes, generator=generator, **check_settings(kind, method.settings))
+
+
+def make_method(
+    method: Method, num_classes: int, num_examples: int, generator: torch.Generator
+) -> Mixer | OnePass:
+    """Returns what mixes the batches of a method: its mixer, with a memory if it takes one pass.
+
+    Args:
+        method: of a recipe.
+        num_classes: of the data set.
+        num_examples: its training images.
+        generator: where all draws come from.
+    """
+    mixer = make_mixer(method, num_classes, generator)
+    if method.saliency == "paper":
+        return mixer
+    if not mixer.needs_saliency:
+        raise ValueError(
+            f'`saliency` must be "paper" for {method.mixer}, which needs no saliency and takes '
+            f"one pass as it is, got {method.saliency!r}."
+        )
+    known = [name for names in _MEMORY_SETTINGS.values() for name in names]
+    for name in method.memory:
+        if name not in known:
+            raise ValueError(
+                f"`memory` must have settings among {', '.join(known)}, got {name!r}."
+                f"{suggestion(name, known)}"
+            )
+    memory, turns = (
+        check_settings(kind, {name: method.memory[name] for name in names if name in method.memory})
+        for kind, names in _MEMORY_SETTINGS.items()
+    )
+    return ONE_PASS[method.saliency](mixer, SaliencyMemory(num_examples, **memory), **turns)

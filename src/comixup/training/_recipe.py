@@ -17,6 +17,9 @@ from comixup._checks import check_choice, check_count, check_number, check_posit
 Settings: TypeAlias = Mapping[str, Any]
 LossName: TypeAlias = Literal["cross-entropy", "official"]
 
+SaliencyMode: TypeAlias = Literal["paper", "one-pass", "one-pass-shuffled", "one-pass-spectral"]
+SALIENCY_MODES = ("paper", "one-pass", "one-pass-shuffled", "one-pass-spectral")
+
 LOSS_ALIAS = "released"
 """What "official" was called at first; still read."""
 MAX_COUNT = 10**6
@@ -34,6 +37,10 @@ class Method:
         paper: the top-1 error in percent that the paper reports, or None.
         epoch_multiplier: epochs of this method, as a multiple of the recipe's.
         lr_multiplier: learning rates of this method, as a multiple of the recipe's.
+        saliency: where maps come from: a pass of their own ("paper"), or earlier batches
+            ("one-pass", see `OnePass`). The others are controls: other examples' maps
+            ("one-pass-shuffled") or spectral residual ("one-pass-spectral").
+        memory: keywords of `SaliencyMemory` and `OnePass`, where saliency is not "paper".
     """
 
     mixer: str
@@ -42,6 +49,16 @@ class Method:
     paper: float | None = None
     epoch_multiplier: float = 1.0
     lr_multiplier: float = 1.0
+    saliency: SaliencyMode = "paper"
+    memory: Settings = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_choice("saliency", self.saliency, SALIENCY_MODES)
+        if self.memory and self.saliency == "paper":
+            raise ValueError(
+                '`memory` must be empty where saliency is "paper", which has none, got '
+                f'{dict(self.memory)}. Set saliency to "one-pass".'
+            )
 
 
 @dataclass(frozen=True)

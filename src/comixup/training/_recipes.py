@@ -109,12 +109,15 @@ _SMALL_DATA = {
     "comixup-shuffled": Method("comixup-shuffled"),
     "comixup-clean-mean": Method("comixup", {"clean_reduction": "mean"}),
     "comixup-no-clean": Method("comixup", {"clean_weight": 0.0}),
+    "comixup-one-pass": Method("comixup", saliency="one-pass"),
+    "comixup-one-pass-shuffled": Method("comixup", saliency="one-pass-shuffled"),
+    "comixup-one-pass-spectral": Method("comixup", saliency="one-pass-spectral"),
 }
 """The arms of our comparison on small data; the first and others come in several lengths."""
 _LENGTHS = {"half": 0.5, "double": 2.0}
 _SMALL_DATA |= {
     f"{name}-{length}": dataclasses.replace(_SMALL_DATA[name], epoch_multiplier=multiplier)
-    for name in ("vanilla", "cutmix-p0.5", "comixup")
+    for name in ("vanilla", "cutmix-p0.5", "comixup", "comixup-one-pass")
     for length, multiplier in _LENGTHS.items()
 }
 

@@ -14,7 +14,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
-from comixup import models
+from comixup import OnePass, models
 from comixup._wrappers import unwrapped
 from comixup.data import DataSet, Loader, Purpose, Split, load, seed_for
 from comixup.mixers import ManifoldMixup
@@ -27,7 +27,7 @@ from comixup.training._identity import data_fields, identity_of
 from comixup.training._logits import logits_bytes, measures
 from comixup.training._loop import FORMAT, Stepper, Totals, evaluate, logits_of, summed, train_epoch
 from comixup.training._losses import losses
-from comixup.training._methods import make_mixer
+from comixup.training._methods import make_method
 from comixup.training._optimizer import make_optimizer
 from comixup.training._pictures import draw_curves
 from comixup.training._recipe import Recipe
@@ -123,7 +123,9 @@ class Training:
             shape = (channels, height, width)
             models.check_fit(model, recipe.model, shape, self.data.num_classes)
         model.to(memory_format=FORMAT)
-        self.mixer = make_mixer(method, self.data.num_classes, torch.Generator())
+        self.mixer = make_method(
+            method, self.data.num_classes, len(self.data.train), torch.Generator()
+        )
         if isinstance(self.mixer, ManifoldMixup):
             self.mixer.attach(model)
         optimizer = make_optimizer(recipe, model)
@@ -256,6 +258,9 @@ class Training:
         """Writes the checkpoint, and the history that it holds, from the first process."""
         state = self.state
         state.totals = totals
+        if isinstance(self.mixer, OnePass):
+            self.mixer.memory.merge()  # over all processes
+            state.memory = self.mixer.memory.state_dict()
         if self.fabric.is_global_zero:
             state.model = unwrapped(self.model).state_dict()
             state.optimizer = self.optimizer.state_dict()
@@ -271,6 +276,8 @@ class Training:
             load_weights(unwrapped(self.model), self.state.model)
             load_optimizer(self.optimizer.optimizer, self.state.optimizer)
             self.fabric.strategy.precision.load_state_dict(self.state.precision)
+            if isinstance(self.mixer, OnePass):
+                self.mixer.memory.load_state_dict(self.state.memory)
         except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as why:
             raise ValueError(
                 f"`checkpoint` must fit this run's network and optimiser, but that of "

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, Literal, TypeAlias
 
-from comixup import Mixer, NoMix
+from comixup import NoMix
 from comixup.training._recipe import Settings, suggestion
 
 Scalar: TypeAlias = float | bool | str | None
@@ -77,15 +77,15 @@ def parse_settings(words: Sequence[str], option: str = "--set") -> dict[str, Any
     return settings
 
 
-def keywords_of(kind: type[Mixer]) -> dict[str, inspect.Parameter]:
-    """Returns the keywords of a mixer that are settings; `NoMix` has none that has an effect."""
+def keywords_of(kind: type[object]) -> dict[str, inspect.Parameter]:
+    """Returns the keywords of a class that are settings; `NoMix` has none that has an effect."""
     if kind is NoMix:
         return {}
     parameters = inspect.signature(kind).parameters
     return {name: value for name, value in parameters.items() if name not in _NOT_SETTINGS}
 
 
-def check_settings(kind: type[Mixer], settings: Settings) -> dict[str, Any]:
+def check_settings(kind: type[object], settings: Settings) -> dict[str, Any]:
     """Returns settings as a mixer takes them: numbers for floats made float, lists made tuples.
 
     A name that the mixer does not have, or a value that is not of its annotated type, raises
