@@ -22,6 +22,7 @@ from comixup import Origin, SaliencyMemory
 from comixup._checks import check_count, check_number, check_positive
 from comixup._grid import cell_numbers
 from comixup.data._digest import digest_of, file_sources
+from comixup.data._image_file import read_image
 from comixup.data._order import Order
 from comixup.data._seeds import Purpose, seed_for
 from comixup.data._sets import normalised
@@ -31,6 +32,8 @@ DEFAULT_MIN_SCALE = 0.08
 """Of a random crop's area, as torchvision has it."""
 _RESIZED, _CROPPED = 256, 224
 """Evaluation shows the middle 224 pixels of an image whose shorter side was made 256."""
+_MAX_ASPECT = 16
+"""Of an image before it is resized: a line of one pixel would become 256 times as long."""
 
 # An image's index and the epoch that its augmentation is for; None to leave it as it is.
 _Request: TypeAlias = tuple[int, int | None]
@@ -157,20 +160,18 @@ class DiskLoader:
             yield normalised(pixels, self._split.mean, self._split.std), targets, indices, cells
 
 
-def _read(path: Path) -> Image.Image | str:
-    """Returns an image in colours, or a sentence if it is damaged."""
-    try:
-        with Image.open(path) as file:
-            return file.convert("RGB")
-    # What decoders raise; a sentence, since an exception from a worker comes with its trace.
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        return f"{path} cannot be read as an image: {error}. Replace or remove it."
-
-
 def problem_of(path: Path) -> str | None:
-    """Returns a sentence if a file cannot be read as an image."""
+    """Returns an error message if a file cannot be read as an image."""
     found = _read(path)
     return found if isinstance(found, str) else None
+
+
+def _read(path: Path) -> Image.Image | str:
+    """Returns an image, or an error message: exceptions from a worker come with its traceback."""
+    try:
+        return read_image(path)
+    except ValueError as error:
+        return str(error)
 
 
 class _Images(Dataset[_Sample | str]):
@@ -231,4 +232,13 @@ def _augmentation(size: int, min_scale: float) -> v2.Transform:
 def _plain_view(size: int) -> v2.Transform:
     shorter = round(size * _RESIZED / _CROPPED)
     resize = v2.Resize(shorter, antialias=True)
-    return v2.Compose([resize, v2.CenterCrop(size), v2.PILToTensor()])
+    return v2.Compose([_middle, resize, v2.CenterCrop(size), v2.PILToTensor()])
+
+
+def _middle(picture: Image.Image) -> Image.Image:
+    """Returns the middle of a very long image: far more of it than evaluation shows."""
+    longest = _MAX_ASPECT * min(picture.size)
+    if max(picture.size) <= longest:
+        return picture
+    x, y = (max(0, (side - longest) // 2) for side in picture.size)
+    return picture.crop((x, y, picture.width - x, picture.height - y))

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import torch
-from PIL import Image
 from torch import Tensor
 
 from comixup._checks import check_choice
 from comixup.data._cache import kept, progress
 from comixup.data._damaged import readable
 from comixup.data._digest import file_sources
+from comixup.data._image_file import read_image
 from comixup.data._memory import MemorySplit
 from comixup.data._places import data_root, find_folder, lines_of
 from comixup.data._sets import DataSet
@@ -197,12 +197,5 @@ def _problem_of(path: Path) -> str | None:
 
 def _decode(path: Path) -> npt.NDArray[np.uint8]:
     """Returns one image, (3, 64, 64)."""
-    try:
-        with Image.open(path) as image:
-            pixels = np.asarray(image.convert("RGB"))  # some are grey
-    except (OSError, SyntaxError, ValueError) as error:
-        raise ValueError(f"{path} cannot be read as an image: {error}. Unpack it again.") from None
-    if pixels.shape != (SIZE, SIZE, 3):
-        height, width, _ = pixels.shape
-        raise ValueError(f"{path} must be {SIZE} x {SIZE} pixels, got {width} x {height}.")
-    return pixels.transpose(2, 0, 1)
+    image = read_image(path, size=(SIZE, SIZE), remedy="Unpack it again.")
+    return np.asarray(image).transpose(2, 0, 1)
