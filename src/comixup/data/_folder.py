@@ -11,6 +11,7 @@ from torchvision.datasets.folder import IMG_EXTENSIONS  # type: ignore[import-un
 
 from comixup.data._damaged import readable
 from comixup.data._disk import DEFAULT_SIZE, DiskSplit, problem_of
+from comixup.data._listing import files_below, subfolders
 from comixup.data._places import find_folder
 from comixup.data._sets import DataSet
 
@@ -68,7 +69,7 @@ def _read(name: str, train: Path, test: Path, skip_bad: bool) -> DataSet:
 
 def _class_folders(folder: Path) -> list[str]:
     """Returns the names of a split's class folders, sorted."""
-    names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
+    names = subfolders(folder)
     if not names:
         raise FileNotFoundError(
             f"{folder} has no folders of classes. Put its images into a folder for each class."
@@ -79,24 +80,16 @@ def _class_folders(folder: Path) -> list[str]:
 def _split(folder: Path, classes: list[str], *, every_class: bool) -> DiskSplit:
     files: list[bytes] = []
     targets: list[int] = []
+    present = set(_class_folders(folder))
     for target, name in enumerate(classes):
-        found = _image_files(folder / name)
+        found = files_below(folder / name, IMG_EXTENSIONS) if name in present else []
         if every_class and not found:
             raise FileNotFoundError(
                 f"{folder / name} has no images ({', '.join(IMG_EXTENSIONS)}). Unpack it again, or "
                 "remove the folder."
             )
-        files += found
+        files += map(os.fsencode, found)
         targets += [target] * len(found)
     if not files:
         raise FileNotFoundError(f"{folder} has no images in any of its folders.")
     return DiskSplit(np.array(files), torch.tensor(targets), MEAN, STD)
-
-
-def _image_files(folder: Path) -> list[bytes]:
-    """Returns the images in a folder and those below it, in torchvision's order."""
-    found = []
-    for place, _, names in sorted(os.walk(folder, followlinks=True)):
-        images = sorted(name for name in names if name.lower().endswith(IMG_EXTENSIONS))
-        found += [os.fsencode(os.path.join(place, name)) for name in images]
-    return found
