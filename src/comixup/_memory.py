@@ -320,7 +320,7 @@ def _cell_means(numbers: Tensor, values: Tensor, cells: int) -> tuple[Tensor, Te
     numbers = numbers.long()
     sums = values.new_zeros(len(values), cells + 1).scatter_add_(1, numbers, values)
     counts = torch.zeros_like(sums).scatter_add_(1, numbers, torch.ones_like(values))
-    return (sums / counts.clamp_(min=1))[:, 1:], counts[:, 1:] > 0.5
+    return (sums / counts.clamp(min=1))[:, 1:], counts[:, 1:] > 0
 
 
 def _joined(means: Tensor, shown: Tensor, before: Tensor, momentum: float) -> tuple[Tensor, Tensor]:
