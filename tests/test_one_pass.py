@@ -214,7 +214,7 @@ def test_mixing_can_be_switched_off():
 def test_wrong_use_is_told():
     memory = SaliencyMemory(EXAMPLES)
     images, targets, _ = batch()
-    with pytest.raises(TypeError, match="`mixer` must be a method that needs saliency.*CutMix"):
+    with pytest.raises(TypeError, match=r"`mixer` must be a method that needs saliency.*CutMix"):
         OnePass(CutMix(CLASSES), memory)
     with pytest.raises(TypeError, match="`memory` must be a SaliencyMemory"):
         OnePass(CoMixup(CLASSES), 100)
@@ -223,7 +223,7 @@ def test_wrong_use_is_told():
     mixup = OnePass(CoMixup(CLASSES), memory)
     with pytest.raises(ValueError, match="`origin` must say which examples"):
         mixup(images, targets, None)
-    with pytest.raises(ValueError, match="`origin.indices` must have an index for each of the 8"):
+    with pytest.raises(ValueError, match=r"`origin.indices` must have an index for each of the 8"):
         mixup(images, targets, Origin(torch.arange(7)))
     with pytest.raises(ValueError, match=r"`origin.cells` must have the images' size \(8, 8\)"):
         mixup(images, targets, Origin(torch.arange(8), torch.ones(8, 4, 4, dtype=torch.int64)))
