@@ -2,7 +2,7 @@
 
 from comixup.evaluation._boxes import read_boxes, read_tiny_imagenet_boxes
 from comixup.evaluation._cam import class_activation_maps
-from comixup.evaluation._compare import Row, compare
+from comixup.evaluation._compare import Row, compare, holm, paired_interval, paired_test
 from comixup.evaluation._corruption import CorruptedLoader, corrupt
 from comixup.evaluation._evaluate import (
     Evaluation,
@@ -13,14 +13,16 @@ from comixup.evaluation._evaluate import (
     write_evaluation,
 )
 from comixup.evaluation._localisation import Localisation, localise
-from comixup.evaluation._metrics import Metrics, measure
-from comixup.evaluation._predictions import Predictions, predict
+from comixup.evaluation._metrics import Bin, Metrics, measure
+from comixup.evaluation._predictions import Predictions, predict, predictions_of
 from comixup.evaluation._reliability import draw_reliability
 from comixup.evaluation._sweep import sweep, sweep_table
 from comixup.evaluation._tables import as_rich, write_comparison
+from comixup.evaluation._temperature import fit_temperature
 from comixup.evaluation._trained import Trained, load_trained, trained_on
 
 __all__ = [
+    "Bin",
     "CorruptedLoader",
     "Evaluation",
     "Localisation",
@@ -36,10 +38,15 @@ __all__ = [
     "draw_reliability",
     "evaluate",
     "evaluation_table",
+    "fit_temperature",
+    "holm",
     "load_trained",
     "localise",
     "measure",
+    "paired_interval",
+    "paired_test",
     "predict",
+    "predictions_of",
     "read_boxes",
     "read_evaluation",
     "read_tiny_imagenet_boxes",

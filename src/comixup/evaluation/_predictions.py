@@ -93,6 +93,23 @@ def predict(
     return Predictions(classes, targets, predicted, ranks, confidences, losses, briers)
 
 
+def predictions_of(logits: Tensor, targets: Tensor) -> Predictions:
+    """Returns what logits that were computed before say of each image.
+
+    Args:
+        logits: (n, classes).
+        targets: (n,) class indices.
+
+    >>> predictions_of(torch.tensor([[0.0, 9.0]]), torch.tensor([1])).ranks
+    tensor([0])
+    """
+    classes = _classes_of(logits, len(targets), 0)
+    (targets, predicted, ranks), numbers = _figures(logits.double(), targets)
+    confidences, losses, briers = numbers
+    _check(targets, confidences, classes)
+    return Predictions(classes, targets, predicted, ranks, confidences, losses, briers)
+
+
 @contextlib.contextmanager
 def progress_bar(
     console: Console | None, title: str, total: int

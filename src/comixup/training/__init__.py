@@ -1,7 +1,11 @@
 """Recipes of the paper and the trainer that runs them."""
 
+from comixup.training._figures import write_figure
+from comixup.training._files import write_whole as atomic_write
 from comixup.training._hardware import Hardware, TrainingStopped
+from comixup.training._logits import read_logits
 from comixup.training._losses import losses
+from comixup.training._methods import MIXERS
 from comixup.training._recipe import Method, Phase, Recipe
 from comixup.training._recipes import RECIPES
 from comixup.training._results import Result, results_table
@@ -9,6 +13,7 @@ from comixup.training._train import train
 from comixup.training._vat import vat_loss
 
 __all__ = [
+    "MIXERS",
     "RECIPES",
     "Hardware",
     "Method",
@@ -16,8 +21,11 @@ __all__ = [
     "Recipe",
     "Result",
     "TrainingStopped",
+    "atomic_write",
     "losses",
+    "read_logits",
     "results_table",
     "train",
     "vat_loss",
+    "write_figure",
 ]
