@@ -14,7 +14,7 @@ from rich.console import Console
 
 from comixup import training
 from comixup.training._hardware import WORKERS
-from comixup.training._methods import make_mixer, mixer_class
+from comixup.training._methods import make_method, mixer_class
 from comixup.training._recipe import MAX_COUNT, Recipe, suggestion
 from comixup.training._settings import check_effect, check_settings, parse_settings
 
@@ -66,6 +66,13 @@ class Changes:
     set: Annotated[tuple[str, ...], word("NAME=VALUE ...", "(none)")] = ()
     """Settings of the method: --set beta=0.5 sweeps=2 resolve=false. Values are numbers, true,
     false, null, words, or lists such as [2,4]."""
+    saliency: Annotated[Literal["paper", "one-pass"] | None, word("paper|one-pass", UNCHANGED)] = (
+        None
+    )
+    """Where Co-Mixup and Puzzle Mix take saliency from: a pass of its own, or earlier batches, at
+    half the cost."""
+    memory: Annotated[tuple[str, ...], word("NAME=VALUE ...", "(none)")] = ()
+    """Settings of one-pass saliency: rate, recycle, cells, momentum."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +124,8 @@ def recipe_of(name: str) -> Recipe:
 
 def changed(name: str, changes: Changes) -> Recipe:
     """Returns the recipe of that name with all that options change in it, but the settings."""
-    wanted = {key: value for key, value in vars(changes).items() if key != "set"}
+    of_methods = ("set", "saliency", "memory")
+    wanted = {key: value for key, value in vars(changes).items() if key not in of_methods}
     if wanted["classes"] is not None:
         wanted["classes"] = class_list(wanted["classes"])
     return recipe_of(name).changed(data=wanted.pop("data_set"), **wanted)
@@ -180,8 +188,11 @@ def with_set(recipe: Recipe, method: str, changes: Changes) -> Recipe:
     mixer = mixer_class(recipe.choose(method))
     settings = check_settings(mixer, parse_settings(changes.set))
     changed = recipe.with_settings(method, settings)
+    if mixer.needs_saliency:
+        memory = parse_settings(changes.memory, "--memory")
+        changed = changed.with_saliency(method, changes.saliency, memory)
     check_effect(changed.choose(method).settings)
-    make_mixer(changed.choose(method), num_classes=2, generator=torch.Generator())
+    make_method(changed.choose(method), 2, 1, torch.Generator())
     return changed
 
 

@@ -310,6 +310,27 @@ class Recipe:
         new = dataclasses.replace(chosen, settings={**chosen.settings, **settings}, paper=None)
         return dataclasses.replace(self, methods={**self.methods, name: new})
 
+    def with_saliency(
+        self, method: str | None, mode: SaliencyMode | None, memory: Settings | None = None
+    ) -> Recipe:
+        """Returns the recipe with a method's saliency taken from elsewhere; None leaves it.
+
+        Args:
+            method: the name of one of its methods; None means the recipe's own.
+            mode: see `Method.saliency`.
+            memory: settings to change in `Method.memory`.
+        """
+        name = method or self.method
+        chosen = self.choose(name)
+        if mode is None and not memory:
+            return self
+        mode = mode or chosen.saliency
+        kept = {} if mode == "paper" else {**chosen.memory, **(memory or {})}
+        if mode == "paper" and memory:
+            kept = dict(memory)  # to be rejected
+        new = dataclasses.replace(chosen, saliency=mode, memory=kept, paper=None)
+        return dataclasses.replace(self, methods={**self.methods, name: new})
+
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """Returns " Did you mean ...?" if something known is spelt much like a name, else nothing.
