@@ -79,6 +79,7 @@ class Stepper:
         recipe: for the learning rates.
         seed: of the run.
         accumulate: parts of a process's share of a batch.
+        memory_format: of the images, that of the model's weights.
     """
 
     fabric: Fabric
@@ -91,6 +92,7 @@ class Stepper:
     recipe: Recipe
     seed: int
     accumulate: int
+    memory_format: torch.memory_format = FORMAT
 
     def run(
         self,
@@ -143,7 +145,7 @@ class Stepper:
         made = training_step(
             self.model,
             self.mixer,
-            images.contiguous(memory_format=FORMAT),
+            images.contiguous(memory_format=self.memory_format),
             targets,
             origin=origin,
             loss_fn=self.loss_fn,

@@ -25,8 +25,9 @@ from comixup.training._first_batch import draw_first_batch
 from comixup.training._hardware import Hardware, StopRequest, TrainingStopped
 from comixup.training._identity import data_fields, identity_of
 from comixup.training._logits import logits_bytes, measures
-from comixup.training._loop import FORMAT, Stepper, Totals, evaluate, logits_of, summed, train_epoch
+from comixup.training._loop import Stepper, Totals, evaluate, logits_of, summed, train_epoch
 from comixup.training._losses import losses
+from comixup.training._memory_format import memory_format
 from comixup.training._methods import make_method
 from comixup.training._optimizer import make_optimizer
 from comixup.training._pictures import draw_curves
@@ -122,7 +123,8 @@ class Training:
             height, width = (side, side) if side else own
             shape = (channels, height, width)
             models.check_fit(model, recipe.model, shape, self.data.num_classes)
-        model.to(memory_format=FORMAT)
+        layout = memory_format(model, fabric.device)
+        model.to(memory_format=layout)
         self.mixer = make_method(
             method, self.data.num_classes, len(self.data.train), torch.Generator()
         )
@@ -143,6 +145,7 @@ class Training:
             recipe=recipe,
             seed=run.seed,
             accumulate=hardware.accumulate,
+            memory_format=layout,
         )
 
     def fit(self) -> Result:
