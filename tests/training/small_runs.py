@@ -8,6 +8,7 @@ import resource
 import signal
 import socket
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -153,6 +154,26 @@ def die_after(seconds):
     """Kills this process once it has computed for so long, wherever it then is."""
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_PROF, seconds)
+
+
+def die_within_step(number, fraction):
+    """Kills this process in its n-th step, from 1, or while what follows it is written.
+
+    Args:
+        number: of the step.
+        fraction: of the CPU time that the step before it took, counted from the step's start.
+    """
+    from comixup.training._loop import Stepper  # noqa: PLC0415 - in the process alone
+
+    run_step, starts = Stepper.run, []
+
+    def step(*arguments):
+        starts.append(time.process_time())
+        if len(starts) == number + 1:
+            die_after(max(fraction * (starts[-1] - starts[-2]), 1e-6))
+        run_step(*arguments)
+
+    Stepper.run = step
 
 
 def limit_files(size):

@@ -7,13 +7,14 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
 from comixup import models
-from comixup.training._folder import CHECKPOINT, METRICS, RESULT, STORY, WEIGHTS
+from comixup.training._folder import CHECKPOINT, LOGITS, METRICS, RESULT, STORY, WEIGHTS
 from small_runs import (
     CLASSES,
     RECIPE,
@@ -23,6 +24,7 @@ from small_runs import (
     contents,
     die_after,
     die_at_write,
+    die_within_step,
     folder_of,
     limit_files,
     metrics,
@@ -68,7 +70,7 @@ def test_killed_at_one_write_after_the_other_a_run_ends_as_if_unbroken(data, tmp
     # Every file is written to the disk, then its folder: two numbers for each.
     first_epoch = {"story": 0, "picture": 2, "checkpoint": 4, "checkpoint's name": 5}
     later_epochs = {"second epoch's metrics": 4, "third checkpoint": 2, "its name": 3}
-    ending = {"metrics": 4, "weights": 2, "result": 4, "curves": 6}
+    ending = {"metrics": 4, "weights": 2, "logits": 4, "curves": 6, "result": 8}
     numbers = [*first_epoch.values(), *later_epochs.values(), *ending.values(), NEVER]
     befalls = ((die_at_write, number) for number in numbers)
     arguments = words(data, tmp_path, method="comixup")
@@ -96,6 +98,41 @@ def test_killed_at_any_moment_a_run_ends_as_if_unbroken(data, tmp_path, unbroken
     assert len(codes) > 1
     assert set(codes[:-1]) == {-signal.SIGPROF}
     assert_same_run(folder_of(tmp_path, "comixup"), unbroken)
+
+
+@pytest.mark.slow
+@pytest.mark.data
+def test_killed_twenty_times_a_run_on_cifar100_ends_as_if_unbroken(tmp_path):
+    # 50 steps in all. A process completes one or two of them, then dies somewhere in the next.
+    random = np.random.default_rng(0)
+
+    def arguments(out):
+        return [
+            *("train", "cifar100-small-data", "--method", "comixup", "--out", str(tmp_path / out)),
+            *("--width", "4", "--epochs", "5", "--images-per-class", "50"),
+            *("--checkpoint-steps", "1", "--accelerator", "cpu"),
+            *("--data", os.environ["COMIXUP_DATA"]),
+        ]
+
+    def folder(out):
+        return tmp_path / out / "cifar100-small-data" / "comixup" / "seed-0"
+
+    code, text = run(arguments("unbroken"), tmp_path / "log")
+    assert code == 0, text
+    moments, code = [], None
+    while code != 0:
+        assert len(moments) < 100
+        before, details = die_within_step, (1, random.uniform(0, 1.1))
+        code, text = run(arguments("broken"), tmp_path / "broken.log", None, before, details)
+        assert code in (0, -signal.SIGPROF), text
+        assert "Traceback" not in text
+        state = saved(folder("broken"))
+        moments.append((state["epoch"], state["step"]))
+    assert moments == sorted(moments)
+    assert sum(step > 0 for _, step in moments) >= 20, moments
+    assert_same_run(folder("broken"), folder("unbroken"))
+    for name in (WEIGHTS, LOGITS):
+        assert (folder("broken") / name).read_bytes() == (folder("unbroken") / name).read_bytes()
 
 
 def test_killed_between_checkpoint_and_metrics(data, tmp_path, unbroken):
