@@ -70,7 +70,7 @@ def test_maps_matter_to_the_weights(data, tmp_path, unbroken):
 
 def test_two_processes_train_as_one_that_cuts_its_batches_in_two(data, tmp_path):
     arguments = [*words(data, tmp_path / "both", method="comixup", epochs=3), *ONE_PASS]
-    both = commands(2, arguments, tmp_path / "log")
+    both = commands(2, [*arguments, "--checkpoint-steps", "1"], tmp_path / "log")
     codes = [command.end() for command in both]
     assert codes == [0, 0], [command.text for command in both]
     halves = Hardware(accelerator="cpu", accumulate=2)
