@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0, help="the first one")
     parser.add_argument("--seeds", type=int, default=3, help="runs of each method")
     parser.add_argument("--epochs", type=int, default=100)
-    parser.add_argument("--labels-per-class", type=int, default=10, help="1 to 200")
+    parser.add_argument("--images-per-class", type=int, default=10, help="1 to 200")
     parser.add_argument("--on", choices=("test", "validation"), default="test", help="measure on")
     parser.add_argument("--quick", action="store_true", help="a few steps, to see that it runs")
     parser.add_argument("--out", type=Path, default=Path("out/demo.png"), help="where to draw")
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.quick:
         options.seeds, options.epochs, options.images_per_class = 2, 2, 5
     if not 1 <= options.images_per_class <= 200 or options.epochs < 1 or options.seeds < 1:
-        parser.error("--labels-per-class must be 1 to 200; --epochs and --seeds at least 1")
+        parser.error("--images-per-class must be 1 to 200; --epochs and --seeds at least 1")
 
     torch.set_num_threads(1)  # on a busy machine more of them mostly wait for one another
     console = Console()
