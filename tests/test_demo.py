@@ -91,8 +91,8 @@ def test_parts_of_the_data_do_not_overlap(demo):
 
 def test_bad_settings_are_refused(demo, capsys):
     with pytest.raises(SystemExit):
-        demo.main(["--labels-per-class", "0"])
-    assert re.search(r"--labels-per-class must be 1 to 200", capsys.readouterr().err)
+        demo.main(["--images-per-class", "0"])
+    assert re.search(r"--images-per-class must be 1 to 200", capsys.readouterr().err)
 
 
 def test_a_blend_shows_the_mean_of_two_colours(demo):
