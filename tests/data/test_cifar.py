@@ -53,58 +53,8 @@ def test_cifar10_is_read_from_all_five_files(tmp_path):
     assert data.classes == ("kind 0", "kind 1", "kind 2")
 
 
-def test_files_that_todays_python_and_numpy_wrote_are_read(tmp_path, folder, written):
-    for name, (pixels, labels) in written.items():
-        content = {"data": pixels, "fine_labels": labels}
-        (folder / name).write_bytes(pickle.dumps(content, protocol=4))
-    (folder / "meta").write_bytes(pickle.dumps({"fine_label_names": list("abcd")}, protocol=4))
-    data = load("cifar100", tmp_path)
-    assert data.classes == ("a", "b", "c", "d")
-    torch.testing.assert_close(data.test.images.flatten(1), torch.from_numpy(written["test"][0]))
-
-
 def test_the_root_may_be_the_folder_itself(folder):
     assert len(load("cifar100", folder).test) == 20
-
-
-class Canary:
-    """Makes a file when it is unpickled."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return open, (str(self.path), "w")
-
-
-def hostile_pickles(canary):
-    path = str(canary).encode()
-    yield "reduce", pickle.dumps({b"data": Canary(canary)}, protocol=2)
-    yield "reduce, protocol 4", pickle.dumps({b"data": Canary(canary)}, protocol=4)
-    yield "os.system", b"cos\nsystem\n(S'touch " + path + b"'\ntR."
-    yield "builtins by INST", b"(S'" + path + b"'\nS'w'\nibuiltins\nopen\n."
-    yield "numpy's own loader", b"cnumpy\nload\n(S'" + path + b"'\ntR."
-    fromfile = b"cnumpy.core.multiarray\nfromfile\n(S'" + path + b"'\ntR."
-    yield "others in the same module", fromfile
-    yield "dotted names", b"\x80\x04\x8c\x05numpy\x8c\x0bdtype.__new__\x93."
-    # State for a class instead of an object: it must not change the class.
-    yield "state for a class", b"\x80\x02cnumpy\ndtype\nN}U\x01xK\x01s\x86b."
-
-
-@pytest.mark.parametrize("number", range(8))
-def test_hostile_pickles_run_nothing(tmp_path, folder, number):
-    canary = tmp_path / "canary"
-    kind, content = list(hostile_pickles(canary))[number]
-    (folder / "test").write_bytes(content)
-    with pytest.raises(ValueError, match=r"test is damaged or no CIFAR file: .* download=True"):
-        load("cifar100", tmp_path)
-    assert not canary.exists(), kind
-
-
-def test_the_canary_sings_where_pickles_are_trusted(tmp_path):
-    canary = tmp_path / "canary"
-    pickle.loads(pickle.dumps(Canary(canary))).close()
-    assert canary.exists()
 
 
 def with_labels(count=4, labels=None, data=None):
@@ -116,8 +66,8 @@ def with_labels(count=4, labels=None, data=None):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "Ran out of input"),
-        (b"no pickle at all", "invalid load key"),
+        (b"", "it is truncated"),
+        (b"no pickle at all", "instruction b'n', which is not of plain data"),
         (with_labels()[:5000], "truncated"),
         (python2_pickle([1, 2]), "it holds a list instead of a dict"),
         (python2_pickle({b"data": noise(4, 3072)}), "it has no 'data' and 'fine_labels'"),
@@ -129,7 +79,10 @@ def with_labels(count=4, labels=None, data=None):
         (with_labels(data=noise(4, 100)), r"its images have shape \(4, 100\)"),
         (with_labels(0), "its images have shape"),
         (with_labels().replace(b"U\x02u1", b"U\x02f8"), "where one of bytes belongs"),
-        (with_labels().replace(b"J\x00\x0c\x00\x00", b"J\x00\x0d\x00\x00"), "cannot reshape"),
+        (
+            with_labels().replace(b"J\x00\x0c\x00\x00", b"J\x00\x0d\x00\x00"),
+            "whose shape is not theirs",
+        ),
     ],
 )
 def test_damaged_files_are_named(tmp_path, folder, content, message):

@@ -1,20 +1,17 @@
 """CIFAR-10 and CIFAR-100, from the official files for Python.
 
 Those files are pickles, which can run any program when they are read in the usual way. Here they
-cannot: arrays are rebuilt by two classes of this file, and all other names are refused.
+cannot: `read_pickle` knows plain data alone.
 """
 
 from __future__ import annotations
 
 import hashlib
-import pickle
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torchvision import datasets  # type: ignore[import-untyped]
@@ -23,10 +20,10 @@ from torchvision.datasets.utils import (  # type: ignore[import-untyped]
 )
 
 from comixup.data._memory import MemorySplit
+from comixup.data._pickle_names import PickleError, StoredArray
 from comixup.data._places import find_folder
+from comixup.data._plain_pickle import read_pickle
 from comixup.data._sets import BLACK_TO_WHITE, DataSet
-
-_Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 SHAPE = (3, 32, 32)
 PAD = 2  # Paper: "random crop" without a number; the authors' code has 2
@@ -108,71 +105,35 @@ def read_cifar(name: str, root: Path, download: bool) -> DataSet:
     )
 
 
-class _StoredType:
-    """The type of a stored array's numbers: bytes, or nothing."""
-
-    def __init__(self, *names: object) -> None:
-        if names[:1] not in ((b"u1",), ("u1",)):
-            raise pickle.UnpicklingError(f"an array of {names[:1]} where one of bytes belongs")
-
-    def __setstate__(self, state: object) -> None:
-        """Byte order and the like: of no importance to bytes."""
-
-
-class _StoredArray:
-    """An array of bytes as NumPy pickles it: made empty, then given its state."""
-
-    def __init__(self, *_: object) -> None:
-        self.values: _Bytes = np.empty(0, np.uint8)
-
-    def __setstate__(self, state: Any) -> None:
-        _, shape, kind, by_columns, data = state
-        if not isinstance(kind, _StoredType) or not isinstance(data, bytes) or by_columns:
-            raise pickle.UnpicklingError("an array that is no plain array of bytes")
-        self.values = np.frombuffer(data, np.uint8).reshape(shape)
-
-
-class _Unpickler(pickle.Unpickler):
-    """Reads dicts, lists, numbers, strings and arrays of bytes; any other name is refused."""
-
-    def find_class(self, module: str, name: str, /) -> object:
-        """Returns the stand-in for one of the three names that the official files contain."""
-        if (module, name) == ("numpy", "dtype"):
-            return _StoredType
-        # NumPy 2 writes the first of these with an underscore.
-        if (module.replace("._core", ".core"), name) in (
-            ("numpy.core.multiarray", "_reconstruct"),
-            ("numpy", "ndarray"),
-        ):
-            return _StoredArray
-        raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no CIFAR file contains")
-
-
-def _unpickled(path: Path) -> dict[bytes, Any]:
-    """Returns a file's dict, without ever running what it asks for."""
+def _content(path: Path) -> dict[bytes, Any]:
+    """Returns a file's dict, its keys as bytes, without ever running what it asks for."""
     try:
-        with path.open("rb") as file:
-            content = _Unpickler(file, encoding="bytes").load()
-    # A damaged file can raise anything at all, MemoryError included.
-    except Exception as error:
+        content = read_pickle(path)
+        if not isinstance(content, dict):
+            raise PickleError(f"it holds a {type(content).__name__} instead of a dict")
+        entries = [(key.encode() if isinstance(key, str) else key, content[key]) for key in content]
+        if len(dict(entries)) != len(entries):
+            raise PickleError("it has a key twice, as text and as bytes")
+    except (OSError, ValueError, MemoryError) as error:
         raise _damaged(path, str(error).rstrip(".") or type(error).__name__) from None
-    if not isinstance(content, dict):
-        raise _damaged(path, f"it holds a {type(content).__name__} instead of a dict")
-    return {key.encode() if isinstance(key, str) else key: value for key, value in content.items()}
+    return dict(entries)
 
 
 def _class_names(path: Path, kind: _Kind) -> tuple[str, ...]:
-    names = _unpickled(path).get(kind.names_key)
+    names = _content(path).get(kind.names_key)
     if not isinstance(names, list) or not all(isinstance(name, (bytes, str)) for name in names):
         raise _damaged(path, f"it has no list {kind.names_key.decode()!r}")
-    return tuple(name.decode() if isinstance(name, bytes) else name for name in names)
+    try:
+        return tuple(name.decode() if isinstance(name, bytes) else name for name in names)
+    except UnicodeDecodeError as error:
+        raise _damaged(path, f"it has a class name that is no text ({error})") from None
 
 
 def _read_images(path: Path, kind: _Kind, num_classes: int, split: int) -> tuple[Tensor, Tensor]:
     """Returns the images (n, 3, 32, 32) uint8 and class indices of one file."""
-    content = _unpickled(path)
+    content = _content(path)
     stored, labels = content.get(b"data"), content.get(kind.label_key)
-    if not isinstance(stored, _StoredArray) or not isinstance(labels, list):
+    if not isinstance(stored, StoredArray) or not isinstance(labels, list):
         raise _damaged(path, f"it has no 'data' and {kind.label_key.decode()!r}")
     values = stored.values
     if values.ndim != 2 or values.shape[1] != _PIXELS or not len(values):
