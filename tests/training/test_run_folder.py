@@ -1,72 +1,11 @@
-"""A run's folder: claimed by one process, and telling its story."""
+"""The files of a run's folder: its metadata and its metrics."""
 
 import json
-import os
-import signal
-from pathlib import Path
 
 import pytest
 
 from comixup.training import _folder
-from comixup.training._folder import claimed, read_metrics, write_metrics, write_story
-from small_runs import WAIT_SECONDS, processes
-
-
-def hold(folder, pipe, fork):
-    """Claims a folder for ever; before that, perhaps, makes a process that lives on."""
-    with claimed(folder):
-        child = os.fork() if fork else None
-        if child == 0:
-            signal.pause()
-        pipe.send(child)
-        signal.pause()
-
-
-@pytest.fixture(params=[False, True], ids=["alone", "with a fork"])
-def holder(request, tmp_path):
-    """A process that holds the folder, and one that it forked, or None."""
-    mine, its = processes.Pipe()
-    process = processes.Process(target=hold, args=(tmp_path, its, request.param))
-    process.start()
-    assert mine.poll(WAIT_SECONDS)
-    child = mine.recv()
-    yield process, child
-    process.kill()
-    process.join()
-    if child is not None:
-        os.kill(child, signal.SIGKILL)
-
-
-def test_a_claimed_folder_is_free_once_its_process_is_killed(holder, tmp_path):
-    process, _ = holder
-    with pytest.raises(ValueError, match="another process is training in"), claimed(tmp_path):
-        pass
-    process.kill()
-    process.join()
-    with claimed(tmp_path):  # though the fork, as those that read images, still lives
-        pass
-
-
-def test_a_folder_can_be_claimed_again(tmp_path):
-    for _ in range(2):
-        with claimed(tmp_path / "new" / "folder"):
-            pass
-
-
-def test_a_file_is_no_folder(tmp_path):
-    (tmp_path / "file").write_text("mine")
-    for place in ("file", "file/below"):
-        refused = pytest.raises(OSError, match="must be one that can be written to")
-        with refused as caught, claimed(tmp_path / place):
-            pass
-        assert "--out" in str(caught.value)
-    assert (tmp_path / "file").read_text() == "mine"
-
-
-def test_a_folder_that_may_not_be_written_to():
-    folder = Path("/proc/self/comixup")  # which nobody may make, the administrator neither
-    with pytest.raises(OSError, match="must be one that can be written to"), claimed(folder):
-        pass
+from comixup.training._folder import read_metrics, write_metrics, write_story
 
 
 def test_every_start_adds_to_the_story(tmp_path):
@@ -81,11 +20,38 @@ def test_every_start_adds_to_the_story(tmp_path):
     assert {"commit", "command", "machine"} <= set(second)
 
 
-@pytest.mark.parametrize("before", ["", "{}", "[1]", '{"starts": 1}', "half a st"])
+DEEP = 100_000
+"""Levels of nesting that cannot be read."""
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "",
+        "{}",
+        "[1]",
+        '{"starts": 1}',
+        "half a st",
+        '{"starts": {}',
+        "[" * DEEP,
+        '{"starts":' * DEEP,
+        f'{{"starts": [{"1" * 5000}]}}',
+        "\ud800",
+    ],
+    ids=lambda text: text[:12],
+)
 def test_a_damaged_story_is_begun_again(tmp_path, before):
-    (tmp_path / _folder.STORY).write_text(before)
+    (tmp_path / _folder.STORY).write_bytes(before.encode(errors="surrogatepass"))
     write_story(tmp_path, {}, {})
     assert len(json.loads((tmp_path / _folder.STORY).read_text())["starts"]) == 1
+
+
+def test_starts_that_can_be_read_but_not_written_are_left_out(tmp_path):
+    for depth in range(700, 1000, 20):
+        before = f'{{"starts": [{"[" * depth}{"]" * depth}]}}'
+        (tmp_path / _folder.STORY).write_text(before)
+        write_story(tmp_path, {}, {})
+        assert isinstance(json.loads((tmp_path / _folder.STORY).read_text())["starts"][-1], dict)
 
 
 def test_metrics_come_back(tmp_path):
@@ -93,3 +59,20 @@ def test_metrics_come_back(tmp_path):
     write_metrics(tmp_path, history)
     assert read_metrics(tmp_path) == history
     assert (tmp_path / _folder.METRICS).read_text().splitlines()[0] == "epoch,loss,error"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"epoch,loss\n1,low\n",
+        b"epoch,loss\n1,2,3\n",
+        b'epoch\n"1',
+        b"epoch\n\xff\xfe\n",
+        b"epoch\n" + b"9" * 200_000,
+    ],
+    ids=["words", "too many", "open quote", "no text", "long"],
+)
+def test_a_damaged_table_is_rejected(tmp_path, content):
+    (tmp_path / _folder.METRICS).write_bytes(content)
+    with pytest.raises(ValueError, match=r"metrics\.csv is damaged"):
+        read_metrics(tmp_path)

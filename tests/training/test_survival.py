@@ -199,7 +199,7 @@ def test_a_second_run_in_the_folder_gets_a_sentence_and_harms_nothing(long_run, 
     story = (folder_of(tmp_path) / STORY).read_bytes()
     code, text = run(words(data, tmp_path, epochs=9000), tmp_path / "second")
     assert code == 1
-    assert "another process is training in" in text
+    assert "another process" in text
     assert "Traceback" not in text
     assert (folder_of(tmp_path) / STORY).read_bytes() == story
     assert long_run.process.is_alive()

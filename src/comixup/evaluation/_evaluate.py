@@ -24,7 +24,7 @@ from comixup.evaluation._pictures import draw_corruptions, draw_localisation
 from comixup.evaluation._predictions import predict, progress_bar
 from comixup.evaluation._reliability import draw_reliability
 from comixup.evaluation._trained import Trained, check_data
-from comixup.training._files import write_whole
+from comixup.training._files import atomic_write
 
 BATCH = 250
 FILE = "evaluation.json"
@@ -219,7 +219,7 @@ def evaluation_table(evaluation: Evaluation) -> Table:
 def write_evaluation(evaluation: Evaluation, folder: Path) -> None:
     """Writes the figures into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / FILE, json.dumps(evaluation.as_dict(), indent=2) + "\n")
+    atomic_write(folder / FILE, json.dumps(evaluation.as_dict(), indent=2) + "\n")
 
 
 def draw_evaluation(

@@ -16,7 +16,7 @@ from rich.table import Table
 from comixup.evaluation._sweep_figure import sweep_figure
 from comixup.evaluation._tables import NOTHING, csv_table, markdown_table
 from comixup.training._figures import write_figure
-from comixup.training._files import write_whole
+from comixup.training._files import atomic_write
 from comixup.training._hardware import Hardware
 from comixup.training._methods import make_mixer, mixer_class
 from comixup.training._recipe import Method, Recipe
@@ -195,7 +195,7 @@ def write_tables(found: Sweep, folder: Path) -> None:
     """Writes the sensitivity table as Markdown and CSV, each in one move."""
     folder.mkdir(parents=True, exist_ok=True)
     text = markdown_table(_HEAD, _words(found))
-    write_whole(folder / f"{STEM}.md", f"{text}\n{_note(found)}\n")
+    atomic_write(folder / f"{STEM}.md", f"{text}\n{_note(found)}\n")
     rows = [
         {
             "setting": cell.setting,
@@ -210,7 +210,7 @@ def write_tables(found: Sweep, folder: Path) -> None:
         }
         for cell in found.cells
     ]
-    write_whole(folder / f"{STEM}.csv", csv_table(rows))
+    atomic_write(folder / f"{STEM}.csv", csv_table(rows))
 
 
 _HEAD = ("setting", "value", "n", "error", "paper")

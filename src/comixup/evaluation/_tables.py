@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from comixup.evaluation._compare import Cell, Column, Comparison, Difference
-from comixup.training._files import write_whole
+from comixup.training._files import atomic_write
 
 NOTHING = "-"
 SMALLEST_P = 0.001
@@ -41,7 +41,7 @@ def write_comparison(comparison: Comparison, folder: Path, stem: str = "comparis
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for suffix, content in contents.items():
-        write_whole(folder / f"{stem}{suffix}", content)
+        atomic_write(folder / f"{stem}{suffix}", content)
     return [folder / f"{stem}{suffix}" for suffix in contents]
 
 

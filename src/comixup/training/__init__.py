@@ -1,7 +1,7 @@
 """Recipes of the paper and the trainer that runs them."""
 
 from comixup.training._figures import write_figure
-from comixup.training._files import write_whole as atomic_write
+from comixup.training._files import atomic_write
 from comixup.training._hardware import Hardware, TrainingStopped
 from comixup.training._logits import read_logits
 from comixup.training._losses import losses

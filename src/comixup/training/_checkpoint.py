@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from comixup.training._files import write_whole
+from comixup.training._files import atomic_write
 from comixup.training._identity import difference
 
 FORMAT = 1
@@ -62,7 +62,7 @@ def save_state(state: State, path: Path) -> None:
     """Writes a checkpoint in one move."""
     buffer = io.BytesIO()
     torch.save({"format": FORMAT, **_shallow(state)}, buffer)
-    write_whole(path, buffer.getvalue())
+    atomic_write(path, buffer.getvalue())
 
 
 def load_state(path: Path, identity: str) -> State | None:

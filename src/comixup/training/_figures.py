@@ -8,7 +8,7 @@ from pathlib import Path
 from matplotlib import style
 from matplotlib.figure import Figure
 
-from comixup.training._files import write_whole
+from comixup.training._files import atomic_write
 
 FORMATS = (".png", ".pdf", ".svg")
 DPI = 110
@@ -23,4 +23,4 @@ def write_figure(figure: Figure, path: Path, dpi: int = DPI) -> None:
     with style.context("default"):
         figure.savefig(picture, format=path.suffix[1:], dpi=dpi)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, picture.getvalue())
+    atomic_write(path, picture.getvalue())

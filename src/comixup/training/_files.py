@@ -4,29 +4,42 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
+
+_THREADS = threading.Lock()
+"""Locks of files exclude other processes; this excludes other threads of this one."""
 
 
-def write_whole(path: Path, content: bytes | str) -> None:
-    """Puts content in the place of a file in one move: readers see the old or the new, whole.
+def atomic_write(path: Path, content: bytes | str) -> None:
+    """Replaces a file atomically: readers see the old content or the new, whole.
 
     What a killed process left half written is replaced by the next that writes the same file.
+    Processes and threads that write the same file at the same time wait for each other.
     """
     data = content.encode() if isinstance(content, str) else content
     partial = path.with_name(f".{path.name}.partial")
     try:
-        with partial.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
+        with _THREADS, _sole_writer(partial) as file:
+            try:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+                if sys.platform == "win32":  # which does not rename open files
+                    file.close()
+                partial.replace(path)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    partial.unlink()
+                raise
     except OSError as error:
-        with contextlib.suppress(OSError):
-            partial.unlink()
         raise OSError(
             f"{path} could not be written ({error.strerror or error}); what was there before is "
-            "as it was. Make room (or mend what is wrong) and run the same command again: it goes "
-            "on from the last checkpoint."
+            "as it was. Make room (or fix what is wrong) and run the same command again: it "
+            "resumes from the last checkpoint."
         ) from error
     if os.name == "posix":  # the new name has to reach the disk too
         folder = os.open(path.parent, os.O_RDONLY)
@@ -34,3 +47,28 @@ def write_whole(path: Path, content: bytes | str) -> None:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+@contextlib.contextmanager
+def _sole_writer(path: Path) -> Iterator[IO[bytes]]:
+    """Yields an empty file that no other process writes to until it is closed."""
+    while True:
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
+        with os.fdopen(os.open(path, flags, 0o666), "wb") as file:
+            if sys.platform != "win32":
+                import fcntl  # noqa: PLC0415
+
+                fcntl.lockf(file, fcntl.LOCK_EX)
+                if not _is_at(file, path):  # whoever held the lock has renamed or deleted it
+                    continue
+            if os.fstat(file.fileno()).st_size:
+                file.truncate(0)
+            yield file
+            return
+
+
+def _is_at(file: IO[bytes], path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False

@@ -1,4 +1,4 @@
-"""The folder of a run, which tells its whole story and belongs to one process at a time."""
+"""The files of a run's folder: what was trained, with what, where, and how it went."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from comixup.training._files import write_whole
+from comixup.training._files import atomic_write
 
 STORY = "run.json"
 CHECKPOINT = "checkpoint.pt"
@@ -29,55 +29,13 @@ RESULT = "result.json"
 CURVES = "curves.png"
 FIRST_BATCH = "first_batch.png"
 EVENTS = "tensorboard"
-_LOCK = "lock"
 
 _PACKAGES = ("comixup", "torch", "torchvision", "lightning-fabric", "numpy", "timm")
-
-
-@contextlib.contextmanager
-def claimed(folder: Path) -> Iterator[None]:
-    """Holds a folder for this process; another that wants it gets a sentence.
-
-    The system lets go of the claim when the process ends, however it ends.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / _LOCK).open("a+")
-    except OSError as error:
-        raise OSError(
-            f"`folder` must be one that can be written to, but {folder} is not "
-            f"({error.strerror or error}). Choose another with --out."
-        ) from error
-    with file:
-        try:
-            _lock(file.fileno())
-        except (BlockingIOError, PermissionError):  # systems differ in which
-            raise ValueError(
-                f"`folder` must not be in use, but another process is training in {folder}. Wait "
-                "for it, or choose another folder with --out."
-            ) from None
-        yield
-
-
-def _lock(descriptor: int) -> None:
-    if sys.platform == "win32":
-        import msvcrt  # noqa: PLC0415
-
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-    else:
-        import fcntl  # noqa: PLC0415
-
-        # Processes that read images are forks of this one. They would hold a lock of `flock`'s
-        # for some seconds more than this process lives, if it is killed; they never hold these.
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def write_story(folder: Path, recipe: Mapping[str, Any], run: Mapping[str, Any]) -> None:
     """Writes what is trained, with what, where and since when; each start adds a line."""
     path = folder / STORY
-    starts: list[Any] = []
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        starts = list(json.loads(path.read_text())["starts"])
     here = {
         "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
@@ -85,8 +43,18 @@ def write_story(folder: Path, recipe: Mapping[str, Any], run: Mapping[str, Any])
         "commit": _commit(),
         "machine": _machine(),
     }
-    story = {**run, "recipe": recipe, "starts": [*starts, here]}
-    write_whole(path, json.dumps(story, indent=2) + "\n")
+    story = {**run, "recipe": recipe, "starts": [*_earlier_starts(path), here]}
+    atomic_write(path, json.dumps(story, indent=2) + "\n")
+
+
+def _earlier_starts(path: Path) -> list[Any]:
+    """Returns the starts that a run's metadata lists; none if the file is absent or damaged."""
+    try:
+        starts = list(json.loads(path.read_text())["starts"])
+        json.dumps(starts, indent=2)  # writes less deeply nested lists than it reads
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return []
+    return starts
 
 
 def write_metrics(folder: Path, history: Sequence[Mapping[str, float]]) -> None:
@@ -97,16 +65,23 @@ def write_metrics(folder: Path, history: Sequence[Mapping[str, float]]) -> None:
     writer.writeheader()
     for row in history:
         writer.writerow({name: f"{value:.6g}" for name, value in row.items()})
-    write_whole(folder / METRICS, text.getvalue())
+    atomic_write(folder / METRICS, text.getvalue())
 
 
 def read_metrics(folder: Path) -> list[dict[str, float]]:
     """Returns the rows that `write_metrics` wrote."""
-    with (folder / METRICS).open(newline="") as file:
-        return [
-            {name: float(value) for name, value in row.items() if value}
-            for row in csv.DictReader(file)
-        ]
+    path = folder / METRICS
+    try:
+        with path.open(newline="") as file:
+            return [
+                {name: float(value) for name, value in row.items() if value}
+                for row in csv.DictReader(file, strict=True)
+            ]
+    except (ValueError, TypeError, AttributeError, csv.Error) as why:
+        raise ValueError(
+            f"`folder` must have the table that comixup wrote, but {path} is damaged "
+            f"({str(why)[:200]}). Run the command that trained it again: it writes the table anew."
+        ) from None
 
 
 def _versions() -> dict[str, str]:

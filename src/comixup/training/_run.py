@@ -20,7 +20,7 @@ from comixup.data import DataSet, Loader, Purpose, Split, load, seed_for
 from comixup.mixers import ManifoldMixup
 from comixup.training import _folder
 from comixup.training._checkpoint import State, load_optimizer, load_weights, save_state
-from comixup.training._files import write_whole
+from comixup.training._files import atomic_write
 from comixup.training._first_batch import draw_first_batch
 from comixup.training._hardware import Hardware, StopRequest, TrainingStopped
 from comixup.training._identity import data_fields, identity_of
@@ -185,6 +185,8 @@ class Training:
             if due or (stop.made and alone):
                 totals = sums.read(self.fabric)
                 self._check_numbers(totals)
+                if isinstance(self.mixer, OnePass):
+                    self.mixer.memory.merge()  # what the other processes wrote is saved too
                 self._save({**totals, **clock.read(self.fabric)})
             if stop.made:
                 self._stop()
@@ -261,10 +263,9 @@ class Training:
         """Writes the checkpoint, and the history that it holds, from the first process."""
         state = self.state
         state.totals = totals
-        if isinstance(self.mixer, OnePass):
-            self.mixer.memory.merge()  # over all processes
-            state.memory = self.mixer.memory.state_dict()
         if self.fabric.is_global_zero:
+            if isinstance(self.mixer, OnePass):
+                state.memory = self.mixer.memory.state_dict()
             state.model = unwrapped(self.model).state_dict()
             state.optimizer = self.optimizer.state_dict()
             state.precision = self.fabric.strategy.precision.state_dict()
@@ -317,12 +318,12 @@ class Training:
         }
         if self.recipe.width is not None:
             about["width"] = str(self.recipe.width)
-        write_whole(self.folder / _folder.WEIGHTS, safetensors_bytes(weights, about))
-        write_whole(self.folder / _folder.LOGITS, logits_bytes(logits))
+        atomic_write(self.folder / _folder.WEIGHTS, safetensors_bytes(weights, about))
+        atomic_write(self.folder / _folder.LOGITS, logits_bytes(logits))
         draw_curves(state.history, self.folder / _folder.CURVES, title_of(self.run))
         result = summarise(state.history, self.recipe, state.final)
         # Last: where this file is, everything is.
-        write_whole(self.folder / _folder.RESULT, json.dumps(result.as_dict(), indent=2) + "\n")
+        atomic_write(self.folder / _folder.RESULT, json.dumps(result.as_dict(), indent=2) + "\n")
 
     def _final_logits(self) -> dict[str, tuple[Tensor, Tensor]]:
         """Returns the last weights' logits on all images not trained on, with their classes."""

@@ -15,12 +15,18 @@ from comixup.data import DataSet
 from comixup.training import _folder
 from comixup.training._checkpoint import State, check_identity, load_state
 from comixup.training._hardware import Hardware, TrainingStopped
+from comixup.training._lock import locked, sole_training
 from comixup.training._recipe import Recipe
 from comixup.training._report import Reporter
 from comixup.training._results import Result, summarise
 from comixup.training._run import Run, Training, title_of
 
 T = TypeVar("T")
+
+MAX_SEED = 2**64 - 1
+"""See `comixup.data.seed_for`."""
+MAX_STEPS = 10**9
+"""From one checkpoint to the next: no epoch has as many."""
 
 _LOST = ("connection", "gloo", "nccl", "peer", "socket", "recv", "broken pipe")
 """Words in the errors of torch.distributed when another process has gone."""
@@ -55,20 +61,39 @@ def train(
         checkpoint_steps: save every so many steps too, not only after each epoch.
         console: where to report; None is silent.
     """
-    if checkpoint_steps is not None:
-        check_count("checkpoint_steps", checkpoint_steps)
     method = method or recipe.method
-    runs = [Run(recipe, method, seed) for seed in seeds]
     hardware = hardware or Hardware()
-    fabric = fabric or hardware.fabric()
+    check_run_options(recipe, seeds, hardware, checkpoint_steps)
+    runs = [Run(recipe, method, seed) for seed in seeds]
     results = {}
-    for run in runs:
-        folder = out / recipe.name / method / f"seed-{run.seed}"
-        with _sentence_for_lost_processes(fabric):
-            results[run.seed] = _train_one(
-                run, folder, fabric, hardware, data_root, download, checkpoint_steps, console
-            )
+    with sole_training():
+        fabric = fabric or hardware.fabric()
+        for run in runs:
+            folder = out / recipe.name / method / f"seed-{run.seed}"
+            with _sentence_for_lost_processes(fabric):
+                results[run.seed] = _train_one(
+                    run, folder, fabric, hardware, data_root, download, checkpoint_steps, console
+                )
     return results
+
+
+def check_run_options(
+    recipe: Recipe, seeds: Sequence[int], hardware: Hardware, checkpoint_steps: int | None = None
+) -> None:
+    """Raises `ValueError` for numbers that no run can have; see `train`."""
+    for seed in seeds:
+        check_count("seeds", seed, low=0, high=MAX_SEED)
+    if not seeds or len(set(seeds)) < len(seeds):
+        given = " ".join(map(str, seeds)) or "none"
+        raise ValueError(f"`seeds` must be different integers, one at least, got {given}.")
+    if checkpoint_steps is not None:
+        check_count("checkpoint_steps", checkpoint_steps, high=MAX_STEPS)
+    smallest = min(phase.batch_size for phase in recipe.phases)
+    if hardware.accumulate > smallest:
+        raise ValueError(
+            f"`accumulate` must be at most the batch size, {smallest}, got {hardware.accumulate}. "
+            "A micro-batch has one image at least."
+        )
 
 
 def _train_one(
@@ -84,7 +109,7 @@ def _train_one(
     with contextlib.ExitStack() as stack:
 
         def prepare() -> State:
-            stack.enter_context(_folder.claimed(folder))
+            stack.enter_context(locked(folder))
             identity = run.identity()
             return load_state(folder / _folder.CHECKPOINT, identity) or State(identity)
 
@@ -144,7 +169,7 @@ def _agreed(fabric: Fabric, make: Callable[[], T]) -> T:
     if fabric.is_global_zero:
         try:
             outcome = (make(), None)
-        except (ValueError, OSError, RuntimeError) as error:
+        except Exception as error:  # whatever it is, the other processes are waiting
             outcome = (None, error)
     made, failure = fabric.broadcast(outcome)
     if failure is not None:

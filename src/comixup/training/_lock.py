@@ -1,0 +1,125 @@
+"""Locks: a folder belongs to one process, and to one thread of it; a process trains one run."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+_FILE = "lock"
+_RETRY_SECONDS = 0.05
+
+_guard = threading.Lock()
+_held: set[tuple[int, int]] = set()
+"""Device and inode of the folders that threads of this process hold.
+
+Locks of files exclude other processes only, and closing any descriptor of a file gives up the
+process's lock on it: a folder is looked up here before its lock file is opened.
+"""
+_training = threading.Lock()
+
+
+class _InUseError(Exception):
+    """The folder is locked."""
+
+
+@contextlib.contextmanager
+def locked(folder: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
+    """Holds a folder for this thread of this process; others that want it get an error message.
+
+    The system releases the lock when the process ends, however it ends.
+
+    Args:
+        folder: created if need be.
+        wait_seconds: for how long to try.
+    """
+    end = time.monotonic() + wait_seconds
+    with contextlib.ExitStack() as stack:
+        while True:
+            try:
+                stack.enter_context(_held_folder(folder))
+                break
+            except OSError as error:
+                raise OSError(
+                    f"`folder` must be one that can be written to, but {folder} is not "
+                    f"({error.strerror or error}). Choose another with --out."
+                ) from error
+            except _InUseError:
+                if time.monotonic() >= end:
+                    raise ValueError(
+                        f"`folder` must not be in use, but another process (or thread) is working "
+                        f"in {folder}. Wait for it, or choose another folder with --out."
+                    ) from None
+                time.sleep(_RETRY_SECONDS)
+        yield
+
+
+@contextlib.contextmanager
+def _held_folder(folder: Path) -> Iterator[None]:
+    folder.mkdir(parents=True, exist_ok=True)
+    found = folder.stat()
+    key = (found.st_dev, found.st_ino)
+    with _guard:
+        if key in _held:
+            raise _InUseError
+        _held.add(key)
+    try:
+        with (folder / _FILE).open("a+") as file:
+            _lock(file.fileno())
+            yield
+    finally:
+        with _guard:
+            _held.discard(key)
+
+
+def _lock(descriptor: int) -> None:
+    try:
+        if sys.platform == "win32":
+            import msvcrt  # noqa: PLC0415
+
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl  # noqa: PLC0415
+
+            # Processes that read images are forks of this one. They would hold a lock of
+            # `flock`'s for some seconds more than this process lives, if it is killed; they never
+            # hold these.
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EAGAIN, errno.EDEADLK):  # systems differ in which
+            raise _InUseError from None
+        raise
+
+
+@contextlib.contextmanager
+def sole_training() -> Iterator[None]:
+    """Raises `RuntimeError` if another thread of this process is training.
+
+    Threads share torch's random numbers: neither run would be what its seed says.
+    """
+    training = _training
+    if not training.acquire(blocking=False):
+        raise RuntimeError(
+            "`train` must be called by one thread of a process at a time, got a second call: "
+            "threads share torch's random numbers, and so would the runs. Use a process for each."
+        )
+    try:
+        yield
+    finally:
+        training.release()
+
+
+def _forget() -> None:
+    """Makes a forked process hold nothing, as the system does with its locks."""
+    global _guard, _training
+    _guard, _training = threading.Lock(), threading.Lock()
+    _held.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
