@@ -21,6 +21,7 @@ from comixup.mixers import Mixed as Mixed
 from comixup.mixers import Mixer as Mixer
 from comixup.mixers import NoMix as NoMix
 from comixup.mixers import OnePass as OnePass
+from comixup.mixers import OnePassCollate as OnePassCollate
 from comixup.mixers import PuzzleMix as PuzzleMix
 from comixup.mixers import Step as Step
 from comixup.mixers import training_step as training_step
@@ -36,6 +37,7 @@ __all__ = [
     "Mixer",
     "NoMix",
     "OnePass",
+    "OnePassCollate",
     "Origin",
     "Plan",
     "Problem",

@@ -86,6 +86,7 @@ class SaliencyMemory:
         shape = (num_examples, math.prod(self.grid))
         self._maps = torch.zeros(shape, dtype=torch.uint8, device=device)
         self._next = torch.zeros(shape, dtype=torch.uint8, device=device)
+        self._epoch = torch.zeros((), dtype=torch.int64, device="cpu")
         self.skipped = torch.zeros((), dtype=torch.int64, device=device)
 
     def __repr__(self) -> str:
@@ -101,6 +102,11 @@ class SaliencyMemory:
     def device(self) -> torch.device:
         """Where the maps are kept."""
         return self._maps.device
+
+    @property
+    def epoch(self) -> int:
+        """How often `end_epoch` was called."""
+        return int(self._epoch)
 
     @property
     def nbytes(self) -> int:
@@ -213,10 +219,12 @@ class SaliencyMemory:
         written = self._next.amax(1, keepdim=True) > 0
         torch.where(written, self._next, self._maps, out=self._maps)
         self._next.zero_()
+        self._epoch += 1
 
     def share_memory_(self) -> SaliencyMemory:
         """Moves the maps to shared memory, so that worker processes read them; returns itself."""
-        self._maps.share_memory_()  # type: ignore[no-untyped-call]
+        for shared in (self._maps, self._epoch):
+            shared.share_memory_()  # type: ignore[no-untyped-call]
         return self
 
     def state_dict(self) -> dict[str, Any]:
@@ -227,6 +235,7 @@ class SaliencyMemory:
         return {
             "grid": list(self.grid),
             "momentum": self.momentum,
+            "epoch": self.epoch,
             "maps": self._maps.clone(),
             "next": self._next.clone(),
         }
@@ -249,6 +258,7 @@ class SaliencyMemory:
                 f"maps {shape} with cells {tuple(state['grid'])}. Did the data set change? Then "
                 "begin with a new memory."
             )
+        self._epoch.fill_(int(state.get("epoch", 0)))
         self._maps.copy_(maps[0])
         self._next.copy_(maps[1])
 

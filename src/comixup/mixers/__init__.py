@@ -1,5 +1,6 @@
 """The methods, one file each, and the training step they share."""
 
+from comixup.mixers._collate import OnePassCollate as OnePassCollate
 from comixup.mixers._comixup import CoMixup as CoMixup
 from comixup.mixers._cutmix import CutMix as CutMix
 from comixup.mixers._input import InputMixup as InputMixup

@@ -113,7 +113,7 @@ class OnePass:
                 were not cropped, flipped or otherwise moved.
         """
         check_images(images)
-        origin = _checked(origin, images)
+        origin = checked_origin(origin, images)
         mixed = self.mixes(self.turn)
         self.turn += 1
         if not (mixed and self.mixer.enabled):
@@ -126,6 +126,27 @@ class OnePass:
             plan = last.plan
             _when_known(outputs, lambda gradient: self._write_mixed(origin, plan, gradient))
         return outputs, soft
+
+    def track(self, images: Tensor, origin: Origin | Tensor | None) -> Tensor:
+        """Returns images whose backward pass writes their gradient's norm to the memory.
+
+        For batches that are not mixed here: those of `OnePassCollate`, or any others.
+
+        Args:
+            images: (m, C, *size), floating point. Not changed.
+            origin: where they come from; None (a mixed batch) leaves them as they are.
+        """
+        if origin is None:
+            return images
+        if not images.is_floating_point():
+            raise TypeError(
+                f"`images` must be floating point to have a gradient, got {images.dtype}. Scale "
+                "them, for instance by torchvision's v2.ToDtype(torch.float32, scale=True)."
+            )
+        known = checked_origin(origin, images)
+        inputs = images.detach().requires_grad_()
+        _when_known(inputs, lambda gradient: self.memory.write(known, _norm(gradient)))
+        return inputs
 
     def mixes(self, turn: int) -> bool:
         """Returns whether the batch of a turn, counted from 0, is mixed.
@@ -164,20 +185,10 @@ class OnePass:
 
     def _clean(self, images: Tensor, targets: Tensor, origin: Origin) -> tuple[Tensor, Tensor]:
         """Returns the batch as it is, set up to refresh its examples' maps."""
-        if not images.is_floating_point():
-            raise TypeError(
-                f"`images` must be floating point to have a gradient, got {images.dtype}. Scale "
-                "them, for instance by torchvision's v2.ToDtype(torch.float32, scale=True)."
-            )
         mixer = self.mixer
         mixer.last = Mixed(Mixer.leave(mixer, images), mixed=False)
         soft = soft_targets(targets, len(images), mixer.num_classes, validate=mixer.validate)
-        inputs = images.detach().requires_grad_()
-        _when_known(inputs, lambda gradient: self._write_clean(origin, gradient))
-        return inputs, soft
-
-    def _write_clean(self, origin: Origin, gradient: Tensor) -> None:
-        self.memory.write(origin, _norm(gradient))
+        return self.track(images, origin), soft
 
     def _write_mixed(self, origin: Origin, plan: Labelling, gradient: Tensor) -> None:
         """Writes a mixed batch's gradient to the cells of the examples that it shows."""
@@ -214,7 +225,7 @@ def _norm(gradient: Tensor) -> Tensor:
     return norm
 
 
-def _checked(origin: Origin | Tensor | None, images: Tensor) -> Origin:
+def checked_origin(origin: Origin | Tensor | None, images: Tensor) -> Origin:
     """Returns where a batch comes from, as one kind of thing."""
     if origin is None:
         raise ValueError(

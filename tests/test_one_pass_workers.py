@@ -1,0 +1,123 @@
+"""One-pass mixing in the workers of a data loader."""
+
+import multiprocessing
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from batches import CLASSES
+from comixup import CoMixup, OnePass, OnePassCollate, Origin, SaliencyMemory
+from problems import generator
+
+EXAMPLES = 24
+
+
+class Pictures(Dataset):
+    """Random images that are flipped every other time, with where they come from."""
+
+    def __init__(self):
+        self.images = torch.rand(EXAMPLES, 3, 8, 8, generator=generator(0))
+        self.numbers = SaliencyMemory(1, cells=4).cell_numbers((8, 8))
+
+    def __len__(self):
+        return EXAMPLES
+
+    def __getitem__(self, index):
+        image, numbers = self.images[index], self.numbers
+        if index % 2:
+            image, numbers = image.flip(2), numbers.flip(1)
+        return image, index % CLASSES, Origin(torch.tensor(index), numbers)
+
+
+class Triples(Pictures):
+    """The same with plain indices, as they lie."""
+
+    def __getitem__(self, index):
+        return self.images[index], index % CLASSES, index
+
+
+class Shuffled(Sampler):
+    """Another order every epoch, the same with any number of workers."""
+
+    def __init__(self):
+        self.generator = generator(1)
+
+    def __iter__(self):
+        return iter(torch.randperm(EXAMPLES, generator=self.generator).tolist())
+
+    def __len__(self):
+        return EXAMPLES
+
+
+def train(workers=0, context=None, dataset=None, epochs=4):
+    """Returns the batches of the last epoch, the maps, and how many batches were mixed."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, CLASSES))
+    mixup = OnePass(CoMixup(CLASSES), SaliencyMemory(EXAMPLES, cells=4))
+    loader = DataLoader(
+        dataset or Pictures(),
+        6,
+        sampler=Shuffled(),
+        collate_fn=OnePassCollate(mixup, seed=3),
+        num_workers=workers,
+        multiprocessing_context=context,
+        persistent_workers=workers > 0,
+    )
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    mixed = 0
+    for _ in range(epochs):
+        batches = []
+        for images, targets, origin in loader:
+            inputs = mixup.track(images, origin)
+            optimizer.zero_grad()
+            F.cross_entropy(model(inputs), targets).backward()
+            optimizer.step()
+            mixed += origin is None
+            batches.append((images.clone(), targets.clone()))
+        mixup.end_epoch()
+    return batches, mixup.memory.state_dict()["maps"], mixed
+
+
+@pytest.fixture(scope="module")
+def alone():
+    return train()
+
+
+def test_some_batches_are_mixed_and_every_example_gets_a_map(alone):
+    batches, maps, mixed = alone
+    assert 4 <= mixed <= 12
+    assert maps.any(1).all()
+    assert any((targets.amax(1) < 1).any() for _, targets in batches)
+
+
+@pytest.mark.parametrize(
+    "context",
+    [name for name in ("fork", "spawn") if name in multiprocessing.get_all_start_methods()],
+)
+def test_workers_change_nothing(alone, context):
+    batches, maps, mixed = train(workers=2, context=context)
+    assert mixed == alone[2]
+    assert torch.equal(maps, alone[1])
+    for (images, targets), (expected, wanted) in zip(batches, alone[0], strict=True):
+        assert torch.equal(images, expected)
+        assert torch.equal(targets, wanted)
+
+
+def test_plain_indices_do_for_images_that_are_not_moved():
+    _, maps, mixed = train(dataset=Triples(), epochs=2)
+    assert maps.any()
+    assert mixed
+
+
+def test_wrong_use_is_told():
+    memory = SaliencyMemory(EXAMPLES)
+    with pytest.raises(ValueError, match="`mixup` must have recycle=False"):
+        OnePassCollate(OnePass(CoMixup(CLASSES), memory, recycle=True))
+    with pytest.raises(TypeError, match="`mixup` must be a OnePass"):
+        OnePassCollate(CoMixup(CLASSES))
+    collate = OnePassCollate(OnePass(CoMixup(CLASSES), memory))
+    with pytest.raises(ValueError, match=r"`samples` must be \(image, target, index\)"):
+        collate([(torch.rand(3, 8, 8), 1)])
