@@ -29,6 +29,7 @@ from comixup._problem import (
     paper_compatibility,
 )
 from comixup._random import dirichlet, draws
+from comixup._saliency import check_scale
 from comixup._solve import check_settings, solve
 from comixup.mixers._batch import Maps, given, part_sizes, sides_for, summarise, warn_of_uniform
 from comixup.mixers._mixer import CleanReduction, Mixed, Mixer
@@ -55,6 +56,8 @@ class CoMixup(Mixer):
         clean_weight: weight of the clean loss whose gradient `saliency` keeps.
         clean_reduction: put clean and mixed loss together by their "sum" or weighted "mean".
         keep_gradients: see `comixup.saliency`.
+        saliency_scale: compute saliency on images of this relative size (`scale` of
+            `comixup.saliency`); below 1 only with keep_gradients=False.
         resolve: part outputs that would use the same inputs (a step of the authors' code).
         target_weight: an input's weight in the target: its share of the pixels ("area"), or of the
             saliency that the output shows ("saliency").
@@ -94,6 +97,7 @@ class CoMixup(Mixer):
         clean_weight: float = 1.0,
         clean_reduction: CleanReduction = "sum",
         keep_gradients: bool = True,
+        saliency_scale: float = 1.0,
         resolve: bool = True,
         target_weight: TargetWeight = "area",
         sweeps: int = 4,
@@ -145,7 +149,9 @@ class CoMixup(Mixer):
         )
         self.partition_size = partition_size
         self.num_outputs = num_outputs
+        check_scale("saliency_scale", saliency_scale, keep_gradients and clean_weight > 0)
         self.keep_gradients = keep_gradients
+        self.saliency_scale = saliency_scale
         self.resolve = resolve
         self.target_weight = target_weight
         self.sweeps = sweeps

@@ -78,6 +78,7 @@ class Mixer(ABC):
             the clean loss; multiply the mixed loss by `mixed_weight`.
         keep_gradients: whether the clean pass trains the model at all. Where it does not
             (`CoMixup`, `PuzzleMix`) the mixed loss has weight 1.
+        saliency_scale: relative size of the images that saliency is computed on.
         generator: where all draws come from, on the CPU; None means torch's global one.
         validate: check class indices even where the host has to wait for a device.
         enabled: set it to False to stop mixing, for instance in the last epochs.
@@ -88,6 +89,7 @@ class Mixer(ABC):
 
     needs_saliency: ClassVar[bool] = False
     keep_gradients: bool = True
+    saliency_scale: float = 1.0
 
     def __init__(
         self,
@@ -235,6 +237,7 @@ class Mixer(ABC):
             keep_gradients=self.keep_gradients,
             clean_weight=clean,
             with_saliency=self.needs_saliency,
+            scale=self.saliency_scale,
         )
         self._beside_clean = mixed if self.keep_gradients else 1.0
         return made

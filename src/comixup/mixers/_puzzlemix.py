@@ -21,6 +21,7 @@ from comixup._puzzle import (
     transport,
 )
 from comixup._random import dirichlet, draws
+from comixup._saliency import check_scale
 from comixup._solve import check_settings
 from comixup.mixers._batch import given, sides_for, summarise, warn_of_uniform
 from comixup.mixers._mixer import CleanReduction, Mixed, Mixer
@@ -128,6 +129,8 @@ class PuzzleMix(Mixer):
         clean_weight: weight of the clean loss whose gradient `saliency` keeps.
         clean_reduction: put clean and mixed loss together by their "sum" or weighted "mean".
         keep_gradients: see `comixup.saliency`.
+        saliency_scale: compute saliency on images of this relative size (`scale` of
+            `comixup.saliency`); below 1 only with keep_gradients=False.
         std: what each channel of the images was divided by, so that colours can be compared on
             their scale of 0 to 1: (1.0,) for images that are on it. None: each channel's range in
             the batch is taken for it.
@@ -162,6 +165,7 @@ class PuzzleMix(Mixer):
         clean_weight: float = 1.0,
         clean_reduction: CleanReduction = "sum",
         keep_gradients: bool = True,
+        saliency_scale: float = 1.0,
         std: Sequence[float] | None = None,
         num_threads: int | None = None,
         generator: torch.Generator | None = None,
@@ -198,7 +202,9 @@ class PuzzleMix(Mixer):
         self.transport = transport
         self.t_eps = t_eps
         self.t_size = t_size
+        check_scale("saliency_scale", saliency_scale, keep_gradients and clean_weight > 0)
         self.keep_gradients = keep_gradients
+        self.saliency_scale = saliency_scale
         self.std = (
             None if std is None else torch.tensor(tuple(std), dtype=torch.float32, device="cpu")
         )
