@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor
 from torchvision import datasets  # type: ignore[import-untyped]
-from torchvision.datasets.utils import (  # type: ignore[import-untyped]
-    download_and_extract_archive,
-)
 
+from comixup.data._download import Archive, fetch
 from comixup.data._memory import MemorySplit
 from comixup.data._pickle_names import PickleError, StoredArray
-from comixup.data._places import find_folder
+from comixup.data._places import find_folder, reason_of
 from comixup.data._plain_pickle import read_pickle
 from comixup.data._sets import BLACK_TO_WHITE, DataSet
 
@@ -35,7 +34,7 @@ class _Kind:
     """What tells the two sets apart; `official` are the images of the official files."""
 
     title: str
-    folder: str
+    archive: Archive
     train: tuple[str, ...]
     test: str
     meta: str
@@ -53,7 +52,12 @@ def _colours(*values: float) -> tuple[float, ...]:
 KINDS = {
     "cifar10": _Kind(
         title="CIFAR10",
-        folder="cifar-10-batches-py",
+        archive=Archive(
+            url="https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
+            size=170_498_071,
+            sha256="6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
+            folder="cifar-10-batches-py",
+        ),
         train=tuple(f"data_batch_{number}" for number in range(1, 6)),
         test="test_batch",
         meta="batches.meta",
@@ -65,7 +69,12 @@ KINDS = {
     ),
     "cifar100": _Kind(
         title="CIFAR100",
-        folder="cifar-100-python",
+        archive=Archive(
+            url="https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
+            size=169_001_437,
+            sha256="85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
+            folder="cifar-100-python",
+        ),
         train=("train",),
         test="test",
         meta="meta",
@@ -82,12 +91,13 @@ def read_cifar(name: str, root: Path, download: bool) -> DataSet:
     """Returns CIFAR-10 or CIFAR-100 from `root`, or from the folder that its archive unpacks to."""
     kind = KINDS[name]
     needed = (*kind.train, kind.test, kind.meta)
-    if download and not all((root / kind.folder / file).is_file() for file in needed):
-        _download(kind, root)
+    folder = kind.archive.folder
+    if download and _missing(root, needed) and _missing(root / folder, needed):
+        fetch(kind.archive, _missing(root / folder, needed), root, kind.title)
     source = "`download=True` (--download) fetches it."
-    folder = find_folder(root, [kind.folder], needed, name, source)
-    classes = _class_names(folder / kind.meta, kind)
-    train = [_read_images(folder / file, kind, len(classes), 0) for file in kind.train]
+    place = find_folder(root, [folder], needed, name, source)
+    classes = _class_names(place / kind.meta, kind)
+    train = [_read_images(place / file, kind, len(classes), 0) for file in kind.train]
     images, targets = (torch.cat(parts) for parts in zip(*train, strict=True))
     normalisation = (kind.mean, kind.std)
     return DataSet(
@@ -97,12 +107,16 @@ def read_cifar(name: str, root: Path, download: bool) -> DataSet:
         *normalisation,
         train=MemorySplit(images, targets, *normalisation, pad=PAD, flip=True),
         test=MemorySplit(
-            *_read_images(folder / kind.test, kind, len(classes), 1),
+            *_read_images(place / kind.test, kind, len(classes), 1),
             *normalisation,
             pad=PAD,
             flip=True,
         ),
     )
+
+
+def _missing(folder: Path, files: Sequence[str]) -> list[str]:
+    return [file for file in files if not (folder / file).is_file()]
 
 
 def _content(path: Path) -> dict[bytes, Any]:
@@ -115,7 +129,7 @@ def _content(path: Path) -> dict[bytes, Any]:
         if len(dict(entries)) != len(entries):
             raise PickleError("it has a key twice, as text and as bytes")
     except (OSError, ValueError, MemoryError) as error:
-        raise _damaged(path, str(error).rstrip(".") or type(error).__name__) from None
+        raise _damaged(path, reason_of(error)) from None
     return dict(entries)
 
 
@@ -168,17 +182,3 @@ def _damaged(path: Path, what: str) -> ValueError:
         f"{path} is damaged or no CIFAR file: {what}. Remove it and use download=True, or unpack "
         "the official archive 'for Python' again."
     )
-
-
-def _download(kind: _Kind, root: Path) -> None:
-    listed = getattr(datasets, kind.title)
-    root.mkdir(parents=True, exist_ok=True)
-    try:
-        download_and_extract_archive(
-            listed.url, str(root), filename=listed.filename, md5=listed.tgz_md5
-        )
-    except (OSError, RuntimeError) as error:
-        raise RuntimeError(
-            f"{kind.title} could not be fetched from {listed.url}: {error}. Fetch it by other "
-            f"means and unpack it in {root}."
-        ) from error

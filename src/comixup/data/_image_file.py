@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from comixup.data._places import reason_of
+
 REPLACE = "Replace or remove it."
 
 _FORMATS = ("AVIF", "BMP", "DIB", "GIF", "JPEG", "JPEG2000", "MPO", "PNG", "PPM", "TIFF", "WEBP")
@@ -47,8 +49,9 @@ def read_image(
                 return _rgb(image)
     # Decoders raise all kinds of exceptions on damaged files, MemoryError included.
     except Exception as error:
-        reason = str(error).rstrip(".") or type(error).__name__
-        raise ValueError(f"{path} cannot be read as an image: {reason}. {remedy}") from None
+        raise ValueError(
+            f"{path} cannot be read as an image: {reason_of(error)}. {remedy}"
+        ) from None
     raise ValueError(f"{path} must {problem}.")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 DEFAULT_ROOT = "data"
+_MAX_REASON = 300
 
 
 def data_root(root: str | Path | None) -> Path:
@@ -74,3 +75,16 @@ def lines_of(path: Path, what: str) -> list[str]:
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} cannot be read: {error}. Unpack {what} again.") from None
     return [line for line in text.splitlines() if line.strip()]
+
+
+def reason_of(error: BaseException) -> str:
+    r"""Returns what an exception says, in one line that can be printed.
+
+    Messages of decoders and servers may hold bytes of what they read.
+
+    >>> reason_of(ValueError("\x1b[31mfirst line.\nsecond line."))
+    '?[31mfirst line. second line'
+    """
+    words = " ".join(str(error).split())
+    text = "".join(letter if letter.isprintable() else "?" for letter in words)
+    return text[:_MAX_REASON].rstrip(". ") or type(error).__name__
