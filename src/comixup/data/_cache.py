@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import stat
 import tempfile
+import time
 import warnings
 import zlib
 from collections.abc import Callable, Iterable, Sequence
@@ -19,6 +21,8 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from comixup.data._places import reason_of, status_of
+
 Array: TypeAlias = npt.NDArray[Any]
 Item = TypeVar("Item")
 
@@ -27,6 +31,11 @@ _VERSION = 1
 """Of what the arrays hold: count on when a reader makes them differently."""
 _CHUNK = 2**24
 """Bytes whose checksum is taken at once."""
+_FORMAT = (1, 0)
+"""Version of NumPy's files for arrays without structure."""
+_UNFINISHED = ".part"
+_STALE = 86_400.0
+"""Seconds after which an unfinished file is taken for one whose process was killed."""
 
 
 def cache_folder() -> Path | None:
@@ -65,11 +74,17 @@ def kept(
     stem = f"{name}-{place}"
     key = f"{stem}-{_fingerprint(files)}"
     for path in sorted(folder.glob(f"{key}-*.npy")):
-        with contextlib.suppress(OSError, ValueError, EOFError):
+        try:
             return _read(path, shape, dtype)
-        warnings.warn(
-            f"The cached file {path} is damaged. It is removed and made again.", stacklevel=2
-        )
+        except FileNotFoundError:
+            continue  # another process has replaced it just now
+        # A damaged file can raise anything at all, MemoryError included.
+        except Exception as error:
+            warnings.warn(
+                f"The cached file {path} is damaged: {reason_of(error)}. It is removed and made "
+                "again.",
+                stacklevel=2,
+            )
         with contextlib.suppress(OSError):
             path.unlink()
     array = make()
@@ -82,11 +97,12 @@ def kept(
             stacklevel=2,
         )
         return array
-    for older in folder.glob(f"{stem}-*.npy"):
-        if older != path:
-            with contextlib.suppress(OSError):  # somebody may be reading it
-                older.unlink()
-    return _read(path, shape, dtype)
+    _remove_older(folder, stem, key)
+    try:
+        return _read(path, shape, dtype)
+    except (OSError, ValueError):
+        # Another process has replaced it meanwhile, or the disk is failing.
+        return array
 
 
 def progress(items: Iterable[Item], total: int, what: str) -> Iterable[Item]:
@@ -99,10 +115,26 @@ def progress(items: Iterable[Item], total: int, what: str) -> Iterable[Item]:
     return track(items, what, total, console=console, transient=True, disable=hide)
 
 
+def _remove_older(folder: Path, stem: str, key: str) -> None:
+    """Removes arrays made from other files, and what killed processes left.
+
+    Arrays made from the same files stay, since another process may have made one just now, to the
+    last bit or nearly so.
+    """
+    for older in folder.glob(f"{stem}-*.npy"):
+        if not older.name.startswith(f"{key}-"):
+            with contextlib.suppress(OSError):  # somebody may be reading it
+                older.unlink()
+    for part in folder.glob(f"*{_UNFINISHED}"):
+        with contextlib.suppress(OSError):
+            if time.time() - part.stat().st_mtime > _STALE:
+                part.unlink()
+
+
 def _fingerprint(files: Sequence[Path]) -> str:
     digest = hashlib.sha256(f"{_VERSION}".encode())
     for file in files:
-        status = file.stat()
+        status = status_of(file)
         digest.update(os.fsencode(file) + f"\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
     return digest.hexdigest()[:20]
 
@@ -120,10 +152,10 @@ def _write(folder: Path, key: str, array: Array) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     # The checksum is in the name, so that one renaming puts both in place.
     path = folder / f"{key}-{_checksum(array)}.npy"
-    handle, temporary = tempfile.mkstemp(dir=folder, suffix=".part")
+    handle, temporary = tempfile.mkstemp(dir=folder, suffix=_UNFINISHED)
     try:
         with os.fdopen(handle, "wb") as file:
-            np.save(file, array, allow_pickle=False)
+            np.save(file, np.ascontiguousarray(array), allow_pickle=False)
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -133,10 +165,17 @@ def _write(folder: Path, key: str, array: Array) -> Path:
 
 
 def _read(path: Path, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
-    # Copy on write: torch wants arrays that can be written to.
-    array: Array = np.load(path, mmap_mode="c", allow_pickle=False)
-    if array.shape != shape or array.dtype != dtype:
-        raise ValueError(f"{path} holds another array")
+    if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for ever
+        raise ValueError("it is not a regular file")
+    with path.open("rb") as file:
+        # The header is compared with what is wanted before anything of its size is mapped;
+        # `np.load` might unpickle or unzip instead.
+        if np.lib.format.read_magic(file) != _FORMAT:
+            raise ValueError("it is of another format")
+        if np.lib.format.read_array_header_1_0(file) != (shape, False, np.dtype(dtype)):
+            raise ValueError("it holds another array")
+        # Copy on write: torch wants arrays that can be written to.
+        array: Array = np.memmap(file, dtype, mode="c", offset=file.tell(), shape=shape)
     if _checksum(array) != path.stem.rpartition("-")[2]:
-        raise ValueError(f"{path} holds other values")
+        raise ValueError("it holds other values")
     return array

@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from comixup.data._places import status_of
+
 DIGEST_BYTES = 16
 
 
@@ -39,17 +41,9 @@ def file_sources(files: Sequence[bytes | Path]) -> npt.NDArray[np.bytes_]:
     # The longest path that the first and the last name in alphabetical order share is shared by
     # all. A lone file is named by itself.
     folder = os.path.commonpath([os.path.dirname(min(names)), os.path.dirname(max(names))])
-    return np.array([b"%s\0%d" % (os.path.relpath(name, folder), _size(name)) for name in names])
-
-
-def _size(name: bytes) -> int:
-    try:
-        return os.stat(name).st_size
-    except OSError as error:
-        raise FileNotFoundError(
-            f"{os.fsdecode(name)} cannot be found: {error.strerror}. Restore it, or remove the "
-            "link that leads nowhere."
-        ) from None
+    return np.array(
+        [b"%s\0%d" % (os.path.relpath(name, folder), status_of(name).st_size) for name in names]
+    )
 
 
 def _raw(tensor: Tensor) -> memoryview:

@@ -77,6 +77,17 @@ def lines_of(path: Path, what: str) -> list[str]:
     return [line for line in text.splitlines() if line.strip()]
 
 
+def status_of(path: str | bytes | Path) -> os.stat_result:
+    """Returns the size and times of a file that was listed, behind links."""
+    try:
+        return os.stat(path)
+    except OSError as error:
+        raise FileNotFoundError(
+            f"{os.fsdecode(path)} cannot be found: {error.strerror}. Restore it, or remove the "
+            "link that leads nowhere."
+        ) from None
+
+
 def reason_of(error: BaseException) -> str:
     r"""Returns what an exception says, in one line that can be printed.
 
