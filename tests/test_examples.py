@@ -37,6 +37,16 @@ def test_plain_pytorch(example, capsys):
     assert capsys.readouterr().out.count("test loss") == 2
 
 
+@pytest.mark.filterwarnings("ignore:.*does not have many workers:UserWarning:lightning")
+@pytest.mark.filterwarnings("ignore:.*treespec, LeafSpec:FutureWarning:lightning")
+def test_one_pass_training(example, capsys):
+    results = example("one_pass_training").main(64)
+    assert set(results) == {"plain loop", "mixed by workers", "Lightning"}
+    for before, after in results.values():
+        check(before, after)
+    assert capsys.readouterr().out.count("test loss") == 3
+
+
 def test_torchvision_transform(example):
     results = example("torchvision_transform").main(2 * STEPS)
     assert set(results) == {"after the loader", "in the collate function"}

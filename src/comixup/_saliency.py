@@ -152,9 +152,25 @@ def _pass_to_the_images(
             "`model` must pass a gradient on to its images, but the loss does not depend on them. "
             "Is there a detach(), a no_grad() or an arg max on the way?"
         )
-    norm = torch.linalg.vector_norm(gradient, dim=1, dtype=torch.float32)
+    norm = channel_norm(gradient)
     # What a model makes of small images is no base for a training accuracy.
     return norm, loss.detach(), _detached(outputs) if scale == 1 else None
+
+
+def channel_norm(gradient: Tensor) -> Tensor:
+    """Returns the l2 norm over channels, (m, *size) float32: the saliency of a gradient.
+
+    Channel by channel: on a CPU, torch's own norm over the second of four dimensions takes up to 50
+    times as long.
+
+    >>> channel_norm(torch.tensor([[[3.0]], [[4.0]]]).view(1, 2, 1)).tolist()
+    [[5.0]]
+    """
+    first, *others = gradient.float().unbind(1)
+    squares = first * first
+    for channel in others:
+        squares = torch.addcmul(squares, channel, channel)
+    return squares.sqrt_()
 
 
 def check_scale(name: str, scale: float, keep_gradients: bool) -> None:

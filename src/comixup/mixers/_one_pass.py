@@ -13,6 +13,7 @@ from comixup._grid import upsampled
 from comixup._labelling import Labelling
 from comixup._memory import Origin, SaliencyMemory, warn_of_skipped
 from comixup._mix import check_images
+from comixup._saliency import channel_norm
 from comixup._targets import soft_targets
 from comixup.mixers._mixer import Mixed, Mixer
 
@@ -145,7 +146,7 @@ class OnePass:
             )
         known = checked_origin(origin, images)
         inputs = images.detach().requires_grad_()
-        _when_known(inputs, lambda gradient: self.memory.write(known, _norm(gradient)))
+        _when_known(inputs, lambda gradient: self.memory.write(known, channel_norm(gradient)))
         return inputs
 
     def mixes(self, turn: int) -> bool:
@@ -192,7 +193,7 @@ class OnePass:
 
     def _write_mixed(self, origin: Origin, plan: Labelling, gradient: Tensor) -> None:
         """Writes a mixed batch's gradient to the cells of the examples that it shows."""
-        norms = _norm(gradient)
+        norms = channel_norm(gradient)
         # Outputs differ in the size of their loss.
         norms = norms / norms.flatten(1).mean(1).clamp(min=1e-30).view(-1, *[1] * (norms.ndim - 1))
         size = norms.shape[1:]
@@ -217,12 +218,6 @@ class OnePass:
 def _when_known(images: Tensor, write: Callable[[Tensor], None]) -> None:
     """Lets the backward pass that reaches the images hand their gradient on."""
     images.register_hook(write)  # type: ignore[no-untyped-call]
-
-
-def _norm(gradient: Tensor) -> Tensor:
-    """Returns the l2 norm over channels, (m, *size) float32: saliency, as the paper has it."""
-    norm: Tensor = torch.linalg.vector_norm(gradient, dim=1, dtype=torch.float32)
-    return norm
 
 
 def checked_origin(origin: Origin | Tensor | None, images: Tensor) -> Origin:

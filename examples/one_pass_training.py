@@ -1,0 +1,115 @@
+"""Co-Mixup at the price of one pass: in a plain loop, in a loader's workers, and in Lightning."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from lightning import LightningModule, Trainer
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+from torchvision.transforms import v2
+
+import comixup
+from comixup.adapters.origins import WithOrigins
+from tiny_data import BATCH, CLASSES, parse_steps, small_net, test_loss, train_set
+
+AUGMENTATION = v2.Compose([v2.RandomCrop(32, padding=4), v2.RandomHorizontalFlip()])
+
+
+def one_pass() -> tuple[comixup.OnePass, WithOrigins]:
+    """Returns what mixes, and a data set whose samples tell where their pixels come from."""
+    shapes = train_set()
+    memory = comixup.SaliencyMemory(num_examples=len(shapes))
+    mixup = comixup.OnePass(comixup.CoMixup(num_classes=len(CLASSES)), memory)
+    return mixup, WithOrigins(shapes, memory, AUGMENTATION)
+
+
+def train(epochs: int) -> tuple[float, float]:
+    """Returns the test loss before and after training: four lines are one-pass mixing's."""
+    model = small_net()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
+    before = test_loss(model)
+    mixup, shapes = one_pass()
+    for _ in range(epochs):
+        for images, targets, origin in DataLoader(shapes, BATCH, shuffle=True):
+            optimizer.zero_grad()
+            mixed, soft_targets = mixup(images, targets, origin)
+            F.cross_entropy(model(mixed), soft_targets).backward()
+            optimizer.step()
+        mixup.end_epoch()  # what the clean batches' gradients showed is read from now on
+    return before, test_loss(model)
+
+
+def train_with_workers(epochs: int, workers: int = 2) -> tuple[float, float]:
+    """Returns the same where the loader's workers mix and the training process only trains."""
+    model = small_net()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
+    before = test_loss(model)
+    mixup, shapes = one_pass()
+    collate = comixup.OnePassCollate(mixup)
+    loader = DataLoader(shapes, BATCH, shuffle=True, collate_fn=collate, num_workers=workers)
+    for _ in range(epochs):
+        for images, targets, origin in loader:
+            optimizer.zero_grad()
+            tracked = mixup.track(images, origin)  # a mixed batch has no origin and needs none
+            F.cross_entropy(model(tracked), targets).backward()
+            optimizer.step()
+        mixup.end_epoch()
+    return before, test_loss(model)
+
+
+class Shapes(LightningModule):
+    """One-pass mixing in Lightning, with its automatic optimisation."""
+
+    def __init__(self, mixup: comixup.OnePass) -> None:
+        super().__init__()
+        self.model: nn.Module = small_net()
+        self.mixup = mixup
+
+    def training_step(self, batch: tuple[Tensor, Tensor, comixup.Origin], batch_idx: int) -> Tensor:
+        """Returns the loss of a batch, mixed or clean."""
+        images, targets = self.mixup(*batch)
+        return F.cross_entropy(self.model(images), targets)
+
+    def on_train_epoch_end(self) -> None:
+        """Lets the maps of this epoch be read from now on."""
+        self.mixup.end_epoch()
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """Returns what Lightning steps."""
+        return torch.optim.AdamW(self.model.parameters(), lr=5e-3)
+
+
+def train_lightning(epochs: int) -> tuple[float, float]:
+    """Returns the test loss before and after training with Lightning."""
+    mixup, shapes = one_pass()
+    module = Shapes(mixup)
+    before = test_loss(module.model)
+    trainer = Trainer(
+        max_epochs=epochs,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    trainer.fit(module, DataLoader(shapes, BATCH, shuffle=True))
+    return before, test_loss(module.model)
+
+
+def main(steps: int = 60) -> dict[str, tuple[float, float]]:
+    """Trains in each way; returns the test loss before and after for each."""
+    torch.manual_seed(0)
+    epochs = max(1, steps * BATCH // len(train_set()))
+    results = {
+        "plain loop": train(epochs),
+        "mixed by workers": train_with_workers(epochs),
+        "Lightning": train_lightning(epochs),
+    }
+    for name, (before, after) in results.items():
+        print(f"{name}: test loss {before:.2f} -> {after:.2f} after {epochs} epochs")
+    return results
+
+
+if __name__ == "__main__":
+    main(parse_steps(__doc__))
