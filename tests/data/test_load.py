@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from comixup.data import load, names
-from data_files import write_cifar100, write_folder
+from data_files import write_cifar100, write_folder, write_tiny_imagenet
 
 
 @pytest.fixture
@@ -165,6 +165,15 @@ def test_indices_may_be_words_and_names_come_first(root):
 def test_classes_that_are_none_are_rejected(root, classes, message):
     with pytest.raises(ValueError, match=f"`classes` must .*{message}"):
         load("cifar100", root, classes=classes)
+
+
+def test_a_name_of_two_classes_is_not_guessed(tmp_path):
+    write_tiny_imagenet(tmp_path)
+    words = "n01\tcrane\nn02\tcrane, a bird\nn03\tdog\n"
+    (tmp_path / "tiny-imagenet-200" / "words.txt").write_text(words)
+    assert load("tiny-imagenet", tmp_path, classes=["dog", 1]).classes == ("crane", "dog")
+    with pytest.raises(ValueError, match=r"got 'crane', the name of classes 0 and 1 .* its index"):
+        load("tiny-imagenet", tmp_path, classes=["crane", "dog"])
 
 
 def test_images_held_out_by_a_seed_of_their_own_are_the_same_for_all_seeds(root):

@@ -1,3 +1,8 @@
+import contextlib
+import os
+import struct
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -105,6 +110,141 @@ def test_clips_of_other_kinds_are_refused(tmp_path, kind, got):
     write_wave(path, tone(0), **kind)
     with pytest.raises(ValueError, match=f"clip.wav must have 16000 samples .* got {got}"):
         read_wave(path)
+
+
+# ---- Odd files ----------------------------------------------------------------------------------
+
+
+def riff(data, kind=1, channels=1, rate=16_000, bits=16, declared=None, size=None, extra=b""):
+    """A WAV file with a header of one's choice."""
+    block = channels * ((bits + 7) // 8)
+    form = struct.pack("<HHIIHH", kind, channels, rate, rate * block, block, bits) + extra
+    length = len(data) if declared is None else declared
+    chunks = b"fmt " + struct.pack("<I", len(form)) + form + b"data" + struct.pack("<I", length)
+    whole = b"WAVE" + chunks + data
+    return b"RIFF" + struct.pack("<I", len(whole) if size is None else size) + whole
+
+
+SAMPLES = tone(0, 20_000)
+
+
+def test_a_header_of_ones_own_is_read(tmp_path):
+    path = tmp_path / "clip.wav"
+    path.write_bytes(riff(SAMPLES.tobytes()))
+    np.testing.assert_array_equal(read_wave(path), SAMPLES[:16_000] / np.float32(2**15))
+    path.write_bytes(riff(SAMPLES[:100].tobytes()))
+    np.testing.assert_array_equal(read_wave(path)[:100], SAMPLES[:100] / np.float32(2**15))
+    np.testing.assert_array_equal(read_wave(path)[100:], np.zeros(15_900))
+
+
+def test_a_second_of_a_stream_is_a_second(tmp_path):
+    # Programs that write to a pipe cannot know the length, and declare the largest.
+    path = tmp_path / "clip.wav"
+    path.write_bytes(riff(SAMPLES.tobytes(), declared=2**32 - 1, size=2**32 - 1))
+    np.testing.assert_array_equal(read_wave(path), SAMPLES[:16_000] / np.float32(2**15))
+
+
+ODD = {
+    "8 bits": (riff(bytes(16_000), bits=8), "16000, 1 and 1"),
+    "24 bits": (riff(bytes(48_000), bits=24), "16000, 1 and 3"),
+    "32 bits": (riff(bytes(64_000), bits=32), "16000, 1 and 4"),
+    "floats": (riff(bytes(64_000), kind=3, bits=32), "unknown format: 3"),
+    "a-law": (riff(bytes(16_000), kind=6, bits=8), "unknown format: 6"),
+    "adpcm": (riff(bytes(8000), kind=2, bits=4), "unknown format: 2"),
+    "stereo": (riff(bytes(64_000), channels=2), "16000, 2 and 2"),
+    "many channels": (riff(bytes(64_000), channels=32_000), "16000, 32000 and 2"),
+    "other rate": (riff(bytes(88_200), rate=44_100), "44100, 1 and 2"),
+    "rate 0": (riff(bytes(32_000), rate=0), "0, 1 and 2"),
+    "no channels": (riff(bytes(32_000), channels=0), "bad # of channels"),
+    "no bits": (riff(bytes(32_000), bits=0), "bad sample width"),
+    "no samples": (riff(b""), "it has no samples"),
+    "half a sample": (riff(b"x"), "it has no samples"),
+    "too few samples": (riff(bytes(2000), declared=4000), "it ends too early"),
+    "a huge length": (riff(bytes(2000), declared=2**32 - 1, size=2**32 - 1), "it ends too early"),
+    "half a header": (riff(bytes(2000))[:30], "it ends too early|missing"),
+    "no data": (riff(b"")[:36], "missing"),
+    "a strange chunk": (riff(bytes(2000), size=5), "missing|too early|WAVE|RuntimeError"),
+    "data first": (b"RIFF\x20\0\0\0WAVEdata\x02\0\0\0abfmt ", "data chunk before fmt chunk"),
+    "another kind of file": (b"RIFX" + riff(bytes(2000))[4:], "does not start with RIFF"),
+    "a video": (riff(bytes(2000)).replace(b"WAVE", b"AVI "), "not a WAVE file"),
+    "nothing": (b"", "it ends too early"),
+}
+
+
+@pytest.mark.parametrize(("content", "reason"), ODD.values(), ids=ODD)
+def test_odd_clips_are_named(tmp_path, content, reason):
+    path = tmp_path / "clip.wav"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=rf"clip\.wav .*({reason})"):
+        read_wave(path)
+
+
+def test_extensible_headers_are_right_or_rejected(tmp_path):
+    # Python reads them from 3.12 on.
+    pcm = struct.pack("<HHI", 22, 16, 4) + bytes.fromhex("0100000000001000800000aa00389b71")
+    path = tmp_path / "clip.wav"
+    path.write_bytes(riff(SAMPLES.tobytes(), kind=0xFFFE, extra=pcm))
+    if sys.version_info >= (3, 12):
+        np.testing.assert_array_equal(read_wave(path), SAMPLES[:16_000] / np.float32(2**15))
+    else:
+        with pytest.raises(ValueError, match=r"clip\.wav cannot be read as a clip: unknown format"):
+            read_wave(path)
+
+
+def test_damaged_headers_raise_nothing_else(tmp_path):
+    rng = np.random.default_rng(0)
+    content, path = riff(SAMPLES[:200].tobytes()), tmp_path / "clip.wav"
+    for _ in range(300):
+        damaged = bytearray(content)
+        for place in rng.integers(0, 44, rng.integers(1, 4)):
+            damaged[place] = rng.choice([0, 1, 128, 255, rng.integers(256)])
+        path.write_bytes(damaged[: rng.integers(20, 500)])
+        with contextlib.suppress(ValueError):
+            assert np.abs(read_wave(path)).max() <= 1
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_is_no_clip(tmp_path):
+    os.mkfifo(tmp_path / "clip.wav")
+    with pytest.raises(ValueError, match=r"clip\.wav cannot be read .* not a regular file"):
+        read_wave(tmp_path / "clip.wav")
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("testing_list.txt", "yes/clip_4.wav"),
+        ("testing_list.txt", "up/clip_0.wav"),
+        ("validation_list.txt", "up/clip_0.wav"),
+    ],
+)
+def test_clips_that_are_listed_twice_are_named(tmp_path, folder, name, line):
+    with (folder / name).open("a") as file:
+        file.write(f"{line}\n")
+    with pytest.raises(
+        ValueError, match=rf"_list\.txt must list each clip once.* got {line} again"
+    ):
+        load("speech-commands", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "line", ["../up/clip_1.wav", "/etc/passwd", "up", "clip_1.wav", "up//x.wav"]
+)
+def test_lists_lead_nowhere_else(tmp_path, folder, line):
+    with (folder / "testing_list.txt").open("a") as file:
+        file.write(f"{line}\n")
+    with pytest.raises(FileNotFoundError, match="is not whole: "):
+        load("speech-commands", tmp_path)
+
+
+@pytest.mark.parametrize("target", [None, ".."])
+def test_a_word_without_clips_is_named(tmp_path, folder, target):
+    if target is None:
+        (folder / "zero").mkdir()
+    else:
+        (folder / "zero").symlink_to(target)
+    with pytest.raises(FileNotFoundError, match=r"zero has no clips \(\.wav\)"):
+        load("speech-commands", tmp_path)
 
 
 @pytest.mark.data

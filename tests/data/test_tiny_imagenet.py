@@ -89,6 +89,29 @@ def test_a_selection_of_classes_is_found_by_its_name(tmp_path, folder):
         load("tiny-imagenet", tmp_path)
 
 
+def test_an_archive_beside_its_folder_is_none_of_the_candidates(tmp_path, folder):
+    folder.rename(tmp_path / "tiny-imagenet-3")
+    (tmp_path / "tiny-imagenet-3.zip").write_bytes(b"PK")
+    assert load("tiny-imagenet", tmp_path).num_classes == 3
+
+
+def test_lists_may_have_the_marks_of_other_systems(tmp_path, folder):
+    text = (folder / "wnids.txt").read_text().replace("\n", "\r\n")
+    (folder / "wnids.txt").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    assert load("tiny-imagenet", tmp_path).num_classes == 3
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00", None], ids=["no text", "a pipe"])
+def test_lists_that_are_no_text_are_named(tmp_path, folder, content):
+    (folder / "wnids.txt").unlink()
+    if content is None:
+        os.mkfifo(folder / "wnids.txt")
+    else:
+        (folder / "wnids.txt").write_bytes(content)
+    with pytest.raises(ValueError, match=r"wnids\.txt cannot be read: .* Unpack Tiny-ImageNet"):
+        load("tiny-imagenet", tmp_path)
+
+
 def drop(*paths):
     def change(folder):
         for path in paths:
@@ -98,7 +121,12 @@ def drop(*paths):
 
 
 def write(path, text):
-    return lambda folder: (folder / path).write_text(text)
+    return lambda folder: (folder / path).write_text(text, encoding="utf-8")
+
+
+def note(*numbers, name="val_0.JPEG", times=1):
+    line = "\t".join([name, "n01", *numbers])
+    return write("val/val_annotations.txt", f"{line}\n" * times)
 
 
 def cut(path):
@@ -115,7 +143,22 @@ def cut(path):
         (write("wnids.txt", "n01\nn04\n"), FileNotFoundError, "n04.images is missing"),
         (write("wnids.txt", "n01\nn01\n"), ValueError, "lists no class, or one twice"),
         (write("wnids.txt", "n01\nn02\n"), ValueError, "class n03, which is not in wnids.txt"),
-        (write("val/val_annotations.txt", "a\tb"), ValueError, "which is not a name and a box"),
+        (write("wnids.txt", "n01\n../n02\n"), ValueError, "no paths, got '../n02'"),
+        (write("wnids.txt", "n01\n..\n"), ValueError, r"no paths, got '\.\.'"),
+        (write("wnids.txt", "/etc\n"), ValueError, "no paths, got '/etc'"),
+        (write("val/val_annotations.txt", "a\tb"), ValueError, "once, with a box, got the line"),
+        (note("0", "0", "9"), ValueError, "once, with a box"),
+        (note("0", "0", "9", "9", "9"), ValueError, "once, with a box"),
+        (note("0", "0", "9", "-9"), ValueError, "once, with a box"),
+        (note("0", "0", "9", "9.5"), ValueError, "once, with a box"),
+        (note("0", "0", "9", "nan"), ValueError, "once, with a box"),
+        (note("0", "0", "9", "1_0"), ValueError, "once, with a box"),
+        (note("0", "0", "9", "\u0663"), ValueError, "once, with a box"),
+        (note("0", "0", "9", "9" * 5000), ValueError, "once, with a box"),
+        (note("0", "0", "9", "65"), ValueError, "boxes within 64 x 64 pixels"),
+        (note("9", "0", "8", "9"), ValueError, "boxes within 64 x 64 pixels"),
+        (note("0", "0", "9", "9", times=2), ValueError, "each image once"),
+        (note("0", "0", "9", "9", name="../images/val_0.JPEG"), FileNotFoundError, "missing"),
         (write("val/val_annotations.txt", ""), FileNotFoundError, "no images of test"),
         (cut("train/n02/images/n02_1.JPEG"), ValueError, "n02_1.JPEG cannot be read as an image"),
         (cut("val/images/val_0.JPEG"), ValueError, "val_0.JPEG cannot be read as an image"),

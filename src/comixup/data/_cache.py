@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import stat
 import tempfile
 import time
 import warnings
@@ -21,7 +20,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from comixup.data._places import reason_of, status_of
+from comixup.data._places import check_regular, reason_of, status_of
 
 Array: TypeAlias = npt.NDArray[Any]
 Item = TypeVar("Item")
@@ -165,8 +164,7 @@ def _write(folder: Path, key: str, array: Array) -> Path:
 
 
 def _read(path: Path, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
-    if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for ever
-        raise ValueError("it is not a regular file")
+    check_regular(path)
     with path.open("rb") as file:
         # The header is compared with what is wanted before anything of its size is mapped;
         # `np.load` might unpickle or unzip instead.

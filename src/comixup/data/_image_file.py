@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import functools
-import os
-import stat
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from comixup.data._places import reason_of
+from comixup.data._places import check_regular, reason_of
 
 REPLACE = "Replace or remove it."
 
@@ -41,8 +39,7 @@ def read_image(
         remedy: what to do about a damaged file, for the error message.
     """
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for ever
-            raise OSError("it is not a regular file")
+        check_regular(path)
         with Image.open(path, formats=_formats()) as image:
             problem = _problem(image, size)
             if problem is None:

@@ -165,7 +165,14 @@ def _keep_classes(data: DataSet, classes: Sequence[str | int]) -> DataSet:
 def _class_index(data: DataSet, given: str | int) -> int:
     """Returns the index of a class given by its name, else by its index."""
     if isinstance(given, str) and given in data.classes:
-        return data.classes.index(given)
+        first = data.classes.index(given)
+        if given in data.classes[first + 1 :]:
+            second = data.classes.index(given, first + 1)
+            raise ValueError(
+                f"`classes` must name one class each, got {given!r}, the name of classes {first} "
+                f"and {second} of {data.name}. Give its index."
+            )
+        return first
     if isinstance(given, str) and given.isascii() and given.isdigit():
         given = int(given)
     if isinstance(given, int) and not isinstance(given, bool) and 0 <= given < data.num_classes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -42,7 +43,9 @@ def find_folder(
     """
     tried: list[Path] = []
     for name in (*candidates, ""):
-        found = sorted(root.glob(name)) if "*" in name else [root / name]
+        # An archive beside the folder that it was unpacked to is none of the candidates.
+        folders = filter(Path.is_dir, root.glob(name or "."))
+        found = sorted(folders) if "*" in name else [root / name]
         if len(found) > 1:
             raise ValueError(
                 f"`root` must hold one {what}, got {len(found)}: "
@@ -67,14 +70,23 @@ def find_folder(
 def lines_of(path: Path, what: str) -> list[str]:
     """Returns a text file's lines that are not empty."""
     try:
-        text = path.read_text(encoding="utf-8")
+        check_regular(path)
+        text = path.read_text(encoding="utf-8-sig")  # editors on Windows write a mark in front
     except FileNotFoundError:
         raise FileNotFoundError(
             f"{what} is not whole: {path} is missing. Unpack it again."
         ) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} cannot be read: {error}. Unpack {what} again.") from None
+        raise ValueError(
+            f"{path} cannot be read: {reason_of(error)}. Unpack {what} again."
+        ) from None
     return [line for line in text.splitlines() if line.strip()]
+
+
+def check_regular(path: Path) -> None:
+    """Raises `OSError` for pipes, devices and folders: opening a pipe would wait for ever."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError("it is not a regular file")
 
 
 def status_of(path: str | bytes | Path) -> os.stat_result:

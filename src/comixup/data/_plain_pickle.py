@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import codecs
 import os
-import stat
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +27,7 @@ from comixup.data._pickle_names import (
     StoredArray,
     shaped,
 )
+from comixup.data._places import check_regular
 
 _MAX_OPCODES = 100_000
 _BYTES_PER_OPCODE = 100
@@ -46,8 +46,7 @@ def read_pickle(path: Path) -> Any:
         PickleError: if the file is damaged, or holds anything but plain data.
         OSError: if the file cannot be read.
     """
-    if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for ever
-        raise PickleError("it is not a regular file")
+    check_regular(path)
     with path.open("rb") as file:
         return _Machine(file, os.fstat(file.fileno()).st_size).run()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import wave
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,7 +22,7 @@ from torch import Tensor
 from comixup.data._cache import kept, progress
 from comixup.data._digest import file_sources
 from comixup.data._memory import MemorySplit
-from comixup.data._places import find_folder, lines_of
+from comixup.data._places import check_regular, find_folder, lines_of, reason_of
 from comixup.data._sets import DataSet
 
 TITLE = "Google Speech Commands"
@@ -81,10 +82,23 @@ def _listing(folder: Path) -> tuple[list[str], dict[str, list[tuple[str, str]]]]
         for file in sorted(os.listdir(folder / word))
         if file.lower().endswith(".wav")
     ]
+    silent = sorted(set(words) - {word for word, _ in present})
+    if silent:
+        raise FileNotFoundError(
+            f"{folder / silent[0]} has no clips (.wav). Unpack it again, or remove the folder."
+        )
     known, clips, taken = set(present), {}, set()
     for split, name in _LISTS.items():
         listed = [line.strip().partition("/") for line in lines_of(folder / name, TITLE)]
         clips[split] = [(word, file) for word, _, file in listed]
+        twice = [
+            clip for clip, count in Counter(clips[split]).items() if count > 1 or clip in taken
+        ]
+        if twice:
+            raise ValueError(
+                f"{folder / name} must list each clip once, and none of another list, got "
+                f"{'/'.join(twice[0])} again. Unpack it again."
+            )
         missing = [clip for clip in clips[split] if clip not in known]
         if missing:
             raise FileNotFoundError(
@@ -137,20 +151,23 @@ def _all_spectrograms(name: str, files: Sequence[Path]) -> npt.NDArray[np.float1
 def read_wave(path: Path) -> npt.NDArray[np.float32]:
     """Returns a clip's samples from -1 to 1, cut or filled up with silence to one second."""
     try:
+        check_regular(path)
         with wave.open(str(path), "rb") as clip:
             kind = (clip.getframerate(), clip.getnchannels(), clip.getsampwidth())
             declared = clip.getnframes()
             data = clip.readframes(min(declared, RATE))
-    except (OSError, EOFError, wave.Error) as error:
-        reason = str(error) or "it ends too early"
+    # A damaged header makes `wave` raise RuntimeError and others.
+    except Exception as error:
+        reason = reason_of(error) if str(error) else "it ends too early"
         raise ValueError(f"{path} cannot be read as a clip: {reason}. Unpack it again.") from None
     if kind != (RATE, 1, 2):
         raise ValueError(
             f"{path} must have {RATE} samples a second, 1 channel and 2 bytes a sample, got "
             f"{kind[0]}, {kind[1]} and {kind[2]}."
         )
-    if len(data) != 2 * min(declared, RATE):
-        raise ValueError(f"{path} cannot be read as a clip: it ends too early. Unpack it again.")
+    if len(data) != 2 * min(declared, RATE) or not data:
+        reason = "it ends too early" if declared else "it has no samples"
+        raise ValueError(f"{path} cannot be read as a clip: {reason}. Unpack it again.")
     samples = np.zeros(RATE, np.float32)
     heard = np.frombuffer(data, "<i2")
     samples[: len(heard)] = heard / np.float32(_LOUDEST)

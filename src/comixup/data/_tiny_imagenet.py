@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ _FOLDERS = ("tiny-imagenet-200", "tiny-imagenet", "tiny-imagenet-*")
 _NEEDED = ("wnids.txt", "train", "val")
 _SOURCE = "It comes as tiny-imagenet-200.zip from Stanford's course CS231n."
 _SPLITS = ("train", "test")
+_COORDINATE = re.compile(r"[0-9]{1,9}")
 
 Box = tuple[int, int, int, int]
 
@@ -91,6 +93,12 @@ def _class_ids(folder: Path) -> list[str]:
     ids = sorted(line.strip() for line in lines_of(folder / "wnids.txt", TITLE))
     if not ids or len(set(ids)) != len(ids):
         raise ValueError(f"{folder / 'wnids.txt'} lists no class, or one twice. Unpack it again.")
+    for wnid in ids:
+        if wnid in (".", "..") or set(wnid) & set("/\\\0"):
+            raise ValueError(
+                f"{folder / 'wnids.txt'} must list WordNet ids such as n01443537, no paths, got "
+                f"{wnid!r:.200}. Unpack it again."
+            )
     return ids
 
 
@@ -154,15 +162,20 @@ def _image_names(folder: Path) -> list[str]:
 
 def _boxes(path: Path, fields: int) -> dict[str, tuple[str, Box]]:
     """Returns class (where given) and box of each image that a file of notes lists."""
-    notes = {}
+    notes: dict[str, tuple[str, Box]] = {}
     for line in lines_of(path, TITLE):
         name, *rest = line.split("\t")
-        try:
-            x0, y0, x1, y1 = (int(number) for number in rest[-4:])
-        except ValueError:
-            rest = []
-        if len(rest) != fields - 1:
-            raise ValueError(f"{path} has the line {line!r}, which is not a name and a box.")
+        box = [int(number) for number in rest[-4:] if _COORDINATE.fullmatch(number)]
+        if len(rest) != fields - 1 or len(box) != 4 or name in notes:
+            raise ValueError(
+                f"{path} must list each image once, with a box, got the line {line!r:.200}. Unpack "
+                "it again."
+            )
+        x0, y0, x1, y1 = box
+        if not (x0 <= x1 <= SIZE and y0 <= y1 <= SIZE):
+            raise ValueError(
+                f"{path} must have boxes within {SIZE} x {SIZE} pixels, got the line {line!r:.200}."
+            )
         notes[name] = (rest[0], (x0, y0, x1, y1))
     return notes
 
