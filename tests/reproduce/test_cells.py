@@ -1,0 +1,147 @@
+"""Cells of result tables: read from runs, kept as CSV, made into tables and figures."""
+
+import dataclasses
+import statistics
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+
+sys.path.append(str(Path(__file__).parents[1] / "training"))
+
+from comixup.evaluation import fit_temperature, holm, paired_test
+from comixup.reproduce.cells import merged, passes_per_image, read_cells, read_run, write_cells
+from comixup.reproduce.small_data import (
+    HEADLINE,
+    LENGTHS,
+    OTHERS,
+    collect,
+    contrasts,
+    report,
+    write_report,
+)
+from comixup.training import RECIPES
+from small_runs import recipe, train_here, write_images
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory):
+    """A finished run with images held out."""
+    data = write_images(tmp_path_factory.mktemp("images"))
+    chosen = recipe(images_per_class=3, validation=0.4, validation_seed=0)
+    return train_here(data, tmp_path_factory.mktemp("runs"), "comixup", chosen)
+
+
+@pytest.fixture(scope="module")
+def cell(run_folder):
+    return read_run(run_folder)
+
+
+def made_up(cell, method, seed, error, ece, passes=60.0):
+    return dataclasses.replace(cell, method=method, seed=seed, error=error, ece=ece, passes=passes)
+
+
+@pytest.fixture(scope="module")
+def cells(cell):
+    """Cells of all arms, with errors that tell arm and seed."""
+    arms = dict.fromkeys([*HEADLINE, *OTHERS, *(arm for arms in LENGTHS.values() for arm in arms)])
+    spread = torch.Generator().manual_seed(0)
+    return [
+        made_up(cell, arm, seed, 30 + 0.5 * k + noise, 10 - 0.2 * k + noise / 2, 30.0 + k)
+        for k, arm in enumerate(arms)
+        for seed, noise in enumerate(torch.rand(4, generator=spread).tolist())
+    ]
+
+
+def test_a_cell_has_what_the_run_kept(run_folder, cell):
+    logits = load_file(run_folder / "logits.safetensors")
+    test, targets = logits["test_logits"].double(), logits["test_targets"].long()
+    assert cell.error == pytest.approx(100 * (test.argmax(1) != targets).double().mean().item())
+    assert cell.nll == pytest.approx(F.cross_entropy(test, targets).item(), rel=1e-2)
+    held_out = logits["validation_logits"].float(), logits["validation_targets"].long()
+    assert cell.temperature == pytest.approx(fit_temperature(*held_out))
+    scaled = F.cross_entropy(test / cell.temperature, targets).item()
+    assert cell.scaled_nll == pytest.approx(scaled, rel=1e-6)
+    assert (cell.method, cell.seed, cell.epochs, cell.passes) == ("comixup", 0, 3, 6.0)
+    assert sum(count for count, _, _ in cell.bins) == len(targets)
+    assert cell.cpu_seconds > 0
+
+
+def test_cells_are_read_as_they_were_written(cells, tmp_path):
+    write_cells(cells[::-1], tmp_path / "new" / "cells.csv")
+    found = read_cells(tmp_path / "new" / "cells.csv")
+    assert len(found) == len(cells)
+    first = min(cells, key=lambda c: (c.method, c.seed))
+    assert found[0].method == first.method
+    assert found[0].error == pytest.approx(first.error, rel=1e-5)
+    assert found[0].bins[-1][0] == first.bins[-1][0]
+    write_cells(found, tmp_path / "again.csv")
+    assert (tmp_path / "again.csv").read_bytes() == (tmp_path / "new" / "cells.csv").read_bytes()
+
+
+def test_a_run_that_is_collected_again_replaces_its_cell(cell):
+    newer = dataclasses.replace(cell, error=1.0)
+    other = dataclasses.replace(cell, seed=5)
+    assert [c.error for c in merged([cell, other], [newer])] == [1.0, other.error]
+
+
+@pytest.mark.parametrize(
+    ("method", "passes"),
+    [
+        ("vanilla", 1),
+        ("cutmix-p0.5", 1),
+        ("cutmix-clean", 2),
+        ("puzzlemix", 2),
+        ("comixup", 2),
+        ("comixup-no-clean", 2),
+        ("comixup-small", 1.5),
+        ("comixup-one-pass-double", 1),
+    ],
+)
+def test_passes_are_counted(method, passes):
+    fields = RECIPES["cifar100-small-data"].as_dict()["methods"][method]
+    assert passes_per_image(fields) == passes
+
+
+def test_the_primary_family_is_tested_together(cells):
+    found = contrasts(cells)
+    others = len(HEADLINE) - 1
+    assert len(found) == 2 * (others + others - 1)
+    assert [c.holm for c in found] == pytest.approx(holm([c.p for c in found]))
+    first = found[0]
+    assert (first.reference, first.arm, first.metric) == ("comixup", "vanilla", "error")
+    mine, theirs = (
+        {c.seed: c.error for c in cells if c.method == arm} for arm in ("comixup", "vanilla")
+    )
+    differences = [mine[seed] - theirs[seed] for seed in mine]
+    assert first.difference == pytest.approx(statistics.fmean(differences))
+    assert first.p == pytest.approx(paired_test(differences))
+
+
+def test_the_report_is_made_from_the_table_alone(cells, run_folder, tmp_path):
+    table = tmp_path / "cells.csv"
+    write_cells(cells, table)
+    write_report(table, tmp_path / "out")
+    text = (tmp_path / "out" / "small-data.md").read_text()
+    for title in (*HEADLINE.values(), *OTHERS.values()):
+        assert f"| {title} |" in text
+    assert "**" in text  # some difference is clear
+    for name in ("small-data-compute.png", "small-data-compute.svg", "small-data-reliability.png"):
+        assert (tmp_path / "out" / name).stat().st_size > 5000
+    collect(run_folder, cells=table)
+    assert len(read_cells(table)) == len(cells)  # seed 0 of Co-Mixup in another recipe's name
+    assert report(cells).count("\n") > 20
+
+
+def test_wrong_files_are_told(tmp_path):
+    with pytest.raises(FileNotFoundError, match="`folder` must be that of a finished run"):
+        read_run(tmp_path)
+    (tmp_path / "cells.csv").write_text("recipe,method\na,b\n")
+    with pytest.raises(ValueError, match="`path` must be a table of cells"):
+        read_cells(tmp_path / "cells.csv")
+    (tmp_path / "run.json").write_text("[" * 100_000)
+    with pytest.raises(ValueError, match=r"run\.json must be a file that comixup wrote"):
+        read_run(tmp_path)
