@@ -90,7 +90,7 @@ def test_an_unknown_layer_gets_a_suggestion(layer, suggestion):
         ManifoldMixup(CLASSES, layers=["input", layer]).attach(model)
 
 
-@pytest.mark.parametrize("layers", ["layer1", [], ()], ids=str)
+@pytest.mark.parametrize("layers", ["layer1", [], (), [1], ["input", None]], ids=str)
 def test_layers_are_a_list_of_names(layers):
     with refuses(ValueError, r"`layers` must be a list of names, at least one"):
         ManifoldMixup(CLASSES, layers=layers)
@@ -153,17 +153,21 @@ def test_batches_that_are_left_are_not_mixed_inside_either():
     assert_close(soft, one_hot(targets))
 
 
+def count_hooks(model):
+    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
+
+
 def test_detach_removes_every_hook():
     model, (images, targets, _) = net(), batch(4)
     mixer = mixer_for(model, LAYERS)
-    assert sum(len(m._forward_hooks) for m in model.modules()) == 3
+    assert count_hooks(model) == 3 + 2  # one for each layer; two where a forward pass begins, ends
     mixer.attach(model)  # again: nothing happens
-    assert sum(len(m._forward_hooks) for m in model.modules()) == 3
+    assert count_hooks(model) == 3 + 2
     other = net()
     mixer.attach(other)  # another model: the first is set free
-    assert sum(len(m._forward_hooks) for m in model.modules()) == 0
+    assert count_hooks(model) == 0
     mixer.detach()
-    assert sum(len(m._forward_hooks) for m in other.modules()) == 0
+    assert count_hooks(other) == 0
     mixer.layers = ("2",)
     with refuses(RuntimeError, r"must know the model"):
         mixer(images, targets)

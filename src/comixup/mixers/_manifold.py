@@ -10,8 +10,15 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from comixup._mix import Plan
-from comixup._saliency import Backward, CleanPass, LossFn
 from comixup._wrappers import unwrapped
+from comixup.mixers._checkpointing import calls_under_way
+from comixup.mixers._hooks import (
+    ForwardPasses,
+    LayerHook,
+    check_and_disarm,
+    layer_hooks,
+    remove_copied_hooks,
+)
 from comixup.mixers._input import Blend
 from comixup.mixers._mixer import CleanReduction, Mixed
 from comixup.mixers._partners import PartnerMixer
@@ -20,43 +27,15 @@ INPUT = "input"
 """The name of the layer before the first: the images themselves."""
 
 
-class _Hook:
-    """Blends a layer's output while it is armed, in training mode.
-
-    It is put in place once, before the model is compiled, and stays; arming it changes only
-    attributes, which torch.compile watches.
-    """
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.blend: Blend | None = None
-        self.has_run = False
-
-    def __call__(self, module: nn.Module, inputs: object, output: object) -> object:
-        if self.blend is None or not module.training:
-            return None
-        if not isinstance(output, Tensor):
-            raise TypeError(
-                f"`layers` must return one tensor, but layer {self.name!r} returned "
-                f"{type(output).__name__}. Choose another layer."
-            )
-        if len(output) != self.blend.num_inputs:
-            raise ValueError(
-                f"`model` must be run on the batch that was mixed: layer {self.name!r} saw "
-                f"{len(output)} inputs, the targets are for {self.blend.num_inputs}. Call "
-                "mixer.disarm() before running other batches in training mode."
-            )
-        self.has_run = True
-        return self.blend.mix_images(output)
-
-
 class ManifoldMixup(PartnerMixer):
     """Manifold mixup (Verma et al., ICML 2019): input mixup at a layer chosen anew for each batch.
 
     The model keeps its `forward`: `attach` puts a hook on each of the layers, before the model is
     compiled or wrapped (or after: DistributedDataParallel, Fabric and torch.compile are looked
     through). The call then mixes the targets and arms the hook of the layer chosen, which mixes in
-    training mode until the next call or `disarm()`.
+    training mode until the next call or `disarm()`: the layer's first output in each forward pass
+    of the model, and the same one where gradient checkpointing recomputes it. Copies of the model,
+    and of the mixer, do not mix: attach a mixer to them.
 
     Args:
         num_classes: columns of the mixed targets; None if targets come with theirs.
@@ -103,19 +82,42 @@ class ManifoldMixup(PartnerMixer):
             generator=generator,
             validate=validate,
         )
-        if isinstance(layers, str) or not layers:
+        if isinstance(layers, str) or not layers or not all(isinstance(n, str) for n in layers):
             raise ValueError(f"`layers` must be a list of names, at least one, got {layers!r}.")
         self.layers = tuple(layers)
-        self._hooks: dict[str, _Hook] = {}
-        self._handles: list[RemovableHandle] = []
+        self._forget_model()
+
+    def _forget_model(self) -> None:
         self._model: nn.Module | None = None
+        self._passes = ForwardPasses()
+        self._hooks: dict[str, LayerHook] = {}
+        self._handles: list[RemovableHandle] = []
+
+    def __getstate__(self) -> dict[str, object]:
+        """Returns the state of a copy, which is attached to no model."""
+        of_model = ("_model", "_passes", "_hooks", "_handles")
+        return {name: value for name, value in self.__dict__.items() if name not in of_model}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        self._forget_model()
+
+    def __call__(
+        self, images: Tensor, targets: Tensor, saliency: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Returns the images, mixed if the layer chosen is "input", and their soft targets."""
+        try:
+            return super().__call__(images, targets, saliency)
+        except BaseException:
+            self.disarm()  # there are no mixed targets
+            raise
 
     def attach(self, model: nn.Module) -> ManifoldMixup:
         """Puts a hook on each layer of a model, taking away those of another; returns itself."""
         inner = unwrapped(model)
-        if inner is self._model:
+        if inner is self._model and self._in_place(inner):
             return self
-        modules = dict(inner.named_modules())
+        modules = dict(inner.named_modules(remove_duplicate=False))
         for name in self.layers:
             if name != INPUT and name not in modules:
                 close = difflib.get_close_matches(name, modules, n=3) or list(modules)[1:6]
@@ -124,42 +126,38 @@ class ManifoldMixup(PartnerMixer):
                     f"{' or '.join(map(repr, close))}?"
                 )
         self.detach()
+        remove_copied_hooks(inner)
         self._model = inner
-        for name in self.layers:
+        for name in dict.fromkeys(self.layers):
             if name != INPUT:
-                self._hooks[name] = _Hook(name)
+                self._hooks[name] = LayerHook(name, self._passes)
                 self._handles.append(modules[name].register_forward_hook(self._hooks[name]))
+        self._passes.hooks = list(self._hooks.values())
+        if self._hooks:
+            self._handles += self._passes.watch(inner)  # after the layers': one may be the model
         return self
+
+    def _in_place(self, model: nn.Module) -> bool:
+        """Whether every layer still has its hook: modules may have been replaced."""
+        try:
+            return all(
+                hook in model.get_submodule(name)._forward_hooks.values()
+                for name, hook in self._hooks.items()
+            )
+        except AttributeError:
+            return False
 
     def detach(self) -> None:
         """Takes the hooks away."""
         for handle in self._handles:
             handle.remove()
-        self._handles.clear()
-        self._hooks.clear()
-        self._model = None
+        self.disarm()
+        self._forget_model()
 
     def disarm(self) -> None:
         """Stops mixing inside the model until the next call."""
         for hook in self._hooks.values():
             hook.blend = None
-
-    def clean_pass(
-        self,
-        model: nn.Module,
-        images: Tensor,
-        targets: Tensor,
-        *,
-        loss_fn: LossFn | None = None,
-        backward: Backward | None = None,
-    ) -> CleanPass | None:
-        """Returns loss and outputs of the clean batch, with nothing mixed inside the model.
-
-        None if it takes no pass; see `Mixer.clean_pass`.
-        """
-        if self.clean_weight > 0:
-            self._check_and_disarm()
-        return super().clean_pass(model, images, targets, loss_fn=loss_fn, backward=backward)
 
     def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
         """Returns the layer, partners and ratios for a batch, and arms that layer's hook."""
@@ -167,17 +165,16 @@ class ManifoldMixup(PartnerMixer):
         chosen = int(torch.randint(len(self.layers), (), generator=self.generator))
         layer = self.layers[chosen]
         blend = Blend(self.draw_partners(m), self.draw_ratios(m))
+        self._check_and_disarm()
         if layer == INPUT:
-            self._check_and_disarm()
             return Mixed(blend)
         if self._model is None:
             raise RuntimeError(
                 "ManifoldMixup must know the model whose layers it mixes. Call mixer.attach(model) "
                 "once, or use comixup.training_step."
             )
-        self._check_and_disarm()
-        hook = self._hooks[layer]
-        hook.blend, hook.has_run = blend.to(images.device), False
+        self._passes.depth = calls_under_way(self._model)
+        self._hooks[layer].arm(blend.to(images.device))
         return Mixed(blend, layer=layer)
 
     def leave(self, images: Tensor) -> Plan:
@@ -187,12 +184,5 @@ class ManifoldMixup(PartnerMixer):
 
     def _check_and_disarm(self) -> None:
         """Makes sure that the last batch, whose targets were mixed, was mixed in the model too."""
-        idle = [h.name for h in self._hooks.values() if h.blend is not None and not h.has_run]
-        self.disarm()
-        if idle:
-            raise RuntimeError(
-                f"ManifoldMixup mixed the targets of the last batch, but layer {idle[0]!r} has not "
-                "run in training mode since. Was the model compiled and run before "
-                "mixer.attach(model), left in eval mode, or not run at all? If on purpose, call "
-                "mixer.disarm() after such a batch."
-            )
+        others = [] if self._model is None else layer_hooks(self._model)  # of other mixers
+        check_and_disarm([*self._hooks.values(), *others])

@@ -11,12 +11,13 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from comixup._checks import check_choice, check_count, check_number
+from comixup._checks import check_boolean, check_choice, check_count, check_number
 from comixup._labelling import Labelling
 from comixup._mix import Plan, check_images, mix_shares
 from comixup._random import coin
 from comixup._saliency import Backward, CleanPass, LossFn, clean_pass
 from comixup._targets import soft_targets
+from comixup.mixers._hooks import check_and_disarm, layer_hooks
 
 CleanReduction: TypeAlias = Literal["sum", "mean"]
 
@@ -106,6 +107,7 @@ class Mixer(ABC):
         check_number("p", p, high=1)
         check_number("clean_weight", clean_weight)
         check_choice("clean_reduction", clean_reduction, ("sum", "mean"))
+        check_boolean("validate", validate)
         if generator is not None and not isinstance(generator, torch.Generator):
             raise TypeError(
                 f"`generator` must be a torch.Generator, got {generator!r}. Use "
@@ -139,6 +141,15 @@ class Mixer(ABC):
             saliency: for methods that need it, what `mixer.saliency(...)` returned, or maps
                 (m, *size) of your own, of any size, not negative.
         """
+        try:
+            return self._mix(images, targets, saliency)
+        except BaseException:
+            self.forget_clean_pass()  # of this batch: the next one has its own
+            raise
+
+    def _mix(
+        self, images: Tensor, targets: Tensor, saliency: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         check_images(images)
         shares = soft_targets(targets, len(images), self.num_classes, validate=self.validate)
         with _host_by_default():
@@ -151,6 +162,16 @@ class Mixer(ABC):
                 ratio = last.plan.source_ratio(images.shape[2:])
             mixed = last.plan.mix_images(images) if last.layer is None else images
         return mixed, mix_shares(shares, ratio)
+
+    @property
+    def enabled(self) -> bool:
+        """Whether batches are mixed; set it to False to stop, for instance in the last epochs."""
+        return self._enabled
+
+    @enabled.setter
+    def enabled(self, value: bool) -> None:
+        check_boolean("enabled", value)
+        self._enabled = value
 
     @property
     def mixed_weight(self) -> float:
@@ -228,17 +249,22 @@ class Mixer(ABC):
         if not (self._toss and self.enabled):
             return None
         clean, mixed = loss_weights(self.clean_weight, self.clean_reduction)
-        made = clean_pass(
-            model,
-            images,
-            targets,
-            loss_fn=loss_fn,
-            backward=backward,
-            keep_gradients=self.keep_gradients,
-            clean_weight=clean,
-            with_saliency=self.needs_saliency,
-            scale=self.saliency_scale,
-        )
+        try:
+            check_and_disarm(layer_hooks(model))  # nothing is mixed inside the model
+            made = clean_pass(
+                model,
+                images,
+                targets,
+                loss_fn=loss_fn,
+                backward=backward,
+                keep_gradients=self.keep_gradients,
+                clean_weight=clean,
+                with_saliency=self.needs_saliency,
+                scale=self.saliency_scale,
+            )
+        except BaseException:
+            self.forget_clean_pass()
+            raise
         self._beside_clean = mixed if self.keep_gradients else 1.0
         return made
 

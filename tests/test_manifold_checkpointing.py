@@ -1,0 +1,188 @@
+"""Manifold mixup in blocks under gradient checkpointing: mixed as in the forward pass, again."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from lightning_fabric import Fabric
+from torch import nn
+from torch.testing import assert_close
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential, set_checkpoint_early_stop
+
+from batches import batch
+from repeats import assert_same_gradients, mixer_for, once, once_reentrant, repeats
+from test_bad_problem import refuses
+
+BOTH = pytest.mark.parametrize("run", [once, once_reentrant], ids=["not reentrant", "reentrant"])
+
+
+def nested(function, x):
+    return once(lambda h: once(function, h), x)
+
+
+def nested_reentrant(function, x):
+    return once_reentrant(lambda h: once_reentrant(function, h), x)
+
+
+def without_early_stop(function, x):
+    with set_checkpoint_early_stop(False):
+        return once(function, x)
+
+
+def in_sequence(function, x):
+    return checkpoint_sequential([function, nn.Identity()], 2, x, use_reentrant=False)
+
+
+RUNS = {
+    "not reentrant": once,
+    "reentrant": once_reentrant,
+    "nested": nested,
+    "nested, reentrant": nested_reentrant,
+    "mixed": lambda function, x: once(lambda h: once_reentrant(function, h), x),
+    "no early stop": without_early_stop,
+    "checkpoint_sequential": in_sequence,
+}
+BLOCKS = {
+    "all": [(0, 1, 2)],
+    "one each": [(0,), (1,), (2,)],
+    "first": [(0,)],
+    "first two": [(0, 1)],
+    "last two": [(1, 2)],
+    "first and last": [(0,), (2,)],
+}
+
+
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS.keys())
+@pytest.mark.parametrize("blocks", BLOCKS.values(), ids=BLOCKS.keys())
+def test_checkpointing_mixes_the_same_run_again(blocks, run):
+    model, (images, targets, _) = repeats(blocks, run), batch(5)
+    mixer = mixer_for(model)
+    mixed, soft = mixer(images, targets)
+    loss = F.cross_entropy(model(mixed), soft)
+    loss.backward()
+    assert_same_gradients(model, loss, images, soft, mixer.last.plan)
+
+
+@pytest.mark.parametrize("reentrant", [True, False], ids=["reentrant", "not reentrant"])
+def test_a_whole_model_under_checkpointing(reentrant):
+    model, (images, targets, _) = repeats(), batch(5)
+    mixer = mixer_for(model)
+    mixed, soft = mixer(images.requires_grad_(), targets)
+    loss = F.cross_entropy(checkpoint(model, mixed, use_reentrant=reentrant), soft)
+    loss.backward()
+    assert_same_gradients(model, loss, images, soft, mixer.last.plan)
+
+
+def disarm(model, mixer):
+    mixer.disarm()
+
+
+def leave_the_next_batch(model, mixer):
+    mixer.enabled = False
+    mixer(*batch(5)[:2])
+
+
+def evaluate(model, mixer):
+    model.eval()
+
+
+def next_batch(model, mixer):
+    images, targets, _ = batch(5, seed=1)
+    model(mixer(images, targets)[0])
+
+
+@BOTH
+@pytest.mark.parametrize("meanwhile", [disarm, leave_the_next_batch, evaluate, next_batch])
+def test_a_block_is_recomputed_as_it_was_whatever_happened_since(meanwhile, run):
+    model, (images, targets, _) = repeats([(0, 1)], run), batch(5)
+    mixer = mixer_for(model)
+    mixed, soft = mixer(images, targets)
+    blend = mixer.last.plan
+    loss = F.cross_entropy(model(mixed), soft)
+    meanwhile(model, mixer)
+    loss.backward()
+    assert_same_gradients(model, loss, images, soft, blend)
+
+
+@BOTH
+def test_a_block_that_was_not_mixed_is_not_mixed_when_it_is_recomputed(run):
+    model, (images, targets, _) = repeats([(0,), (1, 2)], run), batch(5)
+    mixer = mixer_for(model)
+    loss = F.cross_entropy(model(images), targets)
+    mixer(images, targets)  # arms the hook
+    loss.backward()
+    assert_same_gradients(model, loss, images, targets, None)
+    mixer.disarm()
+
+
+def test_two_backward_passes_through_one_graph():
+    model, (images, targets, _) = repeats([(0,), (1, 2)], once), batch(5)
+    mixer = mixer_for(model)
+    mixed, soft = mixer(images, targets)
+    loss = F.cross_entropy(model(mixed), soft)
+    loss.backward(retain_graph=True)
+    model.zero_grad()
+    loss.backward()
+    assert_same_gradients(model, loss, images, soft, mixer.last.plan)
+
+
+def test_records_of_blocks_end_with_their_graph():
+    model, (images, targets, _) = repeats([(0,), (1, 2)], once), batch(5)
+    mixer = mixer_for(model)
+    loss = F.cross_entropy(model(mixer(images, targets)[0]), targets)
+    runs = mixer._hooks["act"]._block_runs
+    assert len(runs) == 2
+    loss.backward()
+    del loss
+    assert len(runs) == 0
+
+
+class HomeMade(torch.autograd.Function):
+    """Gradient checkpointing that is not torch's."""
+
+    @staticmethod
+    def forward(ctx, function, x):
+        ctx.function = function
+        ctx.save_for_backward(x)
+        with torch.no_grad():
+            return function(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        x = x.detach().requires_grad_()
+        with torch.enable_grad():
+            y = ctx.function(x)
+        y.backward(gradient)
+        return None, x.grad
+
+
+def test_other_checkpointing_works_for_layers_that_run_once():
+    model, (images, targets, _) = repeats([(0,)], HomeMade.apply), batch(5)
+    mixer = mixer_for(model, ("convs.0",))
+    mixed, soft = mixer(images, targets)
+    F.cross_entropy(model(mixed), soft).backward()
+    plain = repeats()
+    with_hooks = mixer_for(plain, ("convs.0",))
+    F.cross_entropy(plain(with_hooks(images, targets)[0]), soft).backward()
+    for p, q in zip(model.parameters(), plain.parameters(), strict=True):
+        assert_close(p.grad, q.grad)
+
+
+def test_other_checkpointing_is_an_error_for_layers_that_run_twice():
+    model, (images, targets, _) = repeats([(0, 1)], HomeMade.apply), batch(5)
+    mixer = mixer_for(model)
+    mixed, soft = mixer(images, targets)
+    loss = F.cross_entropy(model(mixed), soft)
+    with refuses(RuntimeError, r"must know which run of a layer to mix, but layer 'act' runs sev"):
+        loss.backward()
+
+
+def test_fabrics_wrapper():
+    fabric = Fabric(accelerator="cpu", devices=1)
+    model, (images, targets, _) = repeats([(0, 1)], once), batch(5)
+    wrapped = fabric.setup_module(model)
+    mixer = mixer_for(wrapped)
+    mixed, soft = mixer(images, targets)
+    loss = F.cross_entropy(wrapped(mixed), soft)
+    fabric.backward(loss)
+    assert_same_gradients(model, loss, images, soft, mixer.last.plan)

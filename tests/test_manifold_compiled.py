@@ -1,0 +1,101 @@
+"""Manifold mixup in compiled models."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.testing import assert_close
+
+from batches import batch
+from repeats import assert_same_gradients, mixer_for, once, once_reentrant, repeats
+from test_bad_problem import refuses
+
+
+def compile_eagerly(function):
+    return torch.compile(function, backend="eager")
+
+
+def compiled_blocks(function, x):
+    return once(compile_eagerly(function), x)
+
+
+def compiled_blocks_reentrant(function, x):
+    return once_reentrant(compile_eagerly(function), x)
+
+
+COMPILED = {
+    "no block": ([], None),
+    "blocks": ([(0, 1)], once),
+    "first block": ([(0,)], once),
+}
+# torch.compile looks at the gradient of tensors that it hands on after a graph break.
+HANDED_ON = "ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning"
+
+
+@pytest.fixture
+def dynamo():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.mark.usefixtures("dynamo")
+@pytest.mark.filterwarnings(HANDED_ON)
+@pytest.mark.parametrize(("blocks", "run"), COMPILED.values(), ids=COMPILED.keys())
+def test_compiled_models(blocks, run):
+    model, (images, targets, _) = repeats(blocks, run), batch(5)
+    mixer = mixer_for(model)
+    fast = compile_eagerly(model)
+    for _ in range(3):
+        model.zero_grad()
+        mixed, soft = mixer(images, targets)
+        for _ in range(2):
+            loss = F.cross_entropy(fast(mixed), soft)
+        loss.backward()
+        assert_same_gradients(model, loss, images, soft, mixer.last.plan)
+    mixer.enabled = False
+    assert_close(fast(mixer(images, targets)[0]), repeats()(images))
+
+
+@pytest.mark.usefixtures("dynamo")
+def test_mixing_breaks_no_graph():
+    model, (images, targets, _) = repeats(), batch(5)
+    mixer = mixer_for(model, ("input", "act", "convs.1"))
+    fast = torch.compile(model, backend="eager", fullgraph=True)
+    layers = set()
+    for _ in range(12):
+        mixed, _ = mixer(images, targets)
+        layers.add(mixer.last.layer)
+        plain = repeats()
+        by_hooks = mixer_for(plain, ("act", "convs.1"))
+        if mixer.last.layer is not None:
+            by_hooks._hooks[mixer.last.layer].arm(mixer.last.plan)
+        assert_close(fast(mixed), plain(mixed))
+    assert layers == {None, "act", "convs.1"}
+
+
+@pytest.mark.usefixtures("dynamo")
+@pytest.mark.filterwarnings(HANDED_ON)
+@pytest.mark.parametrize("run", [compiled_blocks, compiled_blocks_reentrant])
+def test_compiled_blocks_under_checkpointing(run):
+    model, (images, targets, _) = repeats([(0, 1)], run), batch(5)
+    plain = repeats()
+    mixer, by_hooks = mixer_for(model, ("convs.0",)), mixer_for(plain, ("convs.0",))
+    for _ in range(2):
+        for one, mixup in ((model, mixer), (plain, by_hooks)):
+            one.zero_grad()
+            mixed, soft = mixup(images, targets)
+            F.cross_entropy(one(mixed), soft).backward()
+        for p, q in zip(model.parameters(), plain.parameters(), strict=True):
+            assert_close(p.grad, q.grad)
+
+
+@pytest.mark.usefixtures("dynamo")
+@pytest.mark.filterwarnings(HANDED_ON)
+@pytest.mark.parametrize("run", [compiled_blocks, compiled_blocks_reentrant])
+def test_compiled_blocks_with_a_layer_that_runs_twice_are_an_error(run):
+    model, (images, targets, _) = repeats([(0, 1)], run), batch(5)
+    mixer = mixer_for(model)
+    mixed, soft = mixer(images, targets)
+    loss = F.cross_entropy(model(mixed), soft)
+    with refuses(RuntimeError, r"must know which run of a layer to mix, but layer 'act' runs sev"):
+        loss.backward()

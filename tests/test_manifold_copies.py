@@ -1,0 +1,153 @@
+"""Copies of models with manifold mixup's hooks never mix; copies of mixers know no model."""
+
+import copy
+import io
+import pickle
+
+import pytest
+import torch
+from torch import nn
+from torch.optim.swa_utils import AveragedModel, update_bn
+from torch.testing import assert_close
+
+from batches import CLASSES, METHODS, batch, net, over, run
+from comixup import ManifoldMixup, training_step
+from problems import generator
+from test_bad_problem import refuses
+
+
+def saved(model):
+    """A whole model, as torch.save writes it."""
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+COPIES = {
+    "deepcopy": copy.deepcopy,
+    "AveragedModel": AveragedModel,
+    "torch.save": saved,
+    "pickle": lambda model: pickle.loads(pickle.dumps(model)),
+    "a copy of a copy": lambda model: copy.deepcopy(saved(model)),
+}
+COPY = pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES.keys())
+
+
+def armed():
+    """A model whose layer is mixed in its next pass, its mixer and the batch."""
+    model, (images, targets, _) = net(norm=False), batch(5)
+    mixer = ManifoldMixup(CLASSES, layers=["0", "2"], generator=generator(0)).attach(model)
+    mixed, _ = mixer(images, targets)
+    return model, mixer, mixed
+
+
+def hooks_of(model):
+    return [
+        hook
+        for module in model.modules()
+        for hooks in (module._forward_hooks, module._forward_pre_hooks)
+        for hook in hooks.values()
+    ]
+
+
+@COPY
+def test_a_copy_of_an_armed_model_does_not_mix(copied):
+    model, mixer, images = armed()
+    other, plain = copied(model).train(), net(norm=False)
+    assert_close(other(images), plain(images))
+    assert_close(other(images[:2]), plain(images[:2]))  # and takes batches of any size
+    assert not torch.equal(model(images), plain(images))  # the model itself stays armed
+    mixer(*batch(5)[:2])
+    assert_close(other(images), plain(images))
+
+
+@COPY
+def test_a_copy_trains_with_a_mixer_of_its_own(copied):
+    model, mixer, images = armed()
+    other = copied(model).train()
+    own = ManifoldMixup(CLASSES, layers=[mixer.last.layer]).attach(getattr(other, "module", other))
+    own.layers = mixer.layers
+    own._hooks[mixer.last.layer].arm(mixer.last.plan)
+    assert_close(other(images), model(images))
+    own.detach()
+    assert not hooks_of(other)  # nor any that came with the copy
+
+
+def test_averaged_weights_see_unmixed_images():
+    model, (images, targets, _) = net(), batch(6)
+    mixer = ManifoldMixup(CLASSES, layers=["0"])
+    training_step(model, mixer, images, targets)
+    averaged = AveragedModel(model)
+    averaged.update_parameters(model)
+    update_bn([(images[:4], targets[:4]), (images[4:], targets[4:])], averaged)
+    mixer.disarm()
+    statistics = averaged.module[1].running_mean
+    assert_close(statistics, model[0](images).mean((0, 2, 3)).detach(), rtol=0.2, atol=0.05)
+
+
+MIXER_COPIES = {
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda mixer: pickle.loads(pickle.dumps(mixer)),
+}
+COPY_MIXER = pytest.mark.parametrize("copied", MIXER_COPIES.values(), ids=MIXER_COPIES.keys())
+
+
+@COPY_MIXER
+def test_a_copy_of_a_mixer_knows_no_model(copied):
+    model, mixer, images = armed()
+    other = copied(mixer)
+    assert other.layers == mixer.layers
+    assert other.last.layer == mixer.last.layer
+    other.disarm()
+    other.detach()
+    assert not torch.equal(model(images), net(norm=False)(images))  # the mixer itself stays armed
+    with refuses(RuntimeError, r"must know the model whose layers it mixes"):
+        other(*batch(5)[:2])
+    other.attach(net())
+
+
+@COPY_MIXER
+def test_a_copied_mixer_is_small(copied):
+    large = nn.Sequential(nn.Flatten(), nn.Linear(192, 100_000))
+    mixer = ManifoldMixup(CLASSES, layers=["0"]).attach(large)
+    assert len(pickle.dumps(copied(mixer))) < 10_000
+
+
+@over(METHODS)
+@pytest.mark.parametrize("copied", [copy.deepcopy, MIXER_COPIES["pickle"]], ids=["deep", "pickle"])
+def test_a_copied_mixer_draws_the_same_and_by_itself(method, copied):
+    given = batch(6)
+    mixer = method(CLASSES, generator=generator(3))
+    run(mixer, *given)
+    other = copied(mixer)
+    if isinstance(mixer, ManifoldMixup):
+        other.attach(other.identity if hasattr(other, "identity") else nn.Identity())
+    expected = [run(mixer, *given) for _ in range(2)]
+    for mixed, soft in expected:
+        again, same = run(other, *given)
+        assert_close(again, mixed, rtol=0, atol=0)
+        assert_close(same, soft, rtol=0, atol=0)
+
+
+class Classifier(nn.Module):
+    """A module that keeps its mixer, as Lightning modules do."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = net(norm=False)
+        self.mixup = ManifoldMixup(CLASSES, layers=["2"], generator=generator(0))
+
+    def forward(self, images, targets):
+        return training_step(self.net, self.mixup, images, targets).outputs
+
+
+def test_a_module_and_its_mixer_are_copied_together():
+    images, targets, _ = batch(6)
+    model = Classifier()
+    model(images, targets)
+    other = copy.deepcopy(model)
+    for _ in range(3):
+        assert_close(other(images, targets), model(images, targets))
+    assert len(hooks_of(other)) == len(hooks_of(model))
