@@ -346,3 +346,17 @@ def test_a_sweep_leaves_a_table(called, tmp_path):
     before = {path: path.read_text() for path in folder.rglob("metrics.csv")}
     assert called("sweep", *words)[0] == 0  # nothing is trained again
     assert before == {path: path.read_text() for path in folder.rglob("metrics.csv")}
+
+
+def test_a_network_of_some_classes_is_measured_on_those(called, tmp_path):
+    words = ["--classes", "3-5", "--method", "vanilla", "--out", tmp_path, *SMALL]
+    code, _, said = called("train", "digits", "--images-per-class", "2", *words)
+    assert code == 0, said
+    folder = tmp_path / "digits" / "vanilla" / "seed-0"
+    code, _, said = called("evaluate", folder)
+    assert code == 0, said
+    result = json.loads((folder / "result.json").read_text())
+    found = saved(folder)["metrics"]
+    assert found["images"] == result["final"]["test"]["images"] == 300
+    assert found["error"] == pytest.approx(result["final"]["test"]["error"])
+    assert found["ece"] == pytest.approx(result["final"]["test"]["ece"], abs=1e-3)

@@ -72,12 +72,13 @@ def evaluate(
     console = Console()
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    loaded: dict[str, tuple[DataSet, Tensor | None]] = {}
+    loaded: dict[tuple[str, ...], tuple[DataSet, Tensor | None]] = {}
     for run in _checked(runs):
         name = data_set or evaluation.trained_on(run)
-        if name not in loaded:
-            loaded[name] = _loaded(name, data, boxes, image_size, skip_bad, console)
-        chosen, truth = loaded[name]
+        key = (name, *evaluation.trained_classes(run))
+        if key not in loaded:
+            loaded[key] = _loaded(name, key[1:], data, boxes, image_size, skip_bad, console)
+        chosen, truth = loaded[key]
         trained = evaluation.load_trained(
             run, model=model, num_classes=chosen.num_classes, shape=chosen.shape
         )
@@ -199,16 +200,22 @@ def _folder_of(run: Path, out: Path | None, count: int) -> Path:
 
 def _loaded(
     name: str,
+    classes: tuple[str, ...],
     root: Path | None,
     boxes: Path | None,
     image_size: int | None,
     skip_bad: bool,
     console: Console,
 ) -> tuple[DataSet, Tensor | None]:
-    """Returns a data set and its boxes; what is left out of it is told in sentences, once."""
+    """Returns a data set and its boxes; what is left out of it is told in sentences, once.
+
+    Of a network that was trained on some of the set's classes, those alone are measured.
+    """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         data = load(name, root, skip_bad=skip_bad)
+        if classes and set(classes) < set(data.classes):
+            data = load(name, root, classes=classes, skip_bad=skip_bad)
         found = data, _boxes(data, boxes, root, image_size, skip_bad)
     for sentence in dict.fromkeys(str(warning.message) for warning in caught):
         console.print(sentence, markup=False, highlight=False, soft_wrap=True)
@@ -222,7 +229,8 @@ def _boxes(
     if source is None:
         if data.name != _TINY:
             return None
-        return evaluation.read_tiny_imagenet_boxes(root, "test", skip_bad=skip_bad)
+        own = evaluation.read_tiny_imagenet_boxes(root, "test", skip_bad=skip_bad)
+        return own if data.test_indices is None else own[data.test_indices]
     files = getattr(data.test, "files", None)
     if files is None:
         raise ValueError(

@@ -19,7 +19,7 @@ from comixup.evaluation._reliability import draw_reliability
 from comixup.evaluation._sweep import sweep, sweep_table
 from comixup.evaluation._tables import as_rich, write_comparison
 from comixup.evaluation._temperature import fit_temperature
-from comixup.evaluation._trained import Trained, load_trained, trained_on
+from comixup.evaluation._trained import Trained, load_trained, trained_classes, trained_on
 
 __all__ = [
     "Bin",
@@ -52,6 +52,7 @@ __all__ = [
     "read_tiny_imagenet_boxes",
     "sweep",
     "sweep_table",
+    "trained_classes",
     "trained_on",
     "write_comparison",
     "write_evaluation",

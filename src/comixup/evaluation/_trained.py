@@ -130,16 +130,28 @@ def load_trained(
 
 def trained_on(path: Path) -> str:
     """Returns the name of the data set that a network was trained on, as its file says."""
-    path = Path(path)
-    file, _ = _find(path)
-    content = _read_pickled(file) if file.suffix in PICKLED else _read_safetensors(file)
-    name = content.about.get("data")
+    file, about = _about(path)
+    name = about.get("data")
     if name is None:
         raise ValueError(
             f"`data_set` must be given for {file}, which does not say what it was trained on. Name "
             "it with --data-set, for instance --data-set cifar100."
         )
     return name
+
+
+def trained_classes(path: Path) -> tuple[str, ...]:
+    """Returns the names of the classes that a network tells apart; empty if its file says none."""
+    file, about = _about(path)
+    count = _number(about, file)
+    return () if count is None else _classes(about, count, file)
+
+
+def _about(path: Path) -> tuple[Path, Mapping[str, str]]:
+    """Returns the file of weights and what its header says."""
+    file, _ = _find(Path(path))
+    content = _read_pickled(file) if file.suffix in PICKLED else _read_safetensors(file)
+    return file, content.about
 
 
 def check_data(trained: Trained, data: DataSet) -> None:
