@@ -1,6 +1,7 @@
 """Runs small enough to be made by the dozen, in this process or as processes that can be killed."""
 
 import csv
+import itertools
 import multiprocessing
 import os
 import pickle
@@ -176,6 +177,24 @@ def die_within_step(number, fraction):
     Stepper.run = step
 
 
+def at_step(number, action, *arguments):
+    """Has something done before this process's n-th step, from 0."""
+    from comixup.training._loop import Stepper  # noqa: PLC0415 - in the process alone
+
+    run_step, count = Stepper.run, itertools.count()
+
+    def step(*details):
+        if next(count) == number:
+            action(*arguments)
+        run_step(*details)
+
+    Stepper.run = step
+
+
+def kill_self(number):
+    os.kill(os.getpid(), number)
+
+
 def limit_files(size):
     """Lets no file grow beyond so many bytes, as on a disk that is full."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
@@ -191,7 +210,10 @@ def free_port():
 
 
 def commands(count, arguments, log, before=(None, None), details=((), ())):
-    """Starts the command line in several processes that train together, as torchrun would."""
+    """Starts the command line in several processes that train together, as torchrun would.
+
+    How many there are they know from the environment alone.
+    """
     port, log = free_port(), Path(log)
     shared = {
         "MASTER_ADDR": "127.0.0.1",
@@ -204,7 +226,7 @@ def commands(count, arguments, log, before=(None, None), details=((), ())):
     }
     return [
         Command(
-            [*arguments, "--devices", str(count)],
+            arguments,
             log.with_name(f"{log.name}-{rank}"),
             shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
             before[rank],

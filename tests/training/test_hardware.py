@@ -1,15 +1,12 @@
-"""Devices, processes, and requests to stop."""
+"""Devices and processes."""
 
 import os
-import signal
-import threading
 
 import pytest
 from lightning_fabric.strategies.launchers.subprocess_script import _ChildProcessObserver
 
-from comixup.training import Hardware, TrainingStopped
+from comixup.training import Hardware
 from comixup.training import _hardware as hardware_module
-from comixup.training._hardware import StopRequest
 
 
 @pytest.mark.parametrize("name", ["devices", "num_nodes", "accumulate"])
@@ -25,6 +22,29 @@ def test_workers_may_be_none_at_all():
         Hardware(workers=-1)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("devices", 1000),
+        ("num_nodes", 10**6),
+        ("accumulate", 10**9),
+        ("workers", 10**6),
+        ("devices", 10**21),
+        ("timeout_minutes", 1e9),
+        ("timeout_minutes", 0),
+        ("timeout_minutes", float("nan")),
+    ],
+)
+def test_numbers_that_no_machine_has_are_rejected(name, value):
+    with pytest.raises(ValueError, match=f"`{name}` must be"):
+        Hardware(**{name: value})
+
+
+def test_a_machine_with_many_cores_can_have_a_process_on_each(monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 192)
+    assert Hardware(devices=192).devices == 192
+
+
 def test_strategies_that_shard_are_refused():
     with pytest.raises(ValueError, match="`strategy` must be one of"):
         Hardware(strategy="fsdp")
@@ -34,6 +54,18 @@ def test_a_fabric_on_the_cpu():
     fabric = Hardware(accelerator="cpu").fabric()
     assert (fabric.world_size, fabric.device.type) == (1, "cpu")
     assert fabric.is_global_zero
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("PRECISION", "bf16-mixed"), ("DEVICES", "2"), ("ACCELERATOR", "cuda")]
+)
+def test_fabrics_own_variables_cannot_change_what_is_asked_for(monkeypatch, name, value):
+    monkeypatch.setenv(f"LT_{name}", value)
+    message = f"`{name.lower()}` must be what Lightning Fabric reads .* LT_{name}={value}"
+    with pytest.raises(ValueError, match=message):
+        Hardware(accelerator="cpu").fabric()
+    monkeypatch.setenv(f"LT_{name}", {"PRECISION": "32-true", "DEVICES": "1"}.get(name, "cpu"))
+    assert Hardware(accelerator="cpu").fabric().world_size == 1
 
 
 def test_processes_have_time_to_say_why_they_stop(monkeypatch):
@@ -47,38 +79,3 @@ def test_processes_have_time_to_say_why_they_stop(monkeypatch):
     hardware_module._let_processes_speak()
     observer._terminate_all()
     assert [entry for entry in order if entry != own_period] == [12.5, "kill"]
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_signal_is_noted_and_the_second_obeyed(number):
-    before = signal.getsignal(number)
-    request, seen = StopRequest(), []
-    stopped = pytest.raises(TrainingStopped, match="Stopped at once")
-    with stopped as caught, request.listening():
-        for _ in range(2):
-            signal.raise_signal(number)
-            seen.append(request.made)
-    assert seen == [True]
-    assert caught.value.__cause__ is None
-    assert signal.getsignal(number) is before
-
-
-def test_other_errors_pass_and_handlers_come_back():
-    before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(ZeroDivisionError), StopRequest().listening():
-        _ = 1 / (signal.getsignal(signal.SIGINT) is before)
-    assert signal.getsignal(signal.SIGINT) is before
-
-
-def test_threads_other_than_the_main_one_leave_signals_alone():
-    seen = []
-
-    def look():
-        with StopRequest().listening() as stop:
-            seen.append((stop.made, signal.getsignal(signal.SIGINT)))
-
-    before = signal.getsignal(signal.SIGINT)
-    thread = threading.Thread(target=look)
-    thread.start()
-    thread.join()
-    assert seen == [(False, before)]

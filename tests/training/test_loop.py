@@ -205,7 +205,7 @@ def test_a_request_to_stop_loses_no_step(data, tmp_path, monkeypatch, step, plac
 
     monkeypatch.setattr(Reporter, "step", ask)
     epoch, done = place
-    where = f"Stopped. The same command goes on from epoch {epoch + 1}, step {done}."
+    where = f"Stopped. The same command resumes from epoch {epoch + 1}, step {done}."
     with pytest.raises(TrainingStopped, match=re.escape(where)):
         train_here(data, tmp_path)
     state = saved(folder_of(tmp_path))

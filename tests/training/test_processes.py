@@ -1,6 +1,8 @@
 """Two processes train what one would; if one is lost the other says so, and the run goes on."""
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,17 +12,19 @@ from pathlib import Path
 import pytest
 
 from comixup.training import Hardware
-from comixup.training._folder import METRICS
+from comixup.training._folder import METRICS, STORY
 from comixup.training._recipes import METHODS
 from small_runs import (
     TEST,
     WAIT_SECONDS,
     assert_same_run,
     assert_same_weights,
+    at_step,
     commands,
     die_at_write,
     folder_of,
     free_port,
+    kill_self,
     metrics,
     recipe,
     run,
@@ -32,7 +36,7 @@ from small_runs import (
 
 NO_BATCH_NORM = "timm:test_mambaout"
 """Its only normalisation is over channels, and it has no dropout."""
-LOST = "Another process of this run has gone, so process {} stops too. The same command goes on"
+LOST = "Another process of this run has gone, so process {} stops too. The same command resumes"
 ROUNDING = {"rtol": 1e-4, "atol": 1e-5}
 
 
@@ -110,22 +114,6 @@ def test_equal_global_batches_give_equal_results_and_the_number_of_devices_may_c
 # ---- Lost processes -----------------------------------------------------------------------------
 
 
-def die_at_step(number):
-    """Kills this process before its n-th step, from 0."""
-    from comixup.training._loop import Stepper  # noqa: PLC0415 - in the process alone
-
-    steps, count = Stepper.run, 0
-
-    def step(*arguments):
-        nonlocal count
-        if count == number:
-            os.kill(os.getpid(), signal.SIGKILL)
-        count += 1
-        steps(*arguments)
-
-    Stepper.run = step
-
-
 @pytest.fixture(scope="module")
 def unbroken(data, tmp_path_factory):
     """The folder of a run by two processes that nothing happened to."""
@@ -139,7 +127,7 @@ def test_when_a_process_is_killed_the_other_says_so_and_the_run_goes_on(data, tm
     arguments = words(data, tmp_path, "--checkpoint-steps", 1, model="small", method="cutmix")
     for dies, step in ((1, 4), (0, 2)):
         before, details = [None, None], [(), ()]
-        before[dies], details[dies] = die_at_step, (step,)
+        before[dies], details[dies] = at_step, (step, kill_self, signal.SIGKILL)
         log = tmp_path / f"log{dies}"
         codes, texts = run_both(arguments, log, before=before, details=details)
         assert codes[dies] == -signal.SIGKILL
@@ -151,6 +139,88 @@ def test_when_a_process_is_killed_the_other_says_so_and_the_run_goes_on(data, tm
     assert_same_run(folder_of(tmp_path, "cutmix"), unbroken)
 
 
+# ---- Stopped processes --------------------------------------------------------------------------
+
+LATE = r"Another process of this run has not answered for {} minutes .* so process {} stops too"
+MINUTES = 0.1
+
+
+def state_of(pid):
+    """Returns the letter that the system has for what a process does; T means stopped."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def wait_until_stopped(command):
+    end = time.monotonic() + WAIT_SECONDS
+    while state_of(command.pid) != "T":
+        assert time.monotonic() < end, command.text
+        time.sleep(0.05)
+
+
+def start_and_stop(arguments, log, stops):
+    """Starts two processes of which one stops itself before its fifth step, and waits for that."""
+    before, details = [None, None], [(), ()]
+    before[stops], details[stops] = at_step, (4, kill_self, signal.SIGSTOP)
+    both = commands(2, arguments, log, before=before, details=details)
+    wait_until_stopped(both[stops])
+    return both
+
+
+@pytest.mark.parametrize("stops", [0, 1])
+def test_a_process_that_stays_stopped_is_not_waited_for_longer_than_asked(
+    data, tmp_path, unbroken, stops
+):
+    arguments = words(data, tmp_path, "--checkpoint-steps", 1, model="small", method="cutmix")
+    both = start_and_stop([*arguments, f"--timeout-minutes={MINUTES}"], tmp_path / "log", stops)
+    waiting = both[1 - stops]
+    assert waiting.end() == 1
+    assert re.search(LATE.format(MINUTES, 1 - stops), waiting.text)
+    assert "Traceback" not in waiting.text
+    both[stops].send(signal.SIGCONT)
+    assert both[stops].end() == 1
+    assert LOST.format(stops) in both[stops].text
+    assert "Traceback" not in both[stops].text
+    state = saved(folder_of(tmp_path, "cutmix"))
+    assert (state["epoch"], state["step"]) == (1, 1)
+    codes, texts = run_both(arguments, tmp_path / "again")
+    assert codes == [0, 0], texts
+    assert_same_run(folder_of(tmp_path, "cutmix"), unbroken)
+
+
+def test_a_process_that_is_stopped_for_a_while_does_no_harm(data, tmp_path, unbroken):
+    arguments = words(data, tmp_path, model="small", method="cutmix")
+    both = start_and_stop(arguments, tmp_path / "log", 1)
+    time.sleep(2)
+    assert both[0].process.is_alive()
+    both[1].send(signal.SIGCONT)
+    assert [command.end() for command in both] == [0, 0]
+    assert_same_run(folder_of(tmp_path, "cutmix"), unbroken)
+
+
+def test_ctrl_c_twice_ends_a_process_that_waits_for_a_stopped_one(data, tmp_path):
+    both = start_and_stop(words(data, tmp_path), tmp_path / "log", 1)
+    time.sleep(1)
+    for _ in range(2):
+        both[0].send(signal.SIGINT)
+        time.sleep(0.5)
+    assert both[0].end() == 1
+    assert "Stopped at once" in both[0].text
+    both[1].send(signal.SIGKILL)
+    both[1].end()
+
+
+@pytest.mark.slow
+def test_a_process_that_never_appears_is_not_waited_for_longer_than_asked(data, tmp_path):
+    arguments = [*words(data, tmp_path), f"--timeout-minutes={MINUTES}"]
+    first, second = commands(
+        2, arguments, tmp_path / "log", (None, kill_self), ((), (signal.SIGKILL,))
+    )
+    assert second.end() == -signal.SIGKILL
+    assert first.end() == 1
+    assert f"processes of this run have met within {MINUTES} minutes" in first.text
+    assert "Traceback" not in first.text
+
+
 def test_ctrl_c_reaches_all_processes_and_each_says_so(data, tmp_path):
     both = commands(2, words(data, tmp_path, epochs=9000), tmp_path / "log")
     wait_for(folder_of(tmp_path) / METRICS)
@@ -159,7 +229,7 @@ def test_ctrl_c_reaches_all_processes_and_each_says_so(data, tmp_path):
     assert [command.end() for command in both] == [1, 1]
     for command in both:
         assert "Traceback" not in command.text
-        assert "The same command goes on from" in command.text
+        assert "The same command resumes from" in command.text
     assert saved(folder_of(tmp_path))["epoch"] >= 1
 
 
@@ -215,9 +285,35 @@ def test_fabrics_launcher(data, tmp_path, alone, dies):
 
 
 @pytest.mark.slow
+def test_fabrics_launcher_leaves_no_stopped_process_behind(data, tmp_path):
+    minutes = 0.75  # the child has to start within it too
+    arguments = words(data, tmp_path, "--devices", 2, "--timeout-minutes", minutes, epochs=9000)
+    program = [sys.executable, "-m", "comixup.cli", *arguments]
+    with (tmp_path / "log").open("w") as log:
+        first = subprocess.Popen(program, env=os.environ | ENVIRONMENT, stderr=log)
+        wait_for(folder_of(tmp_path) / METRICS, first)
+        (child,) = children(first.pid)
+        os.kill(child, signal.SIGSTOP)
+        assert first.wait(WAIT_SECONDS) == 1
+    assert re.search(LATE.format(minutes, 0), (tmp_path / "log").read_text())
+    assert not Path(f"/proc/{child}").exists()
+
+
+@pytest.mark.slow
 def test_torchrun(data, tmp_path, alone):
-    arguments = words(data, tmp_path, "--devices", 2, model=NO_BATCH_NORM)
+    arguments = words(data, tmp_path, model=NO_BATCH_NORM)
     launcher = ["torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port())]
     program = [sys.executable, "-m", *launcher, "-m", "comixup.cli", *arguments]
     subprocess.run(program, env=os.environ | ENVIRONMENT, check=True, timeout=WAIT_SECONDS)
     assert_same_weights(folder_of(tmp_path), alone, **ROUNDING)
+    story = json.loads((folder_of(tmp_path) / STORY).read_text())
+    assert (story["hardware"]["devices"], story["hardware"]["num_nodes"]) == (2, 1)
+
+
+def test_a_number_that_contradicts_the_launcher_is_told_by_all(data, tmp_path):
+    codes, texts = run_both([*words(data, tmp_path), "--devices", "1"], tmp_path / "log")
+    assert codes == [1, 1]
+    for text in texts:
+        assert "must be 2, the number of processes that torchrun has started" in text
+        assert "Traceback" not in text
+    assert not folder_of(tmp_path).exists()

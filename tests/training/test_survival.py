@@ -182,7 +182,7 @@ def test_a_stopped_run_says_so_and_goes_on_from_there(long_run, data, tmp_path, 
     assert "Traceback" not in long_run.text
     state = saved(folder_of(tmp_path))
     place = f"epoch {state['epoch'] + 1}, step {state['step']}"
-    assert long_run.text.endswith(f"comixup: Stopped. The same command goes on from {place}.\n")
+    assert long_run.text.endswith(f"comixup: Stopped. The same command resumes from {place}.\n")
     assert not state["finished"]
     before = state["epoch"], state["step"]
     arguments, after_a_checkpoint = words(data, tmp_path, epochs=9000), 4

@@ -57,7 +57,7 @@ def main() -> None:
         _say(sentence)
         sys.exit(1)
     except KeyboardInterrupt:
-        _say("Stopped. The same command goes on from the last checkpoint.")
+        _say("Stopped. The same command resumes from the last checkpoint.")
         sys.exit(_INTERRUPTED)
 
 

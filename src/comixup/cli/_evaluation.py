@@ -150,7 +150,7 @@ def sweep(
 ) -> None:
     """Train a recipe with each setting varied alone, as in the paper's table of sensitivity.
 
-    The same command goes on where it was interrupted; what is trained is not trained again.
+    The same command resumes where it was interrupted; what is trained is not trained again.
 
     Args:
         recipe: its name; see `comixup recipes`.
@@ -178,7 +178,7 @@ def sweep(
     chosen = changed(recipe, changes)
     chosen = with_set(chosen, method or chosen.method, changes)
     _check_set(chosen.choose(method), grid, changes)
-    how = how_to_train(place)
+    how = how_to_train(place, chosen, seeds)
     found = evaluation.sweep(chosen, grid, method=method, seeds=seeds, **how)
     if how["fabric"].is_global_zero:
         how["console"].print(evaluation.sweep_table(found))

@@ -13,10 +13,11 @@ import tyro
 from rich.console import Console
 
 from comixup import training
-from comixup.training._hardware import WORKERS
+from comixup.training._hardware import TIMEOUT_MINUTES, WORKERS
 from comixup.training._methods import make_method, mixer_class
-from comixup.training._recipe import MAX_COUNT, Recipe, suggestion
+from comixup.training._recipe import MAX_COUNT, MAX_SEED, Recipe, suggestion
 from comixup.training._settings import check_effect, check_settings, parse_settings
+from comixup.training._train import check_run_options
 
 FLAGS = ("--download", "--skip-bad", "--help", "--")
 """Options without a value."""
@@ -87,9 +88,9 @@ class Place:
     """Fetch the data set if it is missing; CIFAR only."""
     accelerator: Annotated[str, word("NAME")] = "auto"
     """auto, cpu, cuda or mps."""
-    devices: Annotated[int, word("N")] = 1
+    devices: Annotated[int | None, word("N", "(default: the launcher's, else 1)")] = None
     """Processes on this machine, each with a device and a share of every batch."""
-    num_nodes: Annotated[int, word("N")] = 1
+    num_nodes: Annotated[int | None, word("N", "(default: the launcher's, else 1)")] = None
     """Machines."""
     strategy: Annotated[str, word("NAME")] = "auto"
     """How processes train together: auto or ddp."""
@@ -99,6 +100,8 @@ class Place:
     """Parts that each process cuts its share of a batch into."""
     workers: Annotated[int, word("N")] = WORKERS
     """Processes that read images from the disk."""
+    timeout_minutes: Annotated[float, word("N")] = TIMEOUT_MINUTES
+    """A process that has waited for another so long ends with an error message."""
     checkpoint_steps: Annotated[int | None, word("N", "(default: none)")] = None
     """Save every so many steps too, not only after each epoch."""
 
@@ -140,18 +143,26 @@ def class_list(words: Sequence[str]) -> tuple[str, ...]:
     classes: list[str] = []
     for given in words:
         first, _, last = given.partition("-")
-        if first.isdecimal() and last.isdecimal() and int(first) <= int(last) < MAX_COUNT:
+        numbers = all(end.isdecimal() and len(end) < len(str(MAX_COUNT)) for end in (first, last))
+        if numbers and int(first) <= int(last):
             classes += map(str, range(int(first), int(last) + 1))
+        elif given.isdecimal() and len(given) > len(str(MAX_COUNT)):
+            raise ValueError(
+                f"`--classes` must be names or indices of classes, got {given[:20]}... of "
+                f"{len(given)} digits."
+            )
         else:
             classes.append(given)
     return tuple(classes)
 
 
 def check_seeds(seeds: tuple[int, ...]) -> None:
-    """Refuses seeds that would train a run twice, or none."""
-    if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0:
+    """Raises `ValueError` for seeds that would train a run twice, or none."""
+    if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0 or max(seeds) > MAX_SEED:
         given = " ".join(map(str, seeds)) or "none"
-        raise ValueError(f"`--seeds` must be different integers of at least 0, got {given}.")
+        raise ValueError(
+            f"`--seeds` must be different integers from 0 to 2^64 - 1, got {given[:80]}."
+        )
 
 
 def check_different(option: str, values: tuple[str, ...]) -> None:
@@ -191,13 +202,22 @@ def with_set(recipe: Recipe, method: str, changes: Changes) -> Recipe:
     if mixer.needs_saliency:
         memory = parse_settings(changes.memory, "--memory")
         changed = changed.with_saliency(method, changes.saliency, memory)
+    elif changes.saliency is not None or changes.memory:
+        option = "--memory" if changes.memory else "--saliency"
+        raise ValueError(
+            f"`{option}` must be left out for {method}, which uses no saliency. Train the methods "
+            "that do by themselves."
+        )
     check_effect(changed.choose(method).settings)
     make_method(changed.choose(method), 2, 1, torch.Generator())
     return changed
 
 
-def how_to_train(place: Place) -> dict[str, Any]:
-    """Returns keywords of `training.train`; the processes asked for run from here on."""
+def how_to_train(place: Place, recipe: Recipe, seeds: Sequence[int]) -> dict[str, Any]:
+    """Returns keywords of `training.train`; the processes asked for run from here on.
+
+    What `training.train` would reject is rejected before any process is started.
+    """
     hardware = training.Hardware(
         accelerator=place.accelerator,
         devices=place.devices,
@@ -206,7 +226,9 @@ def how_to_train(place: Place) -> dict[str, Any]:
         precision=place.precision,
         accumulate=place.accumulate,
         workers=place.workers,
+        timeout_minutes=place.timeout_minutes,
     )
+    check_run_options(recipe, seeds, hardware, place.checkpoint_steps)
     return {
         "out": place.out,
         "hardware": hardware,

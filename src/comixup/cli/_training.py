@@ -75,7 +75,7 @@ def train(
     changes: ChangesOption = Changes(),  # noqa: B008
     place: PlaceOption = Place(),  # noqa: B008
 ) -> None:
-    """Train a recipe. The same command goes on where it was interrupted.
+    """Train a recipe. The same command resumes where it was interrupted.
 
     Args:
         recipe: its name; see `comixup recipes`.
@@ -90,7 +90,7 @@ def train(
     check_different("--method", names)
     for name in names:  # a wrong name is told before anything is trained
         chosen = with_set(chosen, name, changes)
-    how = how_to_train(place)
+    how = how_to_train(place, chosen, seeds)
     results: dict[str, dict[int, Result]] = {}
     for name in names:
         results[name] = training.train(chosen, method=name, seeds=seeds, **how)
@@ -124,7 +124,7 @@ def tune(
                 f"`--set` must leave {name} alone, which tune itself tries with "
                 f"{', '.join(map(plain, tuned[name]))}. Leave it out, or use comixup train."
             )
-    how = how_to_train(place)
+    how = how_to_train(place, chosen, seeds)
     best, found = run_tuning(chosen, method, seeds=seeds, **how)
     if how["fabric"].is_global_zero:
         how["console"].print(tuning_table(best, found))

@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
-import contextlib
+import atexit
 import logging
 import os
-import signal
+import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import FrameType
+from datetime import timedelta
+from typing import Any
 
+import torch
 from lightning_fabric import Fabric
+from lightning_fabric.strategies.ddp import DDPStrategy
 from lightning_fabric.strategies.launchers.subprocess_script import _ChildProcessObserver
 
-from comixup._checks import check_choice, check_count
+from comixup._checks import check_choice, check_count, check_number, check_positive
+from comixup.training._launcher import check_fabric_variables, process_counts
+from comixup.training._stop import TrainingStopped
 
 WORKERS = min(4, os.cpu_count() or 1)
 """Processes that read images, where nothing else is asked for."""
+MAX_DEVICES = 16
+"""Processes on a machine that has fewer cores and GPUs: more would only fill its memory."""
+MAX_NODES = 10_000
+MAX_MICRO_BATCHES = 10**6
+MAX_WORKERS = 1024
+TIMEOUT_MINUTES = 30.0
+"""The longest that a process may keep the others waiting: the first one evaluates the last weights
+and writes the results alone, and any may be the one that reads or downloads the data."""
+MAX_MINUTES = 10**5
 _STRATEGIES = ("auto", "ddp")
 _LAST_WORDS_SECONDS = 30.0
 """A process notices that another has gone when their next exchange fails, so within a step."""
-
-
-class TrainingStopped(RuntimeError):  # noqa: N818 - the run is sound, and goes on when asked
-    """A run ended before its time for a reason that a sentence explains; it can be resumed."""
 
 
 @dataclass(frozen=True)
@@ -34,54 +44,79 @@ class Hardware:
 
     Attributes:
         accelerator: "auto", "cpu", "cuda" or "mps".
-        devices: processes on this machine, each with a device and a share of every batch.
-        num_nodes: machines.
+        devices: processes on this machine, each with a device and a share of every batch. None
+            means as many as the launcher (torchrun, srun) has started, or one without a launcher.
+        num_nodes: machines; None likewise.
         strategy: how processes train together, in Lightning Fabric's words: "auto" or "ddp".
         precision: "32-true", "16-mixed", "bf16-mixed", ... in Lightning Fabric's words.
         accumulate: parts that each process cuts its share of a batch into, one after the other.
             Parts are mixed and normalised each by itself, like the shares of processes.
         workers: processes that read images, for data sets that stay on the disk.
+        timeout_minutes: a process that has waited for another so long, for one that is stopped or
+            hangs, ends with an error message. The run resumes from its last checkpoint.
     """
 
     accelerator: str = "auto"
-    devices: int = 1
-    num_nodes: int = 1
+    devices: int | None = None
+    num_nodes: int | None = None
     strategy: str = "auto"
     precision: str = "32-true"
     accumulate: int = 1
     workers: int = WORKERS
+    timeout_minutes: float = TIMEOUT_MINUTES
 
     def __post_init__(self) -> None:
-        for name in ("devices", "num_nodes", "accumulate"):
-            check_count(name, getattr(self, name))
-        check_count("workers", self.workers, low=0)
+        most = max(MAX_DEVICES, os.cpu_count() or 1, torch.cuda.device_count())
+        for name, high in (("devices", most), ("num_nodes", MAX_NODES)):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name), high=high)
+        check_count("accumulate", self.accumulate, high=MAX_MICRO_BATCHES)
+        check_count("workers", self.workers, low=0, high=MAX_WORKERS)
+        check_positive("timeout_minutes", self.timeout_minutes)
+        check_number("timeout_minutes", self.timeout_minutes, high=MAX_MINUTES)
         # Sharded strategies part a network's weights among devices. The networks of the recipes
         # have at most 26 million: each device holds them many times over.
         check_choice("strategy", self.strategy, _STRATEGIES)
+        devices, num_nodes = process_counts(self.devices, self.num_nodes)
+        object.__setattr__(self, "devices", devices)
+        object.__setattr__(self, "num_nodes", num_nodes)
 
     def fabric(self) -> Fabric:
         """Returns a Fabric, launched: from here on there are as many processes as asked for."""
         logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
-        fabric = Fabric(
-            accelerator=self.accelerator,
-            devices=self.devices,
-            num_nodes=self.num_nodes,
-            strategy=self.strategy,
-            precision=self.precision,  # type: ignore[arg-type]
-        )
-        fabric.launch()
+        settings: dict[str, Any] = {
+            "accelerator": self.accelerator,
+            "devices": self.devices,
+            "num_nodes": self.num_nodes,
+            "strategy": self.strategy,
+            "precision": self.precision,
+        }
+        check_fabric_variables(**settings)
+        fabric = Fabric(**settings)
+        if isinstance(fabric.strategy, DDPStrategy):
+            fabric.strategy._timeout = timedelta(minutes=self.timeout_minutes)
+        try:
+            fabric.launch()
+        except torch.distributed.DistError as error:
+            raise TrainingStopped(
+                f"Not all of the {fabric.world_size} processes of this run have met within "
+                f"{self.timeout_minutes:g} minutes ({str(error).splitlines()[0][:200]}). Look what "
+                "became of the others, and start all of them again."
+            ) from error
         _let_processes_speak()
         return fabric
 
 
 def _let_processes_speak() -> None:
-    """Gives processes time to say why they stop, once another has gone.
+    """Gives processes time to say why they stop, once another has gone, and ends the others.
 
     Fabric looks every five seconds whether one has gone and then kills all others: one that is
-    about to say so perhaps among them. What hangs is still killed, a little later.
+    about to say so perhaps among them. What hangs is still killed, a little later. Fabric does
+    not look any more once this process itself ends: a child that is stopped would stay for ever.
     """
     for thread in threading.enumerate():
         if isinstance(thread, _ChildProcessObserver):
+            atexit.register(_end_children, thread._child_processes)
             kill = thread._terminate_all
 
             def wait_and_kill(kill: Callable[[], None] = kill) -> None:
@@ -91,31 +126,12 @@ def _let_processes_speak() -> None:
             thread._terminate_all = wait_and_kill  # type: ignore[method-assign]
 
 
-class StopRequest:
-    """Remembers Ctrl-C or a termination signal, so that a step under way can end first."""
-
-    def __init__(self) -> None:
-        self.made = False
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.made:  # asked twice: at once
-            raise KeyboardInterrupt
-        self.made = True
-
-    @contextlib.contextmanager
-    def listening(self) -> Iterator[StopRequest]:
-        """Takes the place of the usual handlers for a while, in the main thread."""
-        if threading.current_thread() is not threading.main_thread():
-            yield self
-            return
-        numbers = (signal.SIGINT, signal.SIGTERM)
-        before = {number: signal.signal(number, self._note) for number in numbers}
+def _end_children(children: list[subprocess.Popen[bytes]]) -> None:
+    """Waits for processes that this one started; kills those that do not end."""
+    end = time.monotonic() + _LAST_WORDS_SECONDS
+    for child in children:
         try:
-            yield self
-        except KeyboardInterrupt:
-            raise TrainingStopped(
-                "Stopped at once. The same command goes on from the last checkpoint."
-            ) from None
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            child.wait(max(end - time.monotonic(), 0))
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from comixup._checks import check_choice, check_count, check_number, check_positive
+from comixup.models._build import MAX_WIDTH
 
 Settings: TypeAlias = Mapping[str, Any]
 LossName: TypeAlias = Literal["cross-entropy", "official"]
@@ -24,6 +25,10 @@ LOSS_ALIAS = "released"
 """What "official" was called at first; still read."""
 MAX_COUNT = 10**6
 """Epochs of a recipe and images of a batch: more is a slip of the keyboard."""
+MAX_IMAGES = 10**9
+"""Of a class."""
+MAX_SEED = 2**64 - 1
+"""See `comixup.data.seed_for`."""
 
 
 @dataclass(frozen=True)
@@ -255,12 +260,6 @@ class Recipe:
             highest = max(rate for _, rate in self.lr)
             knots = changes.get("lr", self.lr)
             changes["lr"] = tuple((when, rate * lr / highest) for when, rate in knots)
-        if weight_decay is not None:
-            check_number("weight_decay", weight_decay)
-        if width is not None:
-            check_count("width", width)
-        if images_per_class is not None:
-            check_count("images_per_class", images_per_class, low=0)
         for name, value in (
             ("data", data),
             ("model", model),
@@ -272,6 +271,7 @@ class Recipe:
             ("width", width),
         ):
             if value is not None:
+                _check_change(name, value)
                 changes[name] = value
         if images_per_class == 0:
             changes["images_per_class"] = None
@@ -330,6 +330,27 @@ class Recipe:
             kept = dict(memory)  # to be rejected
         new = dataclasses.replace(chosen, saliency=mode, memory=kept, paper=None)
         return dataclasses.replace(self, methods={**self.methods, name: new})
+
+
+def _check_change(name: str, value: Any) -> None:
+    """Raises `ValueError` or `TypeError` for a number that no recipe can have."""
+    bounds = {
+        "images_per_class": (0, MAX_IMAGES),
+        "validation_seed": (0, MAX_SEED),
+        "width": (1, MAX_WIDTH),
+    }
+    if name in bounds:
+        low, high = bounds[name]
+        check_count(name, value, low=low, high=high)
+    elif name == "weight_decay":
+        check_number(name, value)
+    elif name == "validation":
+        check_number(name, value, high=1)
+        if value in (0, 1):
+            raise ValueError(
+                f"`validation` must be between 0 and 1, got {value!r}. Leave it out to hold out "
+                "nothing."
+            )
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

@@ -22,7 +22,7 @@ from comixup.training import _folder
 from comixup.training._checkpoint import State, load_optimizer, load_weights, save_state
 from comixup.training._files import atomic_write
 from comixup.training._first_batch import draw_first_batch
-from comixup.training._hardware import Hardware, StopRequest, TrainingStopped
+from comixup.training._hardware import Hardware
 from comixup.training._identity import data_fields, identity_of
 from comixup.training._logits import logits_bytes, measures
 from comixup.training._loop import Stepper, Totals, evaluate, logits_of, summed, train_epoch
@@ -34,6 +34,7 @@ from comixup.training._pictures import draw_curves
 from comixup.training._recipe import Recipe
 from comixup.training._report import Reporter
 from comixup.training._results import Result, summarise
+from comixup.training._stop import StopRequest, TrainingStopped
 from comixup.training._tensors import safetensors_bytes
 
 COLOUR_LEVELS = 255
@@ -293,7 +294,7 @@ class Training:
         where = f"epoch {self.state.epoch + 1}, step {self.state.step}"
         if self.fabric.world_size > 1:
             where = "its last checkpoint"
-        raise TrainingStopped(f"Stopped. The same command goes on from {where}.")
+        raise TrainingStopped(f"Stopped. The same command resumes from {where}.")
 
     def _write_ending(self) -> None:
         """Writes what a finished run leaves: weights, logits, results and curves."""

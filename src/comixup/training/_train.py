@@ -14,22 +14,23 @@ from comixup._checks import check_count
 from comixup.data import DataSet
 from comixup.training import _folder
 from comixup.training._checkpoint import State, check_identity, load_state
-from comixup.training._hardware import Hardware, TrainingStopped
+from comixup.training._hardware import Hardware
 from comixup.training._lock import locked, sole_training
-from comixup.training._recipe import Recipe
+from comixup.training._recipe import MAX_SEED, Recipe
 from comixup.training._report import Reporter
 from comixup.training._results import Result, summarise
 from comixup.training._run import Run, Training, title_of
+from comixup.training._stop import TrainingStopped
 
 T = TypeVar("T")
 
-MAX_SEED = 2**64 - 1
-"""See `comixup.data.seed_for`."""
 MAX_STEPS = 10**9
 """From one checkpoint to the next: no epoch has as many."""
 
 _LOST = ("connection", "gloo", "nccl", "peer", "socket", "recv", "broken pipe")
 """Words in the errors of torch.distributed when another process has gone."""
+_LATE = ("timed out", "timeout")
+"""The same when another process has not answered."""
 
 
 def train(
@@ -70,7 +71,7 @@ def train(
         fabric = fabric or hardware.fabric()
         for run in runs:
             folder = out / recipe.name / method / f"seed-{run.seed}"
-            with _sentence_for_lost_processes(fabric):
+            with _explained(fabric, hardware.timeout_minutes):
                 results[run.seed] = _train_one(
                     run, folder, fabric, hardware, data_root, download, checkpoint_steps, console
                 )
@@ -178,17 +179,24 @@ def _agreed(fabric: Fabric, make: Callable[[], T]) -> T:
 
 
 @contextlib.contextmanager
-def _sentence_for_lost_processes(fabric: Fabric) -> Iterator[None]:
-    """Turns what torch.distributed says when a process has gone into a sentence."""
+def _explained(fabric: Fabric, minutes: float) -> Iterator[None]:
+    """Turns the errors of torch.distributed for lost or stopped processes into messages."""
     try:
         yield
     except RuntimeError as error:
         text = str(error).lower()
         if fabric.world_size == 1 or isinstance(error, TrainingStopped):
             raise
-        if not any(word in text for word in _LOST):
+        if any(word in text for word in _LATE):
+            why = (
+                f"Another process of this run has not answered for {minutes:g} minutes "
+                "(--timeout-minutes): it is stopped, hangs or is far behind"
+            )
+        elif any(word in text for word in _LOST):
+            why = "Another process of this run has gone"
+        else:
             raise
         raise TrainingStopped(
-            f"Another process of this run has gone, so process {fabric.global_rank} stops too. "
-            "The same command goes on from the last checkpoint."
+            f"{why}, so process {fabric.global_rank} stops too. The same command resumes from the "
+            "last checkpoint."
         ) from error

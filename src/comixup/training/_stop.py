@@ -1,0 +1,88 @@
+"""Stopping a run: by Ctrl-C or a termination signal, now or after the step under way."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_GRACE_SECONDS = 5.0
+"""From the second request to the end of a process that cannot react, because it waits for others
+(which may be stopped) or computes outside of Python."""
+_AT_ONCE = "Stopped at once. The same command resumes from the last checkpoint."
+
+
+class TrainingStopped(RuntimeError):  # noqa: N818 - the run is sound, and resumes when asked
+    """A run ended early for a reason that the message explains; it can be resumed."""
+
+
+class StopRequest:
+    """Remembers Ctrl-C or a termination signal, so that a step under way can end first."""
+
+    def __init__(self) -> None:
+        self.made = False
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.made:  # asked twice: at once
+            raise KeyboardInterrupt
+        self.made = True
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[StopRequest]:
+        """Takes the place of the usual handlers for a while, in the main thread."""
+        if threading.current_thread() is not threading.main_thread():
+            yield self
+            return
+        before = {number: signal.signal(number, self._note) for number in _SIGNALS}
+        try:
+            with _watched():
+                yield self
+        except KeyboardInterrupt:
+            raise TrainingStopped(_AT_ONCE) from None
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _watched() -> Iterator[None]:
+    """Ends this process if it does not react to a second request to stop.
+
+    Python's handlers run between two instructions of Python, so not while the process waits in a
+    call for another one, perhaps for half an hour. What the system calls right away is a write to
+    a pipe, which a thread reads.
+    """
+    if sys.platform == "win32":  # whose pipes do not serve for this
+        yield
+        return
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    over = threading.Event()
+
+    def watch() -> None:
+        requests = 0
+        while requests < 2:
+            numbers = os.read(reader, 64)
+            if not numbers:
+                return
+            requests += sum(number in _SIGNALS for number in numbers)
+        if not over.wait(_GRACE_SECONDS):
+            os.write(sys.stderr.fileno(), f"comixup: {_AT_ONCE}\n".encode())
+            os._exit(1)
+
+    thread = threading.Thread(target=watch, daemon=True, name="stop-request")
+    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        signal.set_wakeup_fd(before)
+        os.close(writer)
+        thread.join()
+        os.close(reader)
