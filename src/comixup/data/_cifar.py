@@ -138,8 +138,9 @@ def _class_names(path: Path, kind: _Kind) -> tuple[str, ...]:
     if not isinstance(names, list) or not all(isinstance(name, (bytes, str)) for name in names):
         raise _damaged(path, f"it has no list {kind.names_key.decode()!r}")
     try:
-        return tuple(name.decode() if isinstance(name, bytes) else name for name in names)
-    except UnicodeDecodeError as error:
+        encoded = [name.encode() if isinstance(name, str) else name for name in names]
+        return tuple(name.decode() for name in encoded)
+    except UnicodeError as error:
         raise _damaged(path, f"it has a class name that is no text ({error})") from None
 
 

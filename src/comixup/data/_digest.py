@@ -41,9 +41,9 @@ def file_sources(files: Sequence[bytes | Path]) -> npt.NDArray[np.bytes_]:
     # The longest path that the first and the last name in alphabetical order share is shared by
     # all. A lone file is named by itself.
     folder = os.path.commonpath([os.path.dirname(min(names)), os.path.dirname(max(names))])
-    return np.array(
-        [b"%s\0%d" % (os.path.relpath(name, folder), status_of(name).st_size) for name in names]
-    )
+    relative = (os.path.relpath(name, folder).replace(os.fsencode(os.sep), b"/") for name in names)
+    sizes = (status_of(name).st_size for name in names)
+    return np.array([b"%s\0%d" % pair for pair in zip(relative, sizes, strict=True)])
 
 
 def _raw(tensor: Tensor) -> memoryview:

@@ -142,8 +142,13 @@ class DataSet:
         return {name: split for name, split in splits.items() if split is not None}
 
     def digest(self) -> str:
-        """Returns a digest of classes and images: equal for equal data, wherever they lie."""
-        digest = hashlib.blake2b("\0".join(self.classes).encode(errors="surrogateescape"))
+        """Returns a digest of classes and images: equal for equal data, wherever they lie.
+
+        Names count byte by byte: those that differ in case or in Unicode's form are others.
+        """
+        # A name that holds the separator must not pass for two names.
+        names = [name.replace("\\", "\\\\").replace("\0", "\\0") for name in self.classes]
+        digest = hashlib.blake2b("\0".join(names).encode(errors="surrogateescape"))
         for name, split in self.splits.items():
             digest.update(f"\0{name}\0{split.digest()}".encode())
         return digest.hexdigest()[:DIGEST_LENGTH]
