@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
 from PIL import Image
+from safetensors.torch import load_file
 
 sys.path.append(str(Path(__file__).parents[1] / "data"))
 
@@ -360,3 +362,30 @@ def test_a_network_of_some_classes_is_measured_on_those(called, tmp_path):
     assert found["images"] == result["final"]["test"]["images"] == 300
     assert found["error"] == pytest.approx(result["final"]["test"]["error"])
     assert found["ece"] == pytest.approx(result["final"]["test"]["ece"], abs=1e-3)
+
+
+def test_calibration_is_given_after_temperature_scaling_too(called, tmp_path):
+    words = ["--validation", "0.5", "--method", "vanilla", "comixup", "--out", tmp_path, *SMALL]
+    code, _, said = called("train", "digits", "--images-per-class", "2", *words)
+    assert code == 0, said
+    folders = [tmp_path / "digits" / method / "seed-0" for method in ("vanilla", "comixup")]
+    code, printed, said = called("evaluate", *folders)
+    assert code == 0, said
+    assert printed.count("after temperature scaling (T =") == 4
+    for folder, passes in zip(folders, (1, 2), strict=True):
+        logits = load_file(folder / "logits.safetensors")
+        found = saved(folder)
+        held_out = (logits["validation_logits"].float(), logits["validation_targets"].long())
+        losses = [
+            F.cross_entropy(held_out[0] / (found["scaled"]["temperature"] * factor), held_out[1])
+            for factor in (0.9, 1.0, 1.1)
+        ]
+        assert losses[1] == min(losses)
+        scaled = logits["test_logits"].double() / found["scaled"]["temperature"]
+        expected = F.cross_entropy(scaled, logits["test_targets"].long()).item()
+        assert found["figures"]["scaled_nll"] == pytest.approx(expected)
+        assert found["figures"]["passes"] == passes
+        assert found["figures"]["cpu_seconds"] > 0
+    code, printed, said = called("compare", *folders)
+    assert code == 0, said
+    assert "ECE after temperature scaling" in printed

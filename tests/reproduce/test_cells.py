@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 sys.path.append(str(Path(__file__).parents[1] / "training"))
 
 from comixup.evaluation import fit_temperature, holm, paired_test
-from comixup.reproduce.cells import merged, passes_per_image, read_cells, read_run, write_cells
+from comixup.reproduce.cells import merged, read_cells, read_run, write_cells
 from comixup.reproduce.small_data import (
     HEADLINE,
     LENGTHS,
@@ -23,7 +23,7 @@ from comixup.reproduce.small_data import (
     report,
     write_report,
 )
-from comixup.training import RECIPES
+from comixup.training import RECIPES, passes_per_image
 from small_runs import recipe, train_here, write_images
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from comixup.evaluation._metrics import Bin, Metrics, measure, wilson_interval
 from comixup.evaluation._pictures import draw_corruptions, draw_localisation
 from comixup.evaluation._predictions import predict, progress_bar
 from comixup.evaluation._reliability import draw_reliability
+from comixup.evaluation._scaled import Scaled, compute_of, scaled_calibration
 from comixup.evaluation._trained import Trained, check_data
 from comixup.training._files import atomic_write
 
@@ -65,6 +66,8 @@ class Evaluation:
         metrics: error, calibration and scores.
         localisation: None without boxes.
         corruption: errors by kind of corruption; empty without boxes.
+        scaled: calibration after temperature scaling; None for runs without images held out.
+        compute: what training took, by name; empty for weights without a run's folder.
     """
 
     trained: Trained
@@ -72,11 +75,15 @@ class Evaluation:
     metrics: Metrics
     localisation: Localisation | None = None
     corruption: Mapping[Corruption, CorruptedError] = field(default_factory=dict)
+    scaled: Scaled | None = None
+    compute: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def figures(self) -> dict[str, float]:
         """All single numbers by their names."""
-        found = dict(self.metrics.figures)
+        found = {**self.metrics.figures, **self.compute}
+        if self.scaled is not None:
+            found |= {"scaled_ece": self.scaled.ece, "scaled_nll": self.scaled.nll}
         if self.localisation is not None:
             found |= self.localisation.figures
         for kind, corrupted in self.corruption.items():
@@ -98,6 +105,7 @@ class Evaluation:
             "metrics": self.metrics.as_dict(),
             "localisation": None if self.localisation is None else self.localisation.as_dict(),
             "corruption": {kind: vars(found) for kind, found in self.corruption.items()},
+            "scaled": None if self.scaled is None else vars(self.scaled),
         }
 
 
@@ -135,9 +143,15 @@ def evaluate(
     loader = data.test.loader(BATCH, image_size=image_size, device=device, workers=workers)
     with progress_bar(console, f"{name}: predictions", size) as after:
         predictions = predict(model, loader.epoch(0), device, after)
-    metrics = measure(predictions)
+    whole = Evaluation(
+        trained,
+        data.name,
+        measure(predictions),
+        scaled=scaled_calibration(trained.path),
+        compute=compute_of(trained.path),
+    )
     if boxes is None:
-        return Evaluation(trained, data.name, metrics)
+        return whole
     with progress_bar(console, f"{name}: localisation", size) as after:
         found = localise(
             model, loader.epoch(0), boxes, device=device, layer=layer, method=maps, after=after
@@ -159,7 +173,7 @@ def evaluate(
             wrong = predict(model, corrupted.epoch(), device, after).ranks > 0
         clean = predictions.ranks[corrupted.kept] > 0
         corruption[kind] = _corrupted_error(wrong, clean)
-    return Evaluation(trained, data.name, metrics, found, corruption)
+    return replace(whole, localisation=found, corruption=corruption)
 
 
 def _corrupted_error(wrong: Tensor, clean: Tensor) -> CorruptedError:
@@ -189,6 +203,11 @@ def evaluation_table(evaluation: Evaluation) -> Table:
     add("mean confidence, %", f"{metrics.confidence:.2f}", images=metrics.images)
     add("negative log-likelihood", f"{metrics.nll:.4f}", images=metrics.images)
     add("Brier score", f"{metrics.brier:.4f}", images=metrics.images)
+    if evaluation.scaled is not None:
+        scaled = evaluation.scaled
+        after = f"after temperature scaling (T = {scaled.temperature:.2f})"
+        add(f"ECE, %, {after}", f"{scaled.ece:.2f}", images=metrics.images)
+        add(f"NLL, {after}", f"{scaled.nll:.4f}", images=metrics.images)
     if found is not None:
         for row in (found, *found.baselines):
             add(

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from comixup.evaluation import Bin, Metrics, fit_temperature, measure, predictions_of
-from comixup.training import MIXERS, atomic_write, read_logits
+from comixup.training import atomic_write, passes_per_image, read_logits
 
 _BIN_FIELDS = ("count", "confidence", "accuracy")
 
@@ -119,25 +119,6 @@ def read_run(folder: Path) -> Cell:
         commit=" ".join(sorted(commits)),
         bins=tuple((b.count, b.confidence, b.accuracy) for b in plain.bins),
     )
-
-
-def passes_per_image(method: Mapping[str, Any]) -> float:
-    """Returns the forward and backward passes that a method makes over a training image.
-
-    Args:
-        method: as a run's `run.json` has it.
-
-    >>> passes_per_image({"mixer": "comixup", "settings": {}})
-    2.0
-    >>> passes_per_image({"mixer": "cutmix", "settings": {"p": 0.5}})
-    1.0
-    """
-    settings = method["settings"]
-    if method.get("saliency", "paper") != "paper":
-        return 1.0
-    needs_saliency = MIXERS[method["mixer"]].needs_saliency
-    clean = needs_saliency or settings.get("clean_weight", 0) > 0
-    return 1.0 + (float(settings.get("p", 1)) if clean else 0.0)
 
 
 def write_cells(cells: Iterable[Cell], path: Path) -> None:

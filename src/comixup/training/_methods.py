@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 
@@ -93,3 +94,22 @@ def make_method(
         for kind, names in _MEMORY_SETTINGS.items()
     )
     return ONE_PASS[method.saliency](mixer, SaliencyMemory(num_examples, **memory), **turns)
+
+
+def passes_per_image(method: Mapping[str, Any]) -> float:
+    """Returns the forward and backward passes that a method makes over a training image.
+
+    Args:
+        method: as a run's `run.json` has it.
+
+    >>> passes_per_image({"mixer": "comixup", "settings": {}})
+    2.0
+    >>> passes_per_image({"mixer": "cutmix", "settings": {"p": 0.5}})
+    1.0
+    """
+    settings = method["settings"]
+    if method.get("saliency", "paper") != "paper":
+        return 1.0
+    needs_saliency = MIXERS[method["mixer"]].needs_saliency
+    clean = needs_saliency or settings.get("clean_weight", 0) > 0
+    return 1.0 + (float(settings.get("p", 1)) if clean else 0.0)

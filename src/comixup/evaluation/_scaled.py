@@ -1,0 +1,62 @@
+"""Calibration after temperature scaling, and compute, from what a run's folder keeps."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from comixup.evaluation._metrics import measure
+from comixup.evaluation._predictions import predictions_of
+from comixup.evaluation._temperature import fit_temperature
+from comixup.training import passes_per_image, read_logits
+from comixup.training._folder import LOGITS, RESULT, STORY
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """Calibration once the logits are divided by a temperature.
+
+    Attributes:
+        temperature: with the lowest NLL on the validation images.
+        images: validation images that it was fitted on.
+        ece: on the test images, in percent.
+        nll: on the test images.
+    """
+
+    temperature: float
+    images: int
+    ece: float
+    nll: float
+
+
+def scaled_calibration(run: Path) -> Scaled | None:
+    """Returns the calibration of a run after temperature scaling.
+
+    None for runs without images held out, or of a version that kept no logits.
+    """
+    file = Path(run) / LOGITS
+    if not file.is_file():
+        return None
+    logits = read_logits(file)
+    if not {"test", "validation"} <= set(logits):
+        return None
+    temperature = fit_temperature(*logits["validation"])
+    values, targets = logits["test"]
+    metrics = measure(predictions_of(values / temperature, targets))
+    return Scaled(temperature, len(logits["validation"][1]), metrics.ece, metrics.nll)
+
+
+def compute_of(run: Path) -> dict[str, float]:
+    """Returns a run's passes over each training image and its CPU-seconds, where it tells them."""
+    found: dict[str, float] = {}
+    try:
+        about = json.loads((Path(run) / STORY).read_text())
+        result = json.loads((Path(run) / RESULT).read_text())
+        method = about["recipe"]["methods"][about["method"]]
+        found["passes"] = result["epochs"] * passes_per_image(method)
+        if result.get("cpu_seconds") is not None:
+            found["cpu_seconds"] = float(result["cpu_seconds"])
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return {}  # of an older version, or weights alone: these columns stay empty
+    return found
