@@ -191,7 +191,8 @@ def test_without_boxes_there_is_neither_localisation_nor_corruption(run, data, f
     alone = evaluation.evaluate(evaluation.load_trained(run), data)
     assert alone.localisation is None
     assert alone.corruption == {}
-    assert alone.figures == found.metrics.figures
+    assert alone.figures == {**found.metrics.figures, **found.compute}
+    assert alone.figures["passes"] >= 1
     evaluation.draw_evaluation(alone, data, None, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["reliability.png"]
 
