@@ -8,7 +8,9 @@ import zlib
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
+from torchvision import tv_tensors
 
 from comixup.data import load
 from comixup.data._disk import _middle, _plain_view, problem_of
@@ -232,6 +234,18 @@ def test_pictures_of_usual_shapes_are_resized_whole():
     assert _middle(picture) is picture
     assert _middle(smooth_picture(161, 10, seed=3)).size == (161, 10)
     assert _middle(smooth_picture(10, 300, seed=3)).size == (10, 160)
+
+
+@pytest.mark.parametrize("size", [(40, 30), (3, 4000), (4000, 3)])
+def test_masks_are_cut_like_their_pictures(size):
+    columns = np.linspace(0, 255, size[0]).astype(np.uint8)
+    values = np.broadcast_to(columns, (size[1], size[0])).copy()
+    mask = tv_tensors.Mask(torch.from_numpy(values))
+    pixels, moved = _plain_view(SIDE)(Image.fromarray(grey(values)), mask)
+    assert pixels.shape == (3, SIDE, SIDE)
+    assert moved.shape == (SIDE, SIDE)
+    # The mask is resized without smoothing.
+    torch.testing.assert_close(moved.float(), pixels[0].float(), rtol=0, atol=8)
 
 
 def test_ghostscript_is_not_run(tmp_path, monkeypatch):

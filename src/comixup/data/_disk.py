@@ -235,10 +235,15 @@ def _plain_view(size: int) -> v2.Transform:
     return v2.Compose([_middle, resize, v2.CenterCrop(size), v2.PILToTensor()])
 
 
-def _middle(picture: Image.Image) -> Image.Image:
-    """Returns the middle of a very long image: far more of it than evaluation shows."""
+def _middle(picture: Image.Image, *masks: Tensor) -> Any:
+    """Returns the middle of a very long image: far more of it than evaluation shows.
+
+    Masks of the image's size are cut alike, and returned behind it.
+    """
     longest = _MAX_ASPECT * min(picture.size)
-    if max(picture.size) <= longest:
-        return picture
     x, y = (max(0, (side - longest) // 2) for side in picture.size)
-    return picture.crop((x, y, picture.width - x, picture.height - y))
+    views = (picture, *masks)
+    if x or y:
+        width, height = picture.width - 2 * x, picture.height - 2 * y
+        views = tuple(v2.functional.crop(view, y, x, height, width) for view in views)
+    return views if masks else views[0]
