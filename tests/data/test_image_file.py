@@ -238,8 +238,9 @@ def test_pictures_of_usual_shapes_are_resized_whole():
 
 @pytest.mark.parametrize("size", [(40, 30), (3, 4000), (4000, 3)])
 def test_masks_are_cut_like_their_pictures(size):
-    columns = np.linspace(0, 255, size[0]).astype(np.uint8)
-    values = np.broadcast_to(columns, (size[1], size[0])).copy()
+    ramp = np.linspace(0, 255, max(size)).astype(np.uint8)  # along the longer side
+    line = ramp[None] if size[0] > size[1] else ramp[:, None]
+    values = np.broadcast_to(line, size[::-1]).copy()
     mask = tv_tensors.Mask(torch.from_numpy(values))
     pixels, moved = _plain_view(SIDE)(Image.fromarray(grey(values)), mask)
     assert pixels.shape == (3, SIDE, SIDE)
