@@ -1,8 +1,13 @@
 """Reading trained networks: what fits, and a sentence for all that does not."""
 
+import io
 import json
+import os
 import pickle
 import shutil
+import struct
+import tarfile
+import zipfile
 
 import pytest
 import torch
@@ -224,6 +229,73 @@ def test_files_that_would_run_code(tmp_path, writer):
     with pytest.raises(ValueError, match="holds things that are not data, which are not loaded"):
         load_trained(file, model="lenet", num_classes=10, shape=SHAPE)
     assert not trap.exists()
+
+
+def test_tar_archives_are_not_opened(tmp_path):
+    # torch before 2.6 ran what is in them whatever it was asked for.
+    canary = tmp_path / "canary"
+    with tarfile.open(tmp_path / "x.pt", "w") as archive:
+        for name in ("storages", "tensors", "pickle"):
+            content = pickle.dumps(Writer(canary))
+            record = tarfile.TarInfo(name)
+            record.size = len(content)
+            archive.addfile(record, io.BytesIO(content))
+    with pytest.raises(ValueError, match="it is a tar archive"):
+        load_trained(tmp_path / "x.pt", model="lenet", num_classes=10, shape=SHAPE)
+    assert not canary.exists()
+
+
+class Writer:
+    """Creates a file when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+def test_archives_that_unpack_to_more_than_they_are(tmp_path):
+    plain, packed = tmp_path / "plain.pt", tmp_path / "packed.pt"
+    torch.save({"weight": torch.zeros(10**6)}, plain)
+    with (
+        zipfile.ZipFile(plain) as archive,
+        zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as copy,
+    ):
+        for name in archive.namelist():
+            copy.writestr(name, archive.read(name))
+    with pytest.raises(ValueError, match="its records are larger than the file"):
+        load_trained(packed, model="lenet", num_classes=10, shape=SHAPE)
+
+
+def test_tensors_that_are_larger_than_their_file(lenet, tmp_path):
+    weights = lenet.state_dict()
+    first = next(iter(weights))
+    weights[first] = torch.zeros(1, dtype=torch.float16).expand(10**6, 10**6)
+    torch.save(weights, tmp_path / "x.pt")
+    with pytest.raises(ValueError, match=rf"{first} must be of shape .* is of shape \(1000000,"):
+        load_trained(tmp_path / "x.pt", model="lenet", num_classes=10, shape=SHAPE)
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"model": "wrn28-10", "num_classes": "999999999", "shape": "[3, 32, 32]"},
+        {"model": "preactresnet34", "width": "4096", "num_classes": "10", "shape": "[3, 32, 32]"},
+        {"model": "lenet", "num_classes": "10", "shape": "[4096, 4096, 4096]"},
+        {"model": "timm:vit_giant_patch14_dinov2", "num_classes": "10", "shape": "[3, 32, 32]"},
+    ],
+    ids=lambda about: about["model"],
+)
+def test_a_network_that_would_fill_the_memory_is_not_built_for_a_file_without_weights(
+    tmp_path, about
+):
+    # A tensor with as many rows as there are classes, and no columns, takes no space.
+    tensor = {"dtype": "F32", "shape": [int(about["num_classes"]), 0], "data_offsets": [0, 0]}
+    header = json.dumps({"__metadata__": about, "weight": tensor}).encode()
+    (tmp_path / "x.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+    with pytest.raises(ValueError, match=r"must be of shape .* but is absent"):
+        load_trained(tmp_path / "x.safetensors")
 
 
 @pytest.mark.parametrize("content", [[1, 2], {"a": 3}, torch.zeros(3), {1: torch.zeros(2)}])

@@ -3,6 +3,7 @@
 import copy
 import os
 import pickle
+import zipfile
 
 import pytest
 import torch
@@ -116,6 +117,19 @@ def test_a_hostile_file_runs_nothing(path, tmp_path_factory, zipped):
     else:
         pickle.loads(path.read_bytes())
     assert canary.exists()  # read in the usual way, it would have
+
+
+def test_an_archive_that_unpacks_to_more_than_it_is(tmp_path):
+    plain, packed = tmp_path / "plain", tmp_path / "packed"
+    torch.save({"model": {"weight": torch.zeros(10**6)}}, plain)
+    with (
+        zipfile.ZipFile(plain) as archive,
+        zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as other,
+    ):
+        for name in archive.namelist():
+            other.writestr(name, archive.read(name))
+    plain.unlink()
+    refused(packed, "its records are larger than the file")
 
 
 @pytest.mark.parametrize("version", [FORMAT + 1, 0, "1", None])

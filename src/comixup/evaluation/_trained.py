@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import json
-import pickle
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from comixup import models
 from comixup.data import DataSet
+from comixup.evaluation._weights_file import (
+    PICKLED,
+    REASON_LETTERS,
+    read_weights,
+    reason,
+    without_wrapper,
+)
 from comixup.models._build import Shape
 from comixup.training._checkpoint import load_weights
 from comixup.training._folder import CHECKPOINT, STORY, WEIGHTS
 from comixup.training._loop import FORMAT
 
-PICKLED = (".pt", ".pth")
 MAX_SIDE = 4096
 """Pixels: a file that claims larger images would have networks built that fill the memory."""
-REASON_LETTERS = 200
-_WRAPPED = ("state_dict", "model")
-"""Keys under which checkpoints of other programs, and our own, keep the weights."""
-_PARALLEL = "module."
-"""What networks wrapped for several devices put before every name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,11 +63,6 @@ class Trained:
         return self.path.name if self.method is None else f"{self.method}, seed {self.seed}"
 
 
-class _File(NamedTuple):
-    weights: dict[str, Tensor]
-    about: Mapping[str, str]
-
-
 def load_trained(
     path: Path,
     *,
@@ -87,7 +80,7 @@ def load_trained(
     """
     path = Path(path)
     file, story = _find(path)
-    content = _read_pickled(file) if file.suffix in PICKLED else _read_safetensors(file)
+    content = read_weights(file)
     about = content.about
     name = model or about.get("model")
     if name is None:
@@ -113,8 +106,13 @@ def load_trained(
             f"`shape` must have {built_for[0]} channels, those of the images that {file} was "
             f"trained on, got {shape[0]}. Evaluate on a data set of that kind."
         )
-    network = models.build(name, count, shape=built_for, width=_number(about, file, "width"))
-    _fill(network, content.weights, name, file)
+    width = _number(about, file, "width")
+    weights = without_wrapper(content.weights)
+    # What a file says of its network is compared with its weights before any memory is taken.
+    with torch.device("meta"):
+        _check_shapes(models.build(name, count, shape=built_for, width=width), weights, name, file)
+    network = models.build(name, count, shape=built_for, width=width)
+    _fill(network, weights, name, file)
     network.to(memory_format=FORMAT)
     return Trained(
         network.eval(),
@@ -150,8 +148,7 @@ def trained_classes(path: Path) -> tuple[str, ...]:
 def _about(path: Path) -> tuple[Path, Mapping[str, str]]:
     """Returns the file of weights and what its header says."""
     file, _ = _find(Path(path))
-    content = _read_pickled(file) if file.suffix in PICKLED else _read_safetensors(file)
-    return file, content.about
+    return file, read_weights(file).about
 
 
 def check_data(trained: Trained, data: DataSet) -> None:
@@ -198,43 +195,6 @@ def _find(path: Path) -> tuple[Path, Path]:
         )
     # The weights of a run have their story beside them; other files have none.
     return path, path.with_name(STORY if path.name == WEIGHTS else f"{path.name}.none")
-
-
-def _read_safetensors(file: Path) -> _File:
-    try:
-        with safe_open(file, "pt") as content:
-            weights = {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118
-            return _File(weights, content.metadata() or {})
-    except (SafetensorError, OSError, ValueError) as why:
-        raise ValueError(
-            f"`path` must be a safetensors file that can be read, but {file} is damaged or "
-            f"something else ({_reason(why)}). Put back a good copy."
-        ) from None
-
-
-def _read_pickled(file: Path) -> _File:
-    try:
-        with warnings.catch_warnings():
-            # torch warns of pickles that torch.save did not write: they are read or refused below.
-            warnings.simplefilter("ignore", UserWarning)
-            content = torch.load(file, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, ValueError, LookupError, EOFError, OSError) as e:
-        raise ValueError(
-            f"`path` must hold tensors and nothing else, but {file} is damaged or holds things "
-            f"that are not data, which are not loaded ({_reason(e)}). Save model.state_dict()."
-        ) from None
-    for key in _WRAPPED:
-        if isinstance(content, dict) and isinstance(content.get(key), dict):
-            content = content[key]
-            break
-    if not isinstance(content, dict) or not all(
-        isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in content.items()
-    ):
-        raise ValueError(
-            f"`path` must hold a state dict, names with tensors, but {file} holds something else. "
-            "Save model.state_dict()."
-        )
-    return _File(content, {})
 
 
 def _number(about: Mapping[str, str], file: Path, key: str = "num_classes") -> int | None:
@@ -284,7 +244,7 @@ def _told(story: Path) -> dict[str, Any]:
         found = {name: told[name] for name in ("method", "seed", "recipe")}
     except (OSError, ValueError, LookupError, TypeError, RecursionError) as why:
         raise ValueError(
-            f"`path` must be a run's folder, but its {story} is damaged ({_reason(why)}). Put back "
+            f"`path` must be a run's folder, but its {story} is damaged ({reason(why)}). Put back "
             "a good copy, or move that file away and evaluate the weights alone."
         ) from None
     kinds = {"method": str, "seed": int, "recipe": dict}
@@ -306,10 +266,17 @@ def _check_head(weights: Mapping[str, Tensor], claimed: int | None, count: int, 
         )
 
 
+def _check_shapes(network: nn.Module, weights: Mapping[str, Tensor], name: str, file: Path) -> None:
+    """Raises `ValueError` if a network's weights have other shapes than those of a file."""
+    for key, own in network.state_dict().items():
+        given = weights.get(key)
+        if given is None or given.shape != own.shape:
+            got = "absent" if given is None else f"of shape {tuple(given.shape)}"
+            raise _misfit(name, file, f"{key} must be of shape {tuple(own.shape)}, but is {got}")
+
+
 def _fill(network: nn.Module, weights: Mapping[str, Tensor], name: str, file: Path) -> None:
     """Gives a network its weights, in its own precision."""
-    if weights and all(key.startswith(_PARALLEL) for key in weights):
-        weights = {key.removeprefix(_PARALLEL): tensor for key, tensor in weights.items()}
     own = network.state_dict()
     cast = {
         key: tensor.to(own[key].dtype)
@@ -320,10 +287,14 @@ def _fill(network: nn.Module, weights: Mapping[str, Tensor], name: str, file: Pa
     try:
         load_weights(network, cast)
     except (RuntimeError, ValueError) as why:
-        raise ValueError(
-            f"`path` must hold weights of the network {name}, but those of {file} do not fit it "
-            f"({_reason(why)}). Name the network they are of with --model."
-        ) from None
+        raise _misfit(name, file, reason(why)) from None
+
+
+def _misfit(name: str, file: Path, why: str) -> ValueError:
+    return ValueError(
+        f"`path` must hold weights of the network {name}, but those of {file} do not fit it "
+        f"({why}). Name the network they are of with --model."
+    )
 
 
 def _damaged(file: Path, name: str, value: str) -> ValueError:
@@ -331,9 +302,3 @@ def _damaged(file: Path, name: str, value: str) -> ValueError:
         f"`path` must be a file that comixup wrote, but {name} of {file} is "
         f"{value[:REASON_LETTERS]!r}. Put back a good copy."
     )
-
-
-def _reason(error: BaseException) -> str:
-    """Returns what an error says, in one line that is not too long."""
-    text = " ".join(str(error).split())
-    return text[:REASON_LETTERS] or type(error).__name__

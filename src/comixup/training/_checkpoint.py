@@ -168,10 +168,24 @@ def _kind(value: object) -> str:
 def _check_sums(content: io.BytesIO) -> None:
     """Compares a checkpoint's parts with their check sums, which torch writes but does not read."""
     with zipfile.ZipFile(content) as archive:
+        check_archive(archive, content.getbuffer().nbytes)
         damaged = archive.testzip()
     if damaged is not None:
         raise ValueError(f"the check sum of its part {damaged} is wrong")
     content.seek(0)
+
+
+def check_archive(archive: zipfile.ZipFile, size: int) -> None:
+    """Raises `ValueError` for an archive that unpacks to more than it is.
+
+    torch stores tensors as they are. A small file of packed zeros would fill the memory.
+
+    Args:
+        archive: opened.
+        size: of its file, in bytes.
+    """
+    if sum(record.file_size for record in archive.infolist()) > size:
+        raise ValueError("its records are larger than the file, so torch.save did not write it")
 
 
 def _is_history(state: State) -> bool:

@@ -1,0 +1,96 @@
+"""Files of weights, read without running what is in them."""
+
+from __future__ import annotations
+
+import pickle
+import tarfile
+import warnings
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from comixup.training._checkpoint import check_archive
+
+PICKLED = (".pt", ".pth")
+REASON_LETTERS = 200
+_WRAPPED = ("state_dict", "model")
+"""Keys under which checkpoints of other programs, and our own, keep the weights."""
+_PARALLEL = "module."
+"""What networks wrapped for several devices put before every name."""
+
+
+class WeightsFile(NamedTuple):
+    """Weights by name, and what their file says of them."""
+
+    weights: dict[str, Tensor]
+    about: Mapping[str, str]
+
+
+def read_weights(file: Path) -> WeightsFile:
+    """Returns the content of a .safetensors, .pt or .pth file, on the CPU."""
+    return _read_pickled(file) if file.suffix in PICKLED else _read_safetensors(file)
+
+
+def without_wrapper(weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """Returns weights without the prefix that wrapping for several devices gives their names."""
+    if not (weights and all(key.startswith(_PARALLEL) for key in weights)):
+        return weights
+    return {key.removeprefix(_PARALLEL): tensor for key, tensor in weights.items()}
+
+
+def reason(error: BaseException) -> str:
+    """Returns what an error says, in one line that is not too long."""
+    text = " ".join(str(error).split())
+    return text[:REASON_LETTERS] or type(error).__name__
+
+
+def _read_safetensors(file: Path) -> WeightsFile:
+    try:
+        with safe_open(file, "pt") as content:
+            weights = {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118
+            return WeightsFile(weights, content.metadata() or {})
+    except (SafetensorError, OSError, ValueError) as why:
+        raise ValueError(
+            f"`path` must be a safetensors file that can be read, but {file} is damaged or "
+            f"something else ({reason(why)}). Put back a good copy."
+        ) from None
+
+
+def _read_pickled(file: Path) -> WeightsFile:
+    try:
+        if tarfile.is_tarfile(
+            file
+        ):  # torch before 2.6 runs what is in those, `weights_only` or not
+            raise ValueError("it is a tar archive")
+        if zipfile.is_zipfile(file):
+            with zipfile.ZipFile(file) as archive:
+                check_archive(archive, file.stat().st_size)
+        with warnings.catch_warnings():
+            # torch warns of pickles that torch.save did not write: read or rejected below.
+            warnings.simplefilter("ignore", UserWarning)
+            content = torch.load(file, map_location="cpu", weights_only=True)
+    except (
+        *(pickle.UnpicklingError, zipfile.BadZipFile, RuntimeError, ValueError, LookupError),
+        *(EOFError, OSError, MemoryError, AttributeError, TypeError),
+    ) as why:
+        raise ValueError(
+            f"`path` must hold tensors and nothing else, but {file} is damaged or holds things "
+            f"that are not data, which are not loaded ({reason(why)}). Save model.state_dict()."
+        ) from None
+    for key in _WRAPPED:
+        if isinstance(content, dict) and isinstance(content.get(key), dict):
+            content = content[key]
+            break
+    if not isinstance(content, dict) or not all(
+        isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in content.items()
+    ):
+        raise ValueError(
+            f"`path` must hold a state dict, names with tensors, but {file} holds something else. "
+            "Save model.state_dict()."
+        )
+    return WeightsFile(content, {})
