@@ -97,10 +97,10 @@ _VAT = {
 _CLEAN_MEAN = {"clean_weight": 1.0, "clean_reduction": "mean"}
 _SMALL_DATA = {
     "vanilla": Method("vanilla"),
-    "cutmix": Method("cutmix", {"alpha": 1.0}),
-    "cutmix-p0.5": Method("cutmix", {"alpha": 1.0, "p": 0.5}),
-    "cutmix-clean": Method("cutmix", {"alpha": 1.0, "clean_weight": 1.0}),
-    "cutmix-clean-mean": Method("cutmix", {"alpha": 1.0, **_CLEAN_MEAN}),
+    "cutmix": Method("cutmix", {"alpha": 2.0}),
+    "cutmix-p0.5": Method("cutmix", {"alpha": 2.0, "p": 0.5}),
+    "cutmix-clean": Method("cutmix", {"alpha": 2.0, "clean_weight": 1.0}),
+    "cutmix-clean-mean": Method("cutmix", {"alpha": 2.0, **_CLEAN_MEAN}),
     "input": Method("input", {"alpha": 1.0}),
     "input-p0.5": Method("input", {"alpha": 1.0, "p": 0.5}),
     "manifold": Method("manifold", {"alpha": 2.0}),
