@@ -46,16 +46,16 @@ def checkpointed_blocks() -> Blocks:
         if frame.f_globals.get("__name__") != _MODULE:
             continue
         names, function = frame.f_locals, frame.f_code.co_name
-        if "ctx" in names:  # use_reentrant=True: forward and backward of an autograd function
-            if function == "backward":
-                return Blocks(tuple(entered), Recomputation(names["ctx"], _graph_task()))
+        if function == "unpack_hook" and "frame" in names and "gid" in names:
+            return Blocks(tuple(entered), Recomputation(names["frame"], names["gid"]))
+        if function == "backward" and "ctx" in names:  # use_reentrant=True: an autograd function
+            return Blocks(tuple(entered), Recomputation(names["ctx"], _graph_task()))
+        if function == "forward" and "ctx" in names:
             entered.append(names["ctx"])
-        elif "gen" in names:  # use_reentrant=False: a generator that waits for the block
+        if "gen" in names:  # use_reentrant=False: a generator that waits for the block
             waiting = names["gen"].gi_frame
             if waiting is not None and "new_frame" in waiting.f_locals:
                 entered.append(waiting.f_locals["new_frame"])
-        elif function == "unpack_hook" and "frame" in names and "gid" in names:
-            return Blocks(tuple(entered), Recomputation(names["frame"], names["gid"]))
     return Blocks(tuple(entered), None)
 
 

@@ -13,6 +13,10 @@ from comixup._mix import Plan
 from comixup._wrappers import unwrapped
 from comixup.mixers._checkpointing import calls_under_way, checkpointed_blocks, in_backward
 
+_HOOKS_ARE_WATCHED = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 5)
+"""Whether torch.compile sees that an attribute of a hook has changed. Where it does not, code would
+be compiled once and for all with the first batch's blend."""
+
 
 @dataclass
 class _BlockRuns:
@@ -68,22 +72,30 @@ class LayerHook:
         self.blend = blend
         self.has_mixed = self.has_run = self.has_repeated = self.compiled = False
 
-    def __call__(self, module: nn.Module, inputs: object, output: object) -> object:
+    def __call__(self, module: nn.Module, inputs: object, output: object) -> Tensor | None:
         if torch.compiler.is_compiling():
-            if self.blend is None or not module.training:
-                return None
-            if self.passes.depth:
-                self.compiled = True
-                blend = self._next_in_pass()
-            elif self.compiled and not self.has_repeated:  # recomputed
-                blend = self.blend
-            else:
-                blend = self._choose_uncompiled(module)
-        elif self.blend is None and not self._block_runs:
+            return self._call_compiled(module, output)
+        return self._call(module, output)
+
+    def _call(self, module: nn.Module, output: object) -> Tensor | None:
+        if self.blend is None and not self._block_runs:
             return None
-        else:
-            blend = self._choose(module)
-        return None if blend is None else self._mix(blend, output)
+        return self._mix(self._choose(module), output)
+
+    # It reads the call stack, which compiled code cannot.
+    _call_uncompiled = torch._disable_dynamo(_call)  # type: ignore[attr-defined]
+
+    def _call_compiled(self, module: nn.Module, output: object) -> Tensor | None:
+        if not _HOOKS_ARE_WATCHED:
+            return self._call_uncompiled(module, output)
+        if self.blend is None or not module.training:
+            return None
+        if self.passes.depth:
+            self.compiled = True
+            return self._mix(self._next_in_pass(), output)
+        if self.compiled and not self.has_repeated:  # recomputed
+            return self._mix(self.blend, output)
+        return self._call_uncompiled(module, output)
 
     def _choose(self, module: nn.Module) -> Plan | None:
         """Returns how to mix this run, for whatever reason the layer runs; None: not at all."""
@@ -101,9 +113,6 @@ class LayerHook:
         for block in blocks.entered:
             self._block_runs.setdefault(block, _BlockRuns()).blends.append(blend)
         return blend
-
-    # It reads the call stack, which compiled code cannot.
-    _choose_uncompiled = torch._disable_dynamo(_choose)  # type: ignore[attr-defined]
 
     def _next_in_pass(self) -> Plan | None:
         """Returns how to mix the layer's next run in a forward pass."""
@@ -129,7 +138,9 @@ class LayerHook:
             )
         return self.blend if self.has_run else None
 
-    def _mix(self, blend: Plan, output: object) -> Tensor:
+    def _mix(self, blend: Plan | None, output: object) -> Tensor | None:
+        if blend is None:
+            return None
         if not isinstance(output, Tensor):
             raise TypeError(
                 f"`layers` must return one tensor, but layer {self.name!r} returned "
@@ -168,7 +179,7 @@ class ForwardPasses:
 
     def begin(self, model: nn.Module, inputs: object) -> None:
         """Counts a call of the model; the outermost one begins a forward pass."""
-        if all(hook.blend is None for hook in self.hooks):
+        if not [hook for hook in self.hooks if hook.blend is not None]:
             return
         if torch.compiler.is_compiling():
             self.depth += 1
