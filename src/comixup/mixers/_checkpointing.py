@@ -8,14 +8,21 @@ an object that belongs to the block and lives as long as its graph.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FrameType
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import nn
 
 _MODULE = "torch.utils.checkpoint"
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def uncompiled(function: _Function) -> _Function:
+    """Returns a function that torch.compile leaves alone: compiled code has no call stack."""
+    return cast(_Function, torch._disable_dynamo(function))  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,7 @@ class Blocks:
     recomputation: Recomputation | None
 
 
+@uncompiled
 def checkpointed_blocks() -> Blocks:
     """Returns the blocks of `torch.utils.checkpoint` that the caller runs in."""
     entered: list[object] = []
@@ -64,6 +72,7 @@ def in_backward() -> bool:
     return _graph_task() != -1
 
 
+@uncompiled
 def calls_under_way(module: nn.Module) -> int:
     """Returns how many calls of a module have not returned yet; more than one if it recurses."""
     code = nn.Module._call_impl.__code__

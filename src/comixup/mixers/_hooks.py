@@ -11,7 +11,12 @@ from torch.utils.hooks import RemovableHandle
 
 from comixup._mix import Plan
 from comixup._wrappers import unwrapped
-from comixup.mixers._checkpointing import calls_under_way, checkpointed_blocks, in_backward
+from comixup.mixers._checkpointing import (
+    calls_under_way,
+    checkpointed_blocks,
+    in_backward,
+    uncompiled,
+)
 
 _HOOKS_ARE_WATCHED = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 5)
 """Whether torch.compile sees that an attribute of a hook has changed. Where it does not, code would
@@ -82,8 +87,7 @@ class LayerHook:
             return None
         return self._mix(self._choose(module), output)
 
-    # It reads the call stack, which compiled code cannot.
-    _call_uncompiled = torch._disable_dynamo(_call)  # type: ignore[attr-defined]
+    _call_uncompiled = uncompiled(_call)
 
     def _call_compiled(self, module: nn.Module, output: object) -> Tensor | None:
         if not _HOOKS_ARE_WATCHED:
