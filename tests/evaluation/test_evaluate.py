@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import shutil
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -22,7 +23,8 @@ sys.path.append(str(Path(__file__).parents[1] / "data"))
 from comixup import evaluation, models
 from comixup.data import load
 from comixup.evaluation._corruption import CORRUPTIONS
-from comixup.evaluation._evaluate import FILE
+from comixup.evaluation._evaluation_file import FILE
+from comixup.evaluation._scaled import compute_of
 from comixup.training import RECIPES, Hardware, train
 from data_files import write_tiny_imagenet
 
@@ -232,19 +234,45 @@ def test_pictures(found, data, boxes, tmp_path):
         assert len(np.unique(pixels[::3, ::3].sum(-1))) > 20
 
 
+def with_metrics(**changes):
+    return lambda saved: json.dumps({**saved, "metrics": {**saved["metrics"], **changes}})
+
+
+def with_changes(**changes):
+    return lambda saved: json.dumps({**saved, **changes})
+
+
+EMPTY_BIN = {"count": 0, "confidence": None, "accuracy": None}
+DEEP = 100_000
 DAMAGED = {
     "not JSON": lambda saved: "{",
     "empty": lambda saved: "",
     "a list": lambda saved: "[]",
-    "without metrics": lambda saved: json.dumps({**saved, "metrics": None}),
-    "without figures": lambda saved: json.dumps({k: v for k, v in saved.items() if k != "figures"}),
-    "words for numbers": lambda saved: json.dumps({**saved, "figures": {"error": "low"}}),
-    "other metrics": lambda saved: json.dumps(
-        {**saved, "metrics": {**saved["metrics"], "speed": 1}}
-    ),
-    "broken bins": lambda saved: json.dumps(
-        {**saved, "metrics": {**saved["metrics"], "bins": [{"count": 1}]}}
-    ),
+    "deep": lambda saved: "[" * DEEP,
+    "deep within": lambda saved: json.dumps(saved)[:-1] + ', "more": ' + '{"a":' * DEEP,
+    "long": lambda saved: json.dumps(saved) + " " * 10**7,
+    "no text": lambda saved: "\ud800",
+    "without metrics": with_changes(metrics=None),
+    "without summary": lambda saved: json.dumps({k: v for k, v in saved.items() if k != "summary"}),
+    "words for numbers": with_changes(summary={"error": "low"}),
+    "truth for numbers": with_changes(summary={"error": True}),
+    "list for summary": with_changes(summary=[1]),
+    "too large": with_changes(summary={"error": 10**400}),
+    "too long": lambda saved: json.dumps(saved).replace('"seed": 2', f'"seed": {"9" * 5000}'),
+    "method": with_changes(method=["comixup"]),
+    "escapes": with_changes(method="\x1b[31mred"),
+    "lines": with_changes(recipe="one\ntwo"),
+    "seed": with_changes(seed=[0]),
+    "seed below 0": with_changes(seed=-1),
+    "other metrics": with_metrics(speed=1),
+    "interval": with_metrics(error_interval=[1]),
+    "words in an interval": with_metrics(error_interval="ab"),
+    "broken bins": with_metrics(bins=[{"count": 1}]),
+    "empty bins": with_metrics(bins=[EMPTY_BIN] * 10),
+    "bins of nothing": with_metrics(bins=7),
+    "bin below 0": with_metrics(bins=[{**EMPTY_BIN, "count": -1}]),
+    "bin beyond 1": with_metrics(bins=[{"count": 21, "confidence": 1e300, "accuracy": 0}]),
+    "bin without accuracy": with_metrics(bins=[{**EMPTY_BIN, "count": 21}]),
 }
 
 
@@ -252,10 +280,68 @@ DAMAGED = {
 def test_a_damaged_file_gets_a_sentence(found, tmp_path, damage):
     evaluation.write_evaluation(found, tmp_path)
     file = tmp_path / FILE
-    file.write_text(DAMAGED[damage](json.loads(file.read_text())))
+    damaged = DAMAGED[damage](json.loads(file.read_text()))
+    file.write_bytes(damaged.encode(errors="surrogatepass"))
     with pytest.raises(ValueError, match=r"must be what comixup evaluate writes.* again\.") as told:
         evaluation.read_evaluation(tmp_path)
     assert str(file) in str(told.value)
+
+
+def test_files_with_the_names_of_before_are_read(found, tmp_path):
+    evaluation.write_evaluation(found, tmp_path)
+    file = tmp_path / FILE
+    saved = json.loads(file.read_text())
+    assert "figures" not in saved
+    saved["figures"] = saved.pop("summary")
+    del saved["scaled"]
+    file.write_text(json.dumps(saved))
+    row, _ = evaluation.read_evaluation(tmp_path)
+    assert row.figures == found.figures
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e300, -1e31])
+def test_numbers_that_cannot_be_compared(found, tmp_path, value):
+    evaluation.write_evaluation(found, tmp_path)
+    file = tmp_path / FILE
+    file.write_text(with_changes(summary={"error": value})(json.loads(file.read_text())))
+    row, _ = evaluation.read_evaluation(tmp_path)
+    with pytest.raises(ValueError, match="must be finite and at most"):
+        evaluation.compare([row])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epochs": 10**400},
+        {"epochs": [1]},
+        {"cpu_seconds": float("nan")},
+        {"cpu_seconds": -5},
+        {"cpu_seconds": {}},
+    ],
+)
+def test_compute_is_left_out_where_a_result_does_not_tell_it(run, tmp_path, change):
+    copy = shutil.copytree(run, tmp_path / "run")
+    assert compute_of(copy)["cpu_seconds"] > 0
+    file = copy / "result.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    assert compute_of(copy) == {}
+    file.write_text("[" * DEEP)
+    assert compute_of(copy) == {}
+
+
+def test_what_is_wrong_is_found_out_before_anything_is_computed(run, data, boxes, monkeypatch):
+    monkeypatch.setattr("comixup.evaluation._evaluate.predict", pytest.fail)
+    trained = evaluation.load_trained(run)
+    with pytest.raises(ValueError, match="`layer` must be the name of a part"):
+        evaluation.evaluate(trained, data, boxes, layer="nowhere")
+    with pytest.raises(ValueError, match="`method` must be one of"):
+        evaluation.evaluate(trained, data, boxes, maps="maps")
+    with pytest.raises(ValueError, match="`boxes` must have a row for each"):
+        evaluation.evaluate(trained, data, boxes[1:])
+    few = boxes.clone()
+    few[1:] = 0
+    with pytest.raises(ValueError, match="boxes for two images at least"):
+        evaluation.evaluate(trained, data, few)
 
 
 def test_a_run_that_is_not_evaluated_gets_a_sentence(run):

@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 sys.path.append(str(Path(__file__).parents[1] / "data"))
 
 from comixup import cli, models
+from comixup.training._lock import locked
 from data_files import write_cifar100, write_folder, write_tiny_imagenet
 
 IMAGES = 8
@@ -128,8 +129,8 @@ def test_a_run_is_evaluated_on_what_it_was_trained_on(called, runs):
     assert "1,000" in text
     found, result = saved(runs[0]), json.loads((runs[0] / "result.json").read_text())
     assert (found["method"], found["seed"], found["recipe"]) == ("comixup", 0, "digits")
-    assert found["figures"]["error"] == pytest.approx(result["last"], abs=0.11)
-    assert f"{found['figures']['error']:.2f}" in text
+    assert found["summary"]["error"] == pytest.approx(result["last"], abs=0.11)
+    assert f"{found['summary']['error']:.2f}" in text
     assert found["localisation"] is None
     assert (runs[0] / "reliability.png").exists()
     assert not (runs[0] / "localisation.png").exists()
@@ -142,6 +143,84 @@ def test_several_runs_go_into_folders_of_their_own(called, runs, tmp_path):
     assert [place.name for place in places] == ["seed-0", "seed-1"]
     assert [saved(place)["seed"] for place in places] == [0, 1]
     assert not (runs[0] / "evaluation.json").exists()
+
+
+def no_computation(*arguments, **settings):
+    raise AssertionError("something was computed")
+
+
+@pytest.mark.parametrize("place", ["a file", "below a file", "a folder for the file", "in use"])
+def test_what_cannot_be_written_is_found_out_before_anything_is_computed(
+    called, runs, tmp_path, monkeypatch, place
+):
+    monkeypatch.setattr(cli._evaluation.evaluation, "evaluate", no_computation)
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "folder" / "evaluation.json").mkdir(parents=True)
+    out = {"a file": "file", "below a file": "file/below"}.get(place, "folder")
+    told = {"a folder for the file": "evaluation.json is one", "in use": "must not be in use"}
+    with locked(tmp_path / ("folder" if place == "in use" else "other")):
+        answer = called("evaluate", runs[0], "--out", out)
+    assert_sentence(answer, told.get(place, "must be one that can be written to"))
+    # Of several, the last one that cannot be written stops them all.
+    (runs[1] / "evaluation.json").mkdir()
+    assert_sentence(called("evaluate", *runs[:2]), "evaluation.json is one")
+    assert not (runs[0] / "evaluation.json").exists()
+
+
+def test_what_was_computed_is_printed_if_it_cannot_be_written(called, runs, monkeypatch):
+    def full(path, content):
+        raise OSError(f"{path} could not be written (No space left on device)")
+
+    monkeypatch.setattr("comixup.evaluation._evaluation_file.atomic_write", full)
+    code, out, err = called("evaluate", runs[0])
+    assert code == 1
+    assert "No space left on device" in err
+    printed = json.loads(out[out.index("{\n") :])
+    assert printed["metrics"]["images"] == 1000
+    assert "top-1 error" in out[: out.index("{\n")]
+
+
+def test_a_folder_that_a_comparison_cannot_be_written_to(called, runs, tmp_path):
+    assert called("evaluate", runs[0])[0] == 0
+    (tmp_path / "file").write_text("mine")
+    for out in ("file", "file/below"):
+        told = "`folder` must be one that can be written to"
+        assert_sentence(called("compare", runs[0], "--out", out), told)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_runs_that_would_be_written_to_one_folder(called, runs, tmp_path, monkeypatch):
+    monkeypatch.setattr(cli._evaluation.evaluation, "evaluate", no_computation)
+    told = "must have a folder each to write into"
+    assert_sentence(called("evaluate", runs[0], runs[0]), told)
+    assert_sentence(called("evaluate", runs[0], runs[0].parent / "." / runs[0].name), told)
+    other = shutil.copytree(tmp_path / "runs", tmp_path / "others") / runs[0].relative_to(
+        tmp_path / "runs"
+    )
+    assert_sentence(called("evaluate", runs[0], other, "--out", "measured"), told)
+    shutil.copy(runs[0] / "weights.safetensors", tmp_path / "mine.safetensors")
+    torch.save({}, tmp_path / "mine.pt")
+    words = ["mine.safetensors", "mine.pt", "--data-set", "digits"]
+    assert_sentence(called("evaluate", *words), told)
+
+
+def test_several_processes_of_evaluate_are_too_many(called, runs, monkeypatch):
+    for name, value in (("TORCHELASTIC_RUN_ID", "x"), ("WORLD_SIZE", "2")):
+        monkeypatch.setenv(name, value)
+    for command in ("evaluate", "compare"):
+        assert_sentence(called(command, runs[0]), f"`{command}` must be one process, but torchrun")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *(("workers", 10**6), ("workers", -1), ("image-size", 10**9), ("image-size", 0)),
+        *(("seed", -1), ("seed", 2**64), ("device", "gpuu"), ("device", "meta")),
+    ],
+)
+def test_numbers_and_devices_that_cannot_be(called, runs, option, value):
+    told = rf"`(--)?{option.replace('-', '_')}` must be"
+    assert_sentence(called("evaluate", runs[0], f"--{option}", value), told)
 
 
 def test_bare_weights_are_evaluated(called, runs, tmp_path):
@@ -244,7 +323,7 @@ def test_missing_and_empty_boxes(called, of_folder, tiny, of_tiny, tmp_path):
     notes = tiny / "val" / "val_annotations.txt"
     lines = notes.read_text().splitlines()
     notes.write_text("\n".join([*lines[:-1], lines[-1].rsplit("\t", 4)[0]]))
-    assert_sentence(called(*of_tiny), r"which is not a name and a box")
+    assert_sentence(called(*of_tiny), r"must list each image once, with a box")
 
 
 MISTAKES = {
@@ -319,7 +398,7 @@ def test_runs_are_compared(called, runs, tmp_path):
     found = tmp_path / "side-by-side"
     assert {path.suffix for path in found.iterdir()} == {".txt", ".md", ".tex", ".csv", ".png"}
     errors = {
-        method: [saved(run)["figures"]["error"] for run in runs if run.parent.name == method]
+        method: [saved(run)["summary"]["error"] for run in runs if run.parent.name == method]
         for method in ("vanilla", "comixup")
     }
     for method, values in errors.items():
@@ -383,9 +462,9 @@ def test_calibration_is_given_after_temperature_scaling_too(called, tmp_path):
         assert losses[1] == min(losses)
         scaled = logits["test_logits"].double() / found["scaled"]["temperature"]
         expected = F.cross_entropy(scaled, logits["test_targets"].long()).item()
-        assert found["figures"]["scaled_nll"] == pytest.approx(expected)
-        assert found["figures"]["passes"] == passes
-        assert found["figures"]["cpu_seconds"] > 0
+        assert found["summary"]["scaled_nll"] == pytest.approx(expected)
+        assert found["summary"]["passes"] == passes
+        assert found["summary"]["cpu_seconds"] > 0
     code, printed, said = called("compare", *folders)
     assert code == 0, said
     assert "ECE after temperature scaling" in printed

@@ -24,7 +24,10 @@ except ModuleNotFoundError as missing:
 DEBUG = "COMIXUP_DEBUG"
 """Environment variable; if set, errors come with their traceback."""
 
-_MISTAKES = (ValueError, TypeError, OSError, ImportError, RuntimeError, MisconfigurationException)
+_MISTAKES = (
+    *(ValueError, TypeError, OSError, ImportError, RuntimeError),
+    *(MemoryError, OverflowError, MisconfigurationException),
+)
 """What a user's mistake, a missing file or package, or a machine's limits raise."""
 _INTERRUPTED = 130
 """What a shell takes a program for that Ctrl-C ended."""

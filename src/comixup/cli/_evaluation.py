@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ from rich.console import Console
 from torch import Tensor
 
 from comixup import evaluation
+from comixup._checks import check_count
 from comixup.cli._options import (
     Changes,
     ChangesOption,
@@ -27,8 +29,12 @@ from comixup.cli._options import (
     word,
 )
 from comixup.data import DataSet, load
+from comixup.evaluation._trained import MAX_SIDE
 from comixup.training import Method
-from comixup.training._hardware import WORKERS
+from comixup.training._hardware import MAX_WORKERS, WORKERS
+from comixup.training._launcher import check_alone
+from comixup.training._lock import locked
+from comixup.training._recipe import MAX_SEED
 from comixup.training._settings import check_effect, parse_settings
 
 _TINY = "tiny-imagenet"
@@ -69,46 +75,35 @@ def evaluate(
         skip_bad: leave out images that cannot be read, and say which.
         out: where the figures and pictures go; with several runs, a folder each in it.
     """
-    console = Console()
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+    check_alone("evaluate")
+    check_count("workers", workers, low=0, high=MAX_WORKERS)
+    check_count("seed", seed, low=0, high=MAX_SEED)
+    if image_size is not None:
+        check_count("image_size", image_size, high=MAX_SIDE)
+    console, place = Console(), _device(device)
+    keys = [_data_key(run, data_set) for run in _checked(runs)]
+    folders = _folders(runs, out)
+    for folder in folders:  # what cannot be written is found out before anything is computed
+        with locked(folder):
+            evaluation.check_replaceable(folder)
     loaded: dict[tuple[str, ...], tuple[DataSet, Tensor | None]] = {}
-    for run in _checked(runs):
-        name = data_set or evaluation.trained_on(run)
-        key = (name, *evaluation.trained_classes(run))
+    for run, key, folder in zip(runs, keys, folders, strict=True):
         if key not in loaded:
-            loaded[key] = _loaded(name, key[1:], data, boxes, image_size, skip_bad, console)
+            loaded[key] = _loaded(key[0], key[1:], data, boxes, image_size, skip_bad, console)
         chosen, truth = loaded[key]
         trained = evaluation.load_trained(
             run, model=model, num_classes=chosen.num_classes, shape=chosen.shape
         )
-        found = evaluation.evaluate(
-            trained,
-            chosen,
-            truth,
-            device=torch.device(device),
-            image_size=image_size,
-            workers=workers,
-            maps=maps,
-            layer=layer,
-            seed=seed,
-            console=console,
-        )
-        folder = _folder_of(run, out, len(runs))
-        evaluation.write_evaluation(found, folder)
-        evaluation.draw_evaluation(
-            found,
-            chosen,
-            truth,
-            folder,
-            maps=maps,
-            layer=layer,
-            image_size=image_size,
-            seed=seed,
-            device=torch.device(device),
-        )
-        console.print(evaluation.evaluation_table(found))
-        console.print(f"Figures and pictures are in {folder}.\n", highlight=False)
+        options: dict[str, Any] = {"device": place, "image_size": image_size, "seed": seed}
+        options |= {"maps": maps, "layer": layer}
+        with locked(folder):
+            found = evaluation.evaluate(
+                trained, chosen, truth, workers=workers, console=console, **options
+            )
+            console.print(evaluation.evaluation_table(found))
+            _write(found, folder)
+            evaluation.draw_evaluation(found, chosen, truth, folder, **options)
+        console.print(f"Metrics and pictures are in {folder}.\n", highlight=False)
 
 
 def compare(
@@ -123,6 +118,7 @@ def compare(
         reference: the method that others are tested against.
         out: where the tables (.txt, .md, .tex, .csv) and the reliability diagrams go.
     """
+    check_alone("compare")
     console = Console()
     read = [evaluation.read_evaluation(run) for run in _checked(runs)]
     found = evaluation.compare([row for row, _ in read], reference=reference)
@@ -190,12 +186,53 @@ def _checked(runs: tuple[Path, ...]) -> tuple[Path, ...]:
     return runs
 
 
-def _folder_of(run: Path, out: Path | None, count: int) -> Path:
-    """Returns where a run's figures go: its own folder, or one of its name if asked for."""
-    own = run if run.is_dir() else run.parent / run.stem
-    if out is None:
-        return own
-    return out if count == 1 else out.joinpath(*own.parts[-3:])
+def _folders(runs: tuple[Path, ...], out: Path | None) -> list[Path]:
+    """Returns where each run's metrics go: its own folder, or one of its name if asked for."""
+    folders = []
+    for run in runs:
+        own = run if run.is_dir() else run.parent / run.stem
+        if out is not None:
+            own = out if len(runs) == 1 else out.joinpath(*own.parts[-3:])
+        folders.append(own)
+    first: dict[Path, Path] = {}
+    for run, folder in zip(runs, folders, strict=True):
+        other = first.setdefault(folder.resolve(), run)
+        if other is not run:
+            raise ValueError(
+                f"`runs` must have a folder each to write into, but {other} and {run} have the "
+                f"same, {folder}. Evaluate them one by one, each with another --out."
+            )
+    return folders
+
+
+def _data_key(run: Path, data_set: str | None) -> tuple[str, ...]:
+    """Returns the name of the data set to measure a run on, and the classes it was trained on."""
+    return (data_set or evaluation.trained_on(run), *evaluation.trained_classes(run))
+
+
+def _device(name: str) -> torch.device:
+    """Returns a device that can be computed on."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device).tolist()
+    except (RuntimeError, AssertionError, NotImplementedError) as why:
+        reason = str(why).strip().split("\n", 1)[0][:200]
+        raise ValueError(
+            f"`--device` must be one that torch can compute on here, got {name!r} ({reason})."
+        ) from None
+    return device
+
+
+def _write(found: evaluation.Evaluation, folder: Path) -> None:
+    """Writes an evaluation; prints it if it cannot be written, so that it is not lost."""
+    try:
+        evaluation.write_evaluation(found, folder)
+    except OSError:
+        sys.stdout.write(evaluation.evaluation_text(found))
+        sys.stdout.flush()
+        raise
 
 
 def _loaded(

@@ -9,6 +9,10 @@ from comixup.evaluation._evaluate import (
     draw_evaluation,
     evaluate,
     evaluation_table,
+)
+from comixup.evaluation._evaluation_file import (
+    check_replaceable,
+    evaluation_text,
     read_evaluation,
     write_evaluation,
 )
@@ -31,6 +35,7 @@ __all__ = [
     "Row",
     "Trained",
     "as_rich",
+    "check_replaceable",
     "class_activation_maps",
     "compare",
     "corrupt",
@@ -38,6 +43,7 @@ __all__ = [
     "draw_reliability",
     "evaluate",
     "evaluation_table",
+    "evaluation_text",
     "fit_temperature",
     "holm",
     "load_trained",

@@ -17,6 +17,8 @@ FAMILY = ("error", "ece")
 """Columns whose differences are tested together: their p-values are adjusted for their number."""
 LEVEL = 0.95
 """Of confidence intervals."""
+LARGEST = 1e30
+"""Of metrics: the squares of larger ones are infinite, or nearly."""
 NO_SPREAD = 1e-9
 """Spreads below this share of the values are rounding errors, and no test can divide by them."""
 
@@ -294,10 +296,10 @@ def _groups(rows: Sequence[Row]) -> dict[str, list[Row]]:
                 "Leave one of the two runs out."
             )
         for name, value in row.figures.items():
-            if not math.isfinite(value):
+            if not abs(value) <= LARGEST:  # NaN is not
                 raise ValueError(
-                    f"`figures` must be finite, got {value} for {name} of {key}, seed {row.seed}. "
-                    "Leave that run out, or that figure."
+                    f"`figures` must be finite and at most {LARGEST:g} in size, got {value} for "
+                    f"{name} of {key}, seed {row.seed}. Leave that run out, or that figure."
                 )
         group.append(row)
     return groups

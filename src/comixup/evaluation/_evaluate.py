@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,22 +13,18 @@ from rich.table import Table
 from torch import Tensor
 
 from comixup.data import DataSet
-from comixup.evaluation._boxes import box_areas
-from comixup.evaluation._cam import Method
-from comixup.evaluation._compare import Row
+from comixup.evaluation._boxes import box_areas, check_boxes
+from comixup.evaluation._cam import PROBED, ActivationMaps, Method
 from comixup.evaluation._corruption import CORRUPTIONS, CorruptedLoader, Corruption
 from comixup.evaluation._localisation import Localisation, localise
-from comixup.evaluation._metrics import Bin, Metrics, measure, wilson_interval
+from comixup.evaluation._metrics import Metrics, measure, wilson_interval
 from comixup.evaluation._pictures import draw_corruptions, draw_localisation
 from comixup.evaluation._predictions import predict, progress_bar
 from comixup.evaluation._reliability import draw_reliability
 from comixup.evaluation._scaled import Scaled, compute_of, scaled_calibration
 from comixup.evaluation._trained import Trained, check_data
-from comixup.training._files import atomic_write
 
 BATCH = 250
-FILE = "evaluation.json"
-"""What `comixup evaluate` leaves in a run's folder, and `comixup compare` reads."""
 RELIABILITY, LOCALISATION, CORRUPTION = "reliability.png", "localisation.png", "corruption.png"
 COLUMN_OF: Mapping[Corruption, str] = {
     "replace": "replaced_error",
@@ -101,7 +96,7 @@ class Evaluation:
             "recipe": None if recipe is None else recipe.get("name"),
             "weights": str(trained.path),
             "data": self.data,
-            "figures": self.figures,
+            "summary": self.figures,
             "metrics": self.metrics.as_dict(),
             "localisation": None if self.localisation is None else self.localisation.as_dict(),
             "corruption": {kind: vars(found) for kind, found in self.corruption.items()},
@@ -140,15 +135,27 @@ def evaluate(
     check_data(trained, data)
     model = trained.model.to(device)
     size, name = len(data.test), trained.title
-    loader = data.test.loader(BATCH, image_size=image_size, device=device, workers=workers)
+    options: dict[str, Any] = {"image_size": image_size, "device": device, "workers": workers}
+    loader = data.test.loader(BATCH, **options)
+
+    def corrupted(boxes: Tensor, kind: Corruption) -> CorruptedLoader:
+        return CorruptedLoader(data, data.test, boxes, kind, BATCH, seed=seed, **options)
+
+    # Whatever can be rejected is, before the long computations: they would be lost.
+    scaled, compute = scaled_calibration(trained.path), compute_of(trained.path)
+    if boxes is not None:
+        check_boxes(boxes, size)
+        images, _ = next(iter(loader.epoch(0)))
+        ActivationMaps(model, images[:PROBED].to(device), layer=layer, method=maps)
+        corrupted(boxes, "noise")
     with progress_bar(console, f"{name}: predictions", size) as after:
         predictions = predict(model, loader.epoch(0), device, after)
     whole = Evaluation(
         trained,
         data.name,
         measure(predictions),
-        scaled=scaled_calibration(trained.path),
-        compute=compute_of(trained.path),
+        scaled=scaled,
+        compute=compute,
     )
     if boxes is None:
         return whole
@@ -158,20 +165,10 @@ def evaluate(
         )
     corruption: dict[Corruption, CorruptedError] = {}
     for kind in CORRUPTIONS:
-        corrupted = CorruptedLoader(
-            data,
-            data.test,
-            boxes,
-            kind,
-            BATCH,
-            seed=seed,
-            image_size=image_size,
-            device=device,
-            workers=workers,
-        )
-        with progress_bar(console, f"{name}: {kind}", len(corrupted.kept)) as after:
-            wrong = predict(model, corrupted.epoch(), device, after).ranks > 0
-        clean = predictions.ranks[corrupted.kept] > 0
+        batches = corrupted(boxes, kind)
+        with progress_bar(console, f"{name}: {kind}", len(batches.kept)) as after:
+            wrong = predict(model, batches.epoch(), device, after).ranks > 0
+        clean = predictions.ranks[batches.kept] > 0
         corruption[kind] = _corrupted_error(wrong, clean)
     return replace(whole, localisation=found, corruption=corruption)
 
@@ -235,12 +232,6 @@ def evaluation_table(evaluation: Evaluation) -> Table:
     return table
 
 
-def write_evaluation(evaluation: Evaluation, folder: Path) -> None:
-    """Writes the figures into a folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    atomic_write(folder / FILE, json.dumps(evaluation.as_dict(), indent=2) + "\n")
-
-
 def draw_evaluation(
     evaluation: Evaluation,
     data: DataSet,
@@ -296,35 +287,3 @@ def draw_evaluation(
         seed=seed,
         image_size=image_size,
     )
-
-
-def read_evaluation(folder: Path) -> tuple[Row, Metrics]:
-    """Returns what `write_evaluation` wrote, as a row of a comparison and as metrics."""
-    path = folder / FILE
-    if not path.exists():
-        raise FileNotFoundError(
-            f"`runs` must be evaluated before they are compared, but {folder} has no {FILE}. Run "
-            f"comixup evaluate {folder} first."
-        )
-    try:
-        saved = json.loads(path.read_text())
-        figures = {name: float(value) for name, value in saved["figures"].items()}
-        row = Row(saved["method"] or folder.name, saved["seed"], figures, saved["recipe"] or "")
-        plain = dict(saved["metrics"])
-        plain["bins"] = tuple(
-            Bin(b["count"], *(_number(b[name]) for name in ("confidence", "accuracy")))
-            for b in plain["bins"]
-        )
-        for name in ("error_interval", "top5_interval"):
-            plain[name] = tuple(plain[name])
-        return row, Metrics(**plain)
-    except (ValueError, KeyError, TypeError, AttributeError) as why:
-        raise ValueError(
-            f"{path} must be what comixup evaluate writes, but it cannot be read ({why!r}). "
-            f"Run comixup evaluate {folder} again."
-        ) from None
-
-
-def _number(value: float | None) -> float:
-    """Returns what JSON holds as None for an empty bin."""
-    return float("nan") if value is None else float(value)

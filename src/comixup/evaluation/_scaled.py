@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,9 +55,14 @@ def compute_of(run: Path) -> dict[str, float]:
         about = json.loads((Path(run) / STORY).read_text())
         result = json.loads((Path(run) / RESULT).read_text())
         method = about["recipe"]["methods"][about["method"]]
-        found["passes"] = result["epochs"] * passes_per_image(method)
+        found["passes"] = float(result["epochs"] * passes_per_image(method))
         if result.get("cpu_seconds") is not None:
             found["cpu_seconds"] = float(result["cpu_seconds"])
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        if not all(0 <= value < math.inf for value in found.values()):  # NaN is not
+            raise ValueError("no amounts of compute")
+    except (
+        *(OSError, ValueError, LookupError, TypeError, AttributeError),
+        *(OverflowError, RecursionError),
+    ):
         return {}  # of an older version, or weights alone: these columns stay empty
     return found

@@ -16,7 +16,7 @@ from rich.table import Table
 from comixup.evaluation._sweep_figure import sweep_figure
 from comixup.evaluation._tables import NOTHING, csv_table, markdown_table
 from comixup.training._figures import write_figure
-from comixup.training._files import atomic_write
+from comixup.training._files import atomic_write, make_folder
 from comixup.training._hardware import Hardware
 from comixup.training._methods import make_mixer, mixer_class
 from comixup.training._recipe import Method, Recipe
@@ -193,7 +193,7 @@ def sweep_table(found: Sweep) -> Table:
 
 def write_tables(found: Sweep, folder: Path) -> None:
     """Writes the sensitivity table as Markdown and CSV, each in one move."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     text = markdown_table(_HEAD, _words(found))
     atomic_write(folder / f"{STEM}.md", f"{text}\n{_note(found)}\n")
     rows = [

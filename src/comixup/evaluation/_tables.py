@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from comixup.evaluation._compare import Cell, Column, Comparison, Difference
-from comixup.training._files import atomic_write
+from comixup.training._files import atomic_write, make_folder
 
 NOTHING = "-"
 SMALLEST_P = 0.001
@@ -39,7 +39,7 @@ def write_comparison(comparison: Comparison, folder: Path, stem: str = "comparis
         ".csv": as_csv(comparison),
     }
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     for suffix, content in contents.items():
         atomic_write(folder / f"{stem}{suffix}", content)
     return [folder / f"{stem}{suffix}" for suffix in contents]

@@ -16,6 +16,7 @@ from comixup.data import DataSet
 from comixup.evaluation._weights_file import (
     PICKLED,
     REASON_LETTERS,
+    read_about,
     read_weights,
     reason,
     without_wrapper,
@@ -148,7 +149,7 @@ def trained_classes(path: Path) -> tuple[str, ...]:
 def _about(path: Path) -> tuple[Path, Mapping[str, str]]:
     """Returns the file of weights and what its header says."""
     file, _ = _find(Path(path))
-    return file, read_weights(file).about
+    return file, read_about(file)
 
 
 def check_data(trained: Trained, data: DataSet) -> None:

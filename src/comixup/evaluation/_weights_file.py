@@ -36,6 +36,11 @@ def read_weights(file: Path) -> WeightsFile:
     return _read_pickled(file) if file.suffix in PICKLED else _read_safetensors(file)
 
 
+def read_about(file: Path) -> Mapping[str, str]:
+    """Returns what a file says of its weights, which are not read: pickled ones say nothing."""
+    return {} if file.suffix in PICKLED else _read_safetensors(file, about_alone=True).about
+
+
 def without_wrapper(weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
     """Returns weights without the prefix that wrapping for several devices gives their names."""
     if not (weights and all(key.startswith(_PARALLEL) for key in weights)):
@@ -49,10 +54,11 @@ def reason(error: BaseException) -> str:
     return text[:REASON_LETTERS] or type(error).__name__
 
 
-def _read_safetensors(file: Path) -> WeightsFile:
+def _read_safetensors(file: Path, about_alone: bool = False) -> WeightsFile:
     try:
         with safe_open(file, "pt") as content:
-            weights = {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118
+            names = () if about_alone else content.keys()
+            weights = {name: content.get_tensor(name) for name in names}
             return WeightsFile(weights, content.metadata() or {})
     except (SafetensorError, OSError, ValueError) as why:
         raise ValueError(

@@ -8,7 +8,7 @@ from pathlib import Path
 from matplotlib import style
 from matplotlib.figure import Figure
 
-from comixup.training._files import atomic_write
+from comixup.training._files import atomic_write, make_folder
 
 FORMATS = (".png", ".pdf", ".svg")
 DPI = 110
@@ -22,5 +22,5 @@ def write_figure(figure: Figure, path: Path, dpi: int = DPI) -> None:
     picture = io.BytesIO()
     with style.context("default"):
         figure.savefig(picture, format=path.suffix[1:], dpi=dpi)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     atomic_write(path, picture.getvalue())

@@ -14,6 +14,22 @@ _THREADS = threading.Lock()
 """Locks of files exclude other processes; this excludes other threads of this one."""
 
 
+def make_folder(folder: Path) -> None:
+    """Creates a folder, with those it lies in, unless it is there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise not_writable(folder, error) from error
+
+
+def not_writable(folder: Path, error: OSError) -> OSError:
+    """Returns the error to raise for a folder that cannot be written to."""
+    return OSError(
+        f"`folder` must be one that can be written to, but {folder} is not "
+        f"({error.strerror or error}). Choose another with --out."
+    )
+
+
 def atomic_write(path: Path, content: bytes | str) -> None:
     """Replaces a file atomically: readers see the old content or the new, whole.
 

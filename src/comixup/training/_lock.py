@@ -11,6 +11,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from comixup.training._files import not_writable
+
 _FILE = "lock"
 _RETRY_SECONDS = 0.05
 
@@ -45,10 +47,7 @@ def locked(folder: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
                 stack.enter_context(_held_folder(folder))
                 break
             except OSError as error:
-                raise OSError(
-                    f"`folder` must be one that can be written to, but {folder} is not "
-                    f"({error.strerror or error}). Choose another with --out."
-                ) from error
+                raise not_writable(folder, error) from error
             except _InUseError:
                 if time.monotonic() >= end:
                     raise ValueError(
