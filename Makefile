@@ -11,7 +11,7 @@ KERNEL := CMakeLists.txt $(wildcard native/*.hpp native/*.cpp)
 NATIVE_TESTS := $(wildcard native/tests/*.cpp)
 # The tests that reach the compiled kernel: the others have nothing to sanitize.
 KERNEL_TESTS = $(shell grep -lE '_native|solve|gather_cells|describe|best_masks' tests/test_*.py) src/comixup/_solve.py
-SANITIZERS := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+SANITIZERS := -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all -fno-omit-frame-pointer
 
 .PHONY: help demo test check bench sanitize format clean
 .DELETE_ON_ERROR:

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "candidates.hpp"
+#include "checkpoint.hpp"
 #include "grid.hpp"
 #include "labels.hpp"
 #include "minimise.hpp"
@@ -27,14 +28,16 @@ struct Settings {
 
 class Algorithm1 {
  public:
-  Algorithm1(const Grid& grid, const ProblemView& problem, const Settings& settings)
+  Algorithm1(const Grid& grid, const ProblemView& problem, const Settings& settings,
+             Checkpoint& checkpoint)
       : grid_(grid),
         problem_(problem),
         w_(problem.weights),
         settings_(settings),
+        checkpoint_(checkpoint),
         rules_(settings.levels, w_.smoothness),
-        minimiser_(grid),
-        candidates_(grid, problem, rules_, settings.levels, minimiser_.problem()),
+        minimiser_(grid, checkpoint),
+        candidates_(grid, problem, rules_, settings.levels, minimiser_.problem(), checkpoint),
         n_(grid.size),
         m_(problem.inputs),
         levels_(settings.levels),
@@ -163,6 +166,7 @@ class Algorithm1 {
 
   /// Finds o_j, and what follows from it.
   void find_support(int j) {
+    checkpoint_.after(2 * (n_ * levels_ + m_));
     const int* sources = z(j);
     for (int s = 0; s < n_ * levels_; ++s) ++uses_[sources[s]];
     Share* shares = &shares_[share_at(j)];
@@ -178,6 +182,7 @@ class Algorithm1 {
     for (const Share& share : support(j)) {
       const double* row = problem_.compatibility + static_cast<std::size_t>(share.input) * m_;
       for (int i = 0; i < m_; ++i) pull[i] += 2 * share.count * row[i];
+      checkpoint_.after(m_);
     }
   }
 
@@ -191,6 +196,7 @@ class Algorithm1 {
     std::fill(pressure_.begin(), pressure_.end(), 0.0);
     for (int j = 0; j < problem_.outputs; ++j)
       for (int i = 0; i < m_; ++i) pressure_[i] += pull(j)[i];
+    checkpoint_.after(pull_.size());
   }
 
   // ---- One pass of the inner loop.
@@ -228,6 +234,7 @@ class Algorithm1 {
       std::vector<int> inputs;
       for (const Share& share : support(j)) inputs.push_back(share.input);
       groups[std::move(inputs)].push_back(j);
+      checkpoint_.after(256);
     }
     charged_.assign(problem_.outputs, -1);
     for (const auto& [inputs, outputs] : groups)
@@ -257,6 +264,7 @@ class Algorithm1 {
     double sum = 0;
     for (int j = 0; j < problem_.outputs; ++j) {
       sum += own_energy_[j];
+      checkpoint_.after(16);
       for (const Share& share : support(j)) {
         const double v = pressure_[share.input] - pull(j)[share.input];
         sum += w_.gamma / 2 * w_.phi(v) * share.count;
@@ -269,6 +277,7 @@ class Algorithm1 {
   const ProblemView& problem_;
   const Weights& w_;
   const Settings settings_;
+  Checkpoint& checkpoint_;
   const LabelRules rules_;
   Minimiser minimiser_;
   Candidates candidates_;

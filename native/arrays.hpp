@@ -1,4 +1,4 @@
-// What the parts of the Python module share: arrays as arguments, and their checks.
+// What the parts of the Python module share: arrays as arguments, their checks, and how jobs run.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -6,8 +6,9 @@
 
 #include <cstddef>
 #include <initializer_list>
-#include <stdexcept>
-#include <vector>
+
+#include "checks.hpp"
+#include "threads.hpp"
 
 namespace comixup {
 
@@ -15,10 +16,6 @@ namespace nb = nanobind;
 
 template <typename T>
 using Array = nb::ndarray<T, nb::c_contig, nb::device::cpu>;
-
-inline void require(bool holds, const char* what) {
-  if (!holds) throw std::invalid_argument(what);
-}
 
 template <typename T>
 void require_shape(const Array<T>& array, std::initializer_list<std::size_t> shape,
@@ -29,9 +26,26 @@ void require_shape(const Array<T>& array, std::initializer_list<std::size_t> sha
   require(same, what);
 }
 
-inline void require_sides(const std::vector<int>& sides) {
-  require(!sides.empty() && sides.size() <= 3, "grid must have 1 to 3 sides");
-  for (const int side : sides) require(side > 0, "grid sides must be positive");
+template <typename T>
+bool all_between(const Array<const T>& array, T low, T high) {
+  return all_between(array.data(), array.size(), low, high);
+}
+
+/// Runs Python's signal handlers, so that Ctrl-C ends a computation with KeyboardInterrupt. On
+/// other threads than Python's main one it does nothing.
+inline void check_signals() {
+  const nb::gil_scoped_acquire acquire;
+#if NB_VERSION_MAJOR >= 3
+  if (!acquire.is_valid()) return;  // the interpreter is shutting down
+#endif
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
+/// Runs jobs as `run_jobs` does, with the interpreter released but open to signals.
+template <typename Job>
+void run_released(int count, int threads, const Job& job) {
+  const nb::gil_scoped_release release;
+  run_jobs(count, threads, check_signals, job);
 }
 
 /// Each adds its functions to the module.

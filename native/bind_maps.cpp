@@ -3,7 +3,6 @@
 
 #include "arrays.hpp"
 #include "maps.hpp"
-#include "threads.hpp"
 
 using namespace nanobind::literals;
 
@@ -16,7 +15,8 @@ constexpr std::size_t kPixelsPerThread = 1 << 19;
 /// Fills `out` (m, 2 + cells + 3) from maps (m, *size), padded to three dimensions.
 void summarise_maps(Array<const float> maps, const Sides& grid, const Sides& window, int threads,
                     Array<double> out) {
-  require(maps.ndim() == 4 && maps.size() > 0 && threads > 0, "maps must be (m, d, h, w)");
+  require_threads(threads);
+  require(maps.ndim() == 4 && maps.size() > 0, "maps must be (m, d, h, w)");
   const Sides size = {maps.shape(1), maps.shape(2), maps.shape(3)};
   for (std::size_t axis = 0; axis < 3; ++axis) {
     require(grid[axis] > 0 && size[axis] % grid[axis] == 0, "grid must divide the size");
@@ -25,13 +25,14 @@ void summarise_maps(Array<const float> maps, const Sides& grid, const Sides& win
   const std::size_t m = maps.shape(0), length = MapSummary::length(grid), pixels = volume(size);
   require_shape(out, {m, length}, "out must be (m, 2 + cells + 3)");
 
-  const nb::gil_scoped_release release;
   const std::size_t most = m * pixels / kPixelsPerThread + 1;
   const std::size_t jobs = std::min({m, most, static_cast<std::size_t>(threads)});
-  run_jobs(static_cast<int>(jobs), static_cast<int>(jobs), [&](int job) {
+  run_released(static_cast<int>(jobs), threads, [&](int job, Checkpoint& checkpoint) {
     MapSummary summary(size, grid, window);
-    for (std::size_t i = static_cast<std::size_t>(job); i < m; i += jobs)
+    for (std::size_t i = static_cast<std::size_t>(job); i < m; i += jobs) {
       summary.run(maps.data() + i * pixels, out.data() + i * length);
+      checkpoint.after(8 * pixels);
+    }
   });
 }
 

@@ -13,7 +13,6 @@
 #include "grid.hpp"
 #include "minimise.hpp"
 #include "narasimhan_bilmes.hpp"
-#include "threads.hpp"
 
 using namespace nanobind::literals;
 
@@ -29,6 +28,12 @@ Grid make_grid(const std::vector<int>& sides) {
 
 Weights make_weights(const WeightTuple& values) {
   const auto& [beta, gamma, eta, clip, level, smoothness] = values;
+  for (const double weight : {beta, gamma, eta})
+    require(is_between(weight, 0, kMostWeight), "weights must be numbers from 0 to 1e30");
+  require(is_between(level, 0, kMostEnergy), "the clip level must be a number from 0 to 1e100");
+  require(clip == "soft" || clip == "hard" || clip == "none", "clip must be soft, hard or none");
+  require(smoothness == "squared" || smoothness == "inner" || smoothness == "official",
+          "smoothness must be squared, inner or official");
   Weights w;
   w.beta = beta, w.gamma = gamma, w.eta = eta, w.clip_level = level;
   w.clip = clip == "soft" ? Clip::kSoft : clip == "hard" ? Clip::kHard : Clip::kNone;
@@ -36,6 +41,27 @@ Weights make_weights(const WeightTuple& values) {
                  : smoothness == "official" ? Smoothness::kOfficial
                                             : Smoothness::kSquared;
   return w;
+}
+
+/// Checks costs (m, n) and A (m, m), and that m' outputs are not too many; returns m.
+int require_problem(const Array<const double>& cost, const Array<const double>& compatibility,
+                    std::size_t outputs, std::size_t n) {
+  const std::size_t m = cost.ndim() == 2 ? cost.shape(0) : 0;
+  require_shape(cost, {m, n}, "costs must be (m, n)");
+  require_shape(compatibility, {m, m}, "compatibility must be (m, m)");
+  require(m > 0 && outputs > 0, "a problem must not be empty");
+  require(m <= kMostLabels && outputs <= kMostLabels / n,
+          "a problem must have at most 2^28 labels");
+  require(all_between(cost, -kMostCost, kMostCost),
+          "costs must be finite and at most 1e32 in size");
+  require(all_between(compatibility, 0.0, kMostWeight),
+          "compatibility must be finite, not negative and at most 1e30");
+  return static_cast<int>(m);
+}
+
+/// Checks numbers of inputs or labels.
+void require_below(const Array<const std::int32_t>& numbers, std::size_t count, const char* what) {
+  require(all_between(numbers, std::int32_t{0}, static_cast<std::int32_t>(count) - 1), what);
 }
 
 /// Algorithm 1 on several problems from several starts each; the best start of each is kept, the
@@ -51,7 +77,9 @@ void solve(const std::vector<Array<const double>>& costs,
   require(costs.size() == compatibilities.size() && costs.size() == weights.size() &&
               costs.size() == starts.size() && !costs.empty(),
           "every problem needs costs, compatibility, weights and starts");
-  require(sweeps > 0 && levels > 0 && threads > 0, "counts must be positive");
+  require(sweeps > 0 && levels > 0, "counts must be positive");
+  require(levels <= kMostLevels, "levels must be at most 16");
+  require_threads(threads);
 
   struct Job {
     std::size_t problem;
@@ -62,28 +90,26 @@ void solve(const std::vector<Array<const double>>& costs,
   std::vector<Job> jobs;
   std::size_t outputs = 0;
   for (std::size_t p = 0; p < costs.size(); ++p) {
-    require(costs[p].ndim() == 2 && starts[p].ndim() == 3, "costs (m, n), starts (s, m', n)");
-    const std::size_t m = costs[p].shape(0), m_out = starts[p].shape(1);
-    require_shape(costs[p], {m, n}, "costs must be (m, n)");
-    require_shape(compatibilities[p], {m, m}, "compatibility must be (m, m)");
-    require_shape(starts[p], {starts[p].shape(0), m_out, n}, "starts must be (s, m', n)");
-    require(m > 0 && m_out > 0 && starts[p].shape(0) > 0, "a problem must not be empty");
-    for (std::size_t s = 0; s < starts[p].size(); ++s)
-      require(starts[p].data()[s] >= 0 && static_cast<std::size_t>(starts[p].data()[s]) < m,
-              "starts must be inputs");
-    problems[p] = {static_cast<int>(m), static_cast<int>(m_out), costs[p].data(),
-                   compatibilities[p].data(), make_weights(weights[p])};
-    for (std::size_t s = 0; s < starts[p].shape(0); ++s)
+    require(starts[p].ndim() == 3, "starts must be (s, m', n)");
+    const std::size_t count = starts[p].shape(0), m_out = starts[p].shape(1);
+    const int m = require_problem(costs[p], compatibilities[p], m_out, n);
+    require_shape(starts[p], {count, m_out, n}, "starts must be (s, m', n)");
+    require(count > 0 && count <= kMostLabels, "a problem must not be empty");
+    require_below(starts[p], static_cast<std::size_t>(m), "starts must be inputs");
+    problems[p] = {m, static_cast<int>(m_out), costs[p].data(), compatibilities[p].data(),
+                   make_weights(weights[p])};
+    for (std::size_t s = 0; s < count; ++s)
       jobs.push_back({p, starts[p].data() + s * m_out * n, {}});
     outputs += m_out;
   }
+  require(jobs.size() <= kMostLabels, "there must be at most 2^28 starts");
   require(sources.size() == outputs * static_cast<std::size_t>(levels) * n, "sources' size");
   require_shape(merits, {costs.size(), static_cast<std::size_t>(sweeps)}, "merits' shape");
 
-  const nb::gil_scoped_release release;
-  run_jobs(static_cast<int>(jobs.size()), threads, [&](int k) {
+  run_released(static_cast<int>(jobs.size()), threads, [&](int k, Checkpoint& checkpoint) {
     Job& job = jobs[static_cast<std::size_t>(k)];
-    Algorithm1 algorithm(grid, problems[job.problem], Settings{sweeps, levels, resolve});
+    Algorithm1 algorithm(grid, problems[job.problem], Settings{sweeps, levels, resolve},
+                         checkpoint);
     algorithm.run(job.start);
     job.result = algorithm.take_result();
   });
@@ -112,37 +138,46 @@ bool minimise(Array<const double> unary, Array<const double> charge, const std::
   const Grid grid = make_grid(sides);
   const auto n = static_cast<std::size_t>(grid.size);
   const std::size_t count = unary.ndim() == 2 ? unary.shape(0) : 0;
-  require(count > 0, "unary must be (labels, n)");
+  require(count > 0 && count <= kMostLocations, "unary must be (labels, n)");
   require_shape(unary, {count, n}, "unary must be (labels, n)");
   require_shape(charge, {count, count}, "charge must be (labels, labels)");
   require_shape(start, {n}, "start must be (n,)");
   require_shape(labels, {n}, "labels must be (n,)");
-  for (std::size_t k = 0; k < n; ++k)
-    require(start.data()[k] >= 0 && static_cast<std::size_t>(start.data()[k]) < count,
-            "start must be labels");
+  require_below(start, count, "start must be labels");
+  require(all_between(unary, -kMostCost, kMostCost),
+          "unary must be finite and at most 1e32 in size");
+  require(all_between(charge, 0.0, kMostWeight),
+          "charge must be finite, not negative and at most 1e30");
 
-  const nb::gil_scoped_release release;
-  Minimiser minimiser(grid);
-  minimiser.problem().clear();
-  std::vector<double> least(unary.data(), unary.data() + n);
-  for (std::size_t a = 1; a < count; ++a)
-    for (std::size_t k = 0; k < n; ++k) least[k] = std::min(least[k], unary.data()[a * n + k]);
-  for (std::size_t a = 0; a < count; ++a) {
-    float* row = minimiser.problem().add_label();
-    for (std::size_t t = 0; t < n; ++t) {
-      const auto k = static_cast<std::size_t>(grid.location[t]);
-      row[t] = static_cast<float>(unary.data()[a * n + k] - least[k]);
+  bool optimal = false;
+  run_released(1, 1, [&](int, Checkpoint& checkpoint) {
+    Minimiser minimiser(grid, checkpoint);
+    minimiser.problem().clear();
+    std::vector<double> least(unary.data(), unary.data() + n);
+    for (std::size_t a = 1; a < count; ++a)
+      for (std::size_t k = 0; k < n; ++k) least[k] = std::min(least[k], unary.data()[a * n + k]);
+    double largest = *std::max_element(charge.data(), charge.data() + charge.size());
+    for (std::size_t a = 0; a < count; ++a)
+      for (std::size_t k = 0; k < n; ++k)
+        largest = std::max(largest, unary.data()[a * n + k] - least[k]);
+    const EnergyUnit unit(largest);
+    for (std::size_t a = 0; a < count; ++a) {
+      float* row = minimiser.problem().add_label();
+      for (std::size_t t = 0; t < n; ++t) {
+        const auto k = static_cast<std::size_t>(grid.location[t]);
+        row[t] = unit(unary.data()[a * n + k] - least[k]);
+      }
     }
-  }
-  minimiser.problem().charges.reset(static_cast<int>(count), 0);
-  for (std::size_t a = 0; a < count; ++a)
-    for (std::size_t b = 0; b <= a; ++b)
-      minimiser.problem().charges.set(static_cast<int>(a), static_cast<int>(b),
-                                      static_cast<float>(charge.data()[a * count + b]));
-  std::vector<int> x(n);
-  for (std::size_t t = 0; t < n; ++t) x[t] = start.data()[grid.location[t]];
-  const bool optimal = minimiser.minimise(x.data());
-  for (std::size_t t = 0; t < n; ++t) labels.data()[grid.location[t]] = x[t];
+    minimiser.problem().charges.reset(static_cast<int>(count), 0);
+    for (std::size_t a = 0; a < count; ++a)
+      for (std::size_t b = 0; b <= a; ++b)
+        minimiser.problem().charges.set(static_cast<int>(a), static_cast<int>(b),
+                                        unit(charge.data()[a * count + b]));
+    std::vector<int> x(n);
+    for (std::size_t t = 0; t < n; ++t) x[t] = start.data()[grid.location[t]];
+    optimal = minimiser.minimise(x.data());
+    for (std::size_t t = 0; t < n; ++t) labels.data()[grid.location[t]] = x[t];
+  });
   return optimal;
 }
 
@@ -153,35 +188,39 @@ int narasimhan_bilmes(Array<const double> cost, Array<const double> compatibilit
                       Array<std::int32_t> labels) {
   const Grid grid = make_grid(sides);
   const auto n = static_cast<std::size_t>(grid.size);
-  require(cost.ndim() == 2 && start.ndim() == 2, "cost (m, n), start (m', n)");
-  const std::size_t m = cost.shape(0), outputs = start.shape(0);
-  require_shape(cost, {m, n}, "cost must be (m, n)");
-  require_shape(compatibility, {m, m}, "compatibility must be (m, m)");
+  require(start.ndim() == 2, "start must be (m', n)");
+  const std::size_t outputs = start.shape(0);
+  const auto m = static_cast<std::size_t>(require_problem(cost, compatibility, outputs, n));
+  require(outputs * n <= kMostLabels / m, "there must be at most 2^28 elements");
   require_shape(start, {outputs, n}, "start must be (m', n)");
   require_shape(labels, {outputs, n}, "labels must be (m', n)");
-  for (std::size_t s = 0; s < start.size(); ++s)
-    require(start.data()[s] >= 0 && static_cast<std::size_t>(start.data()[s]) < m,
-            "start must be inputs");
+  require_below(start, m, "start must be inputs");
+  for (const double weight : {beta, gamma})
+    require(is_between(weight, 0, kMostWeight), "weights must be numbers from 0 to 1e30");
+  require(total_clip <= kMostEnergy, "total_clip must be at most 1e100, or minus infinity");
+  require(iterations > 0, "iterations must be positive");
 
-  const nb::gil_scoped_release release;
-  ProblemView problem;
-  problem.inputs = static_cast<int>(m);
-  problem.outputs = static_cast<int>(outputs);
-  problem.compatibility = compatibility.data();
-  problem.weights.beta = beta;
-  problem.weights.gamma = gamma;
-  std::vector<double> visited(m * n);
-  std::vector<int> x(outputs * n);
-  for (std::size_t t = 0; t < n; ++t) {
-    const auto k = static_cast<std::size_t>(grid.location[t]);
-    for (std::size_t i = 0; i < m; ++i) visited[i * n + t] = cost.data()[i * n + k];
-    for (std::size_t j = 0; j < outputs; ++j) x[j * n + t] = start.data()[j * n + k];
-  }
-  NarasimhanBilmes rival(grid, problem, total_clip, seed);
-  const int taken = rival.run(x.data(), visited.data(), iterations);
-  for (std::size_t t = 0; t < n; ++t)
-    for (std::size_t j = 0; j < outputs; ++j)
-      labels.data()[j * n + static_cast<std::size_t>(grid.location[t])] = x[j * n + t];
+  int taken = 0;
+  run_released(1, 1, [&](int, Checkpoint& checkpoint) {
+    ProblemView problem;
+    problem.inputs = static_cast<int>(m);
+    problem.outputs = static_cast<int>(outputs);
+    problem.compatibility = compatibility.data();
+    problem.weights.beta = beta;
+    problem.weights.gamma = gamma;
+    std::vector<double> visited(m * n);
+    std::vector<int> x(outputs * n);
+    for (std::size_t t = 0; t < n; ++t) {
+      const auto k = static_cast<std::size_t>(grid.location[t]);
+      for (std::size_t i = 0; i < m; ++i) visited[i * n + t] = cost.data()[i * n + k];
+      for (std::size_t j = 0; j < outputs; ++j) x[j * n + t] = start.data()[j * n + k];
+    }
+    NarasimhanBilmes rival(grid, problem, total_clip, seed, checkpoint);
+    taken = rival.run(x.data(), visited.data(), iterations);
+    for (std::size_t t = 0; t < n; ++t)
+      for (std::size_t j = 0; j < outputs; ++j)
+        labels.data()[j * n + static_cast<std::size_t>(grid.location[t])] = x[j * n + t];
+  });
   return taken;
 }
 

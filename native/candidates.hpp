@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "checkpoint.hpp"
 #include "grid.hpp"
 #include "inner_problem.hpp"
 #include "labels.hpp"
@@ -21,11 +22,10 @@ class Candidates {
 
   /// Candidates go to `inner`, whose locations are in visiting order.
   Candidates(const Grid& grid, const ProblemView& problem, const LabelRules& rules, int levels,
-             InnerProblem& inner)
+             InnerProblem& inner, Checkpoint& checkpoint)
       : rules_(rules),
         inner_(inner),
-        eta_(problem.weights.eta),
-        beta_(static_cast<float>(problem.weights.beta)),
+        checkpoint_(checkpoint),
         n_(grid.size),
         m_(problem.inputs),
         levels_(levels),
@@ -39,25 +39,32 @@ class Candidates {
         label_(levels) {
     // The inner step works in single precision, on what each label costs above the cheapest one at
     // its location: a constant at a location changes no decision, but would eat up the precision.
+    const auto cost = [&](int i, int t) {
+      return problem.cost[static_cast<std::size_t>(i) * n_ + grid.location[t]];
+    };
+    std::vector<double> least_cost(n_, std::numeric_limits<double>::infinity());
     double dearest = 0;
     for (int t = 0; t < n_; ++t) {
-      const double* cost = problem.cost + grid.location[t];
-      double least_cost = cost[0];
-      for (int i = 1; i < m_; ++i)
-        least_cost = std::min(least_cost, cost[static_cast<std::size_t>(i) * n_]);
+      double most_cost = -std::numeric_limits<double>::infinity();
       for (int i = 0; i < m_; ++i) {
-        const double above = cost[static_cast<std::size_t>(i) * n_] - least_cost;
-        cost_[static_cast<std::size_t>(i) * row_size_ + t] = static_cast<float>(above);
-        dearest = std::max(dearest, above);
+        least_cost[t] = std::min(least_cost[t], cost(i, t));
+        most_cost = std::max(most_cost, cost(i, t));
       }
+      dearest = std::max(dearest, most_cost - least_cost[t]);
+      checkpoint.after(2 * m_);
     }
+    unit_ = EnergyUnit(largest_energy(problem, n_, dearest));
+    for (int i = 0; i < m_; ++i, checkpoint.after(2 * n_))
+      for (int t = 0; t < n_; ++t)
+        cost_[static_cast<std::size_t>(i) * row_size_ + t] = unit_(cost(i, t) - least_cost[t]);
     const double beta = problem.weights.beta;
-    useful_ = (dearest + grid.max_degree * beta) * (1 + 1e-6);
+    eta_ = unit_.wide(problem.weights.eta);
+    beta_ = unit_(beta);
+    useful_ = unit_.wide((dearest + grid.max_degree * beta) * (1 + 1e-6));
     for (int t = 0; t < n_; ++t)  // what the neighbours can add, and some room for rounding
-      margin_[t] =
-          static_cast<float>((beta * grid.neighbours[t].size()) * (1 + 1e-5) + 1e-6 * dearest);
+      margin_[t] = unit_((beta * grid.neighbours[t].size()) * (1 + 1e-5) + 1e-6 * dearest);
     for (int u = 0; u <= rules.most_units(); ++u)
-      charge_.push_back(static_cast<float>(beta * u / rules.most_units()));
+      charge_.push_back(unit_(beta * u / rules.most_units()));
   }
 
   /// Finds the labels of an output that stands at labels z and uses the inputs of `support`, given
@@ -66,12 +73,13 @@ class Candidates {
   void find(const std::vector<double>& penalty, const int* z, const Shares& support, bool mixed,
             int* present) {
     const double least_penalty = *std::min_element(penalty.begin(), penalty.end());
-    for (int i = 0; i < m_; ++i) base_[i] = static_cast<float>(penalty[i] - least_penalty);
+    for (int i = 0; i < m_; ++i) base_[i] = unit_(penalty[i] - least_penalty);
     add_pure();
     if (mixed) add_multisets_of_top(support);
     for (int t = 0; t < n_; ++t, z += levels_)
       present[t] = is_pure(z) ? candidate_of_[z[0]] : add_mixed(z);
     fill_charges();
+    checkpoint_.after(static_cast<std::size_t>(count()) * count());
   }
 
   const int* label(int c) const { return &sources_[static_cast<std::size_t>(c) * levels_]; }
@@ -99,6 +107,7 @@ class Candidates {
       for (int a = 0; a < near; ++a)
         bound = least(bound, load(cost(near_[a]) + t) + base_[near_[a]]);
       store(minus(bound + load(&margin_[t])), &bound_[t]);  // so that it can be added
+      checkpoint_.after(near);
     }
     std::fill(bound_.begin() + n_, bound_.end(), std::numeric_limits<float>::infinity());
     inner_.clear();
@@ -120,6 +129,7 @@ class Candidates {
       candidate_of_[i] = useful ? kept : -1;
       kept += useful;
       inner_.keep_labels(kept);
+      checkpoint_.after(n_);
     }
     pure_ = kept;
     sources_.resize(static_cast<std::size_t>(kept) * levels_);
@@ -200,10 +210,12 @@ class Candidates {
 
   const LabelRules& rules_;
   InnerProblem& inner_;
-  const double eta_;
-  const float beta_;
+  Checkpoint& checkpoint_;
   const int n_, m_, levels_;
   const int row_size_;
+  EnergyUnit unit_{0};  // of all that follows
+  double eta_ = 0;
+  float beta_ = 0;
   double useful_ = 0;        // labels with a larger penalty than this can be best nowhere
   int pure_ = 0;             // the first candidates are one-hot
   std::vector<float> cost_;  // (m, n), visiting order, above the cheapest

@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "checkpoint.hpp"
 #include "frontier.hpp"
 #include "grid.hpp"
 #include "inner_problem.hpp"
@@ -20,8 +21,8 @@ class Elimination {
   static constexpr float kTie = 2e-6f;
   static constexpr float kNever = std::numeric_limits<float>::infinity();
 
-  Elimination(const Grid& grid, const InnerProblem& problem)
-      : grid_(grid), problem_(problem), cheapest_(padded(grid.size)) {}
+  Elimination(const Grid& grid, const InnerProblem& problem, Checkpoint& checkpoint)
+      : grid_(grid), problem_(problem), checkpoint_(checkpoint), cheapest_(padded(grid.size)) {}
 
   /// Leaves in `choices_` the labels that may still be optimal.
   ///
@@ -31,6 +32,7 @@ class Elimination {
     const int n = grid_.size;
     lay_out_costs();
     choices_.reset(n, problem_.num_labels() + 1);
+    checkpoint_.after(n);
     eliminate_round();  // a second one, with what the first has found, costs more than it saves
     for (int t = 0; t < n; ++t) choices_.take_finite(t, row(costs_, t), problem_.num_labels());
   }
@@ -61,6 +63,7 @@ class Elimination {
       costs_.resize(size);
       lowest_.resize(size);
       highest_.resize(size);
+      checkpoint_.after(4 * size);
     }
     std::fill_n(row(lowest_, n), stride, 0.0f);  // the neighbour that is not there charges nothing
     std::fill_n(row(highest_, n), stride, 0.0f);
@@ -69,6 +72,7 @@ class Elimination {
       for (int a = 1; a < problem_.num_labels(); ++a)
         cheapest = least(cheapest, load(problem_.unary(a) + t));
       store(cheapest, &cheapest_[t]);
+      checkpoint_.after(problem_.num_labels());
     }
     float scale = problem_.charges.largest();
     for (int t = 0; t < n; ++t) scale = std::max(scale, std::fabs(cheapest_[t]));
@@ -84,6 +88,7 @@ class Elimination {
         const Lanes cost = load(to + c);
         store(where_at_most(cost, bound, cost, kNever), to + c);
       }
+      checkpoint_.after(4 * stride);
     }
   }
 
@@ -108,11 +113,15 @@ class Elimination {
 
   void drop_dominated() {
     const bool planar = grid_.max_degree <= 4;
-    for (int t = 0; t < grid_.size; ++t) planar ? drop_dominated<4>(t) : drop_dominated<6>(t);
+    for (int t = 0; t < grid_.size; ++t) {
+      planar ? drop_dominated<4>(t) : drop_dominated<6>(t);
+      checkpoint_.after(4 * problem_.charges.stride());
+    }
   }
 
   void find_reach_of_choices(int t) {
     const int stride = problem_.charges.stride(), count = choices_.count(t);
+    checkpoint_.after(static_cast<std::size_t>(stride) * count);
     const int* labels = choices_.labels(t);
     for (int c = 0; c < stride; c += kLanes) {
       Lanes low = load(problem_.charges.row(labels[0]) + c), high = low;
@@ -130,6 +139,7 @@ class Elimination {
   template <int kGroups>
   void eliminate_round() {
     for (int t = 0; t < grid_.size; ++t) find_reach<kGroups>(t);
+    checkpoint_.after(static_cast<std::size_t>(grid_.size) * problem_.num_labels() * kGroups);
     drop_dominated();
   }
 
@@ -193,6 +203,7 @@ class Elimination {
 
   const Grid& grid_;
   const InnerProblem& problem_;
+  Checkpoint& checkpoint_;
   Choices choices_;
   std::vector<float> costs_;             // (n, labels), infinite for those struck out
   std::vector<float> lowest_, highest_;  // (n, labels): what t can charge a neighbour

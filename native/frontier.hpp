@@ -100,17 +100,19 @@ class Frontier {
   explicit Frontier(const Grid& grid)
       : grid_(grid), begin_(grid.size + 1), rest_(grid.size), chosen_(grid.size) {}
 
-  /// Returns how many sums `minimise` would compare, given the number of labels of each location.
-  double work(const int* counts) const {
+  /// Returns whether `minimise` would compare at most `limit` sums, given the number of labels, at
+  /// least one, of each location.
+  bool fits(const int* counts, double limit) const {
+    if (grid_.size > limit) return false;
     double total = 0;
-    for (int t = 0; t < grid_.size; ++t) {
+    for (int t = 0; t < grid_.size && total <= limit; ++t) {
       double window = counts[t];  // products, not a running quotient: divisions are slow
       for (int s = std::max(0, t - grid_.width); s < t; ++s) window *= counts[s];
       total += window;
     }
-    return total;
+    return total <= limit;
   }
-  double work(const Choices& choices) const { return work(choices.counts()); }
+  bool fits(const Choices& choices, double limit) const { return fits(choices.counts(), limit); }
 
   /// Writes the labelling of least energy to `labels` and returns its energy.
   ///

@@ -3,6 +3,8 @@
 //   sum_t unary[x_t][t] + sum over neighbours of charge[x_t][x_t'].
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <vector>
 
@@ -12,6 +14,29 @@
 #include "octets.hpp"
 
 namespace comixup {
+
+/// Turns energies into the single precision numbers of the inner step.
+///
+/// They are counted in a unit close to the largest of them, so that none is too large or too small
+/// for single precision whatever the scale of the problem. The unit is a power of two: it changes
+/// no digit.
+class EnergyUnit {
+ public:
+  explicit EnergyUnit(double largest) {
+    if (largest > 0) per_energy_ = std::ldexp(1.0, std::min(-std::ilogb(largest), kMostShift));
+  }
+  /// An energy that is not negative; what is far beyond the largest is cut off.
+  float operator()(double energy) const {
+    return static_cast<float>(std::min(energy * per_energy_, kFar));
+  }
+  /// The same in double precision, of any sign.
+  double wide(double energy) const { return energy * per_energy_; }
+
+ private:
+  static constexpr int kMostShift = 1000;  // keeps the factor finite
+  static constexpr double kFar = 0x1p64;   // keeps sums over a grid finite
+  double per_energy_ = 1;
+};
 
 class InnerProblem {
  public:

@@ -35,6 +35,8 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint.hpp"
+
 namespace comixup {
 
 /// Fixed-size array indexed by int, as node, edge and arc numbers are ints throughout.
@@ -45,9 +47,21 @@ class IntArray {
   T& operator[](int i) { return data_[static_cast<std::size_t>(i)]; }
   const T& operator[](int i) const { return data_[static_cast<std::size_t>(i)]; }
   void fill(T value) { std::fill(data_.begin(), data_.end(), value); }
+  std::size_t size() const { return data_.size(); }
 
  private:
   std::vector<T> data_;
+};
+
+/// 2^exponent as two factors, for one alone may be no double: costs of any size can be scaled.
+class PowerOfTwo {
+ public:
+  explicit PowerOfTwo(int exponent)
+      : first_(std::ldexp(1.0, exponent / 2)), second_(std::ldexp(1.0, exponent - exponent / 2)) {}
+  double times(double value) const { return value * first_ * second_; }
+
+ private:
+  double first_, second_;
 };
 
 /// First in, first out queue of nodes, each of them in it at most once.
@@ -171,14 +185,21 @@ class MinCut {
 
   /// Finds the labels of least energy and returns that energy, constants included. Terms are kept:
   /// more may be added and solve() called again.
-  double solve() {
+  double solve(Checkpoint& checkpoint) {
     int exponent = 0;
     if (!quantise(&exponent)) return std::numeric_limits<double>::quiet_NaN();
     sweep();
-    if (plant_trees()) grow_trees();
+    checkpoint.after(16 * residual_.size());
+    if (plant_trees()) grow_trees(checkpoint);
     std::int64_t flow = 0;
     for (int v = 0; v < graph_->num_nodes; ++v) flow += std::max<std::int64_t>(excess_[v], 0);
     return constant_ - std::ldexp(static_cast<double>(flow), exponent);
+  }
+
+  /// The same where nobody may stop it.
+  double solve() {
+    Checkpoint checkpoint;
+    return solve(checkpoint);
   }
 
   /// Label of a node after solve(). Among all minima this is the one whose set of label 1 nodes is
@@ -219,13 +240,13 @@ class MinCut {
       return false;
     }
     std::frexp(bound_, exponent);
-    *exponent = std::max(*exponent - 60, -1000);  // keeps the scale finite
-    const double scale = std::ldexp(1.0, -*exponent);
+    *exponent -= 60;
+    const PowerOfTwo scale(-*exponent);
     for (int v = 0; v < graph_->num_nodes; ++v) {
-      excess_[v] = static_cast<std::int64_t>(unary_[v] * scale);
+      excess_[v] = static_cast<std::int64_t>(scale.times(unary_[v]));
     }
     for (int e = 0; e < graph_->num_edges; ++e) {
-      residual_[2 * e] = residual_[2 * e + 1] = static_cast<std::int64_t>(weight_[e] * scale);
+      residual_[2 * e] = residual_[2 * e + 1] = static_cast<std::int64_t>(scale.times(weight_[e]));
     }
     return true;
   }
@@ -285,9 +306,10 @@ class MinCut {
 
   /// Growth stage: both trees take over free neighbours until an arc joins them, which completes a
   /// path from source to sink. At the end the source tree is all that the source can still reach.
-  void grow_trees() {
+  void grow_trees(Checkpoint& checkpoint) {
     const Topology& g = *graph_;
     while (!active_.empty()) {
+      checkpoint.after(32);
       // Leave the queue first: an adoption may have to make v active again, for arcs already seen.
       const int v = active_.pop();
       const int tree = nodes_[v].tree;
@@ -306,6 +328,7 @@ class MinCut {
         } else if (neighbour.tree != tree) {
           augment(arc ^ tree);
           adopt_orphans();
+          checkpoint.after(512);
           if (node.tree == kFree) break;  // else look at the same arc again
         } else {
           // Keep the trees shallow. No cycle can arise: towards the root times never fall and, at

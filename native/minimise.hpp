@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "checkpoint.hpp"
 #include "eliminate.hpp"
 #include "four_wide.hpp"
 #include "frontier.hpp"
@@ -27,12 +28,13 @@ class Minimiser {
   static constexpr int kSmallGrid = 25;
   static constexpr double kMovesFrom = 0.7;
 
-  explicit Minimiser(const Grid& grid)
+  Minimiser(const Grid& grid, Checkpoint& checkpoint)
       : grid_(grid),
+        checkpoint_(checkpoint),
         problem_(grid),
-        elimination_(grid, problem_),
+        elimination_(grid, problem_, checkpoint),
         frontier_(grid),
-        moves_(grid, problem_, elimination_, frontier_),
+        moves_(grid, problem_, elimination_, frontier_, checkpoint),
         trial_(grid.size) {
     if (FourWide::suits(grid)) four_wide_.emplace(grid);
   }
@@ -43,6 +45,7 @@ class Minimiser {
   /// Improves `labels`, the labelling to start from (-1: any), and returns whether the result is
   /// known to be optimal.
   bool minimise(int* labels) {
+    checkpoint_.after(static_cast<std::size_t>(grid_.size) * problem_.num_labels());
     // Where charges rule, what a label costs nearby does not tell whether it is promising.
     if (four_wide_ && problem_.num_labels() <= kMostTags && !charges_rule())
       return minimise_four_wide(labels);
@@ -67,8 +70,7 @@ class Minimiser {
 
   bool minimise_anywhere(int* labels) {
     elimination_.run();
-    const double work = frontier_.work(elimination_.choices());
-    if (work <= kExactWork) {
+    if (frontier_.fits(elimination_.choices(), kExactWork)) {
       frontier_.minimise(elimination_.choices(), problem_.charges, labels);
       return true;
     }
@@ -108,6 +110,7 @@ class Minimiser {
   bool restrict_to_budget(const int* labels) {
     const Choices& choices = elimination_.choices();
     const int n = grid_.size;
+    if (n > kExactWork) return false;
     const auto size = static_cast<std::size_t>(n) * problem_.charges.stride();
     if (lags_.size() < size) lags_.resize(size);
     restricted_.reset(n, problem_.num_labels() + 1);
@@ -121,7 +124,7 @@ class Minimiser {
       for (int a = 0; a < choices.count(t); ++a)
         ++within_[shade(lags(t)[choices.labels(t)[a]]) * n + t];
     for (int s = n; s < kShades * n; ++s) within_[s] += within_[s - n];
-    const auto fits = [&](int s) { return frontier_.work(&within_[s * n]) <= kExactWork; };
+    const auto fits = [&](int s) { return frontier_.fits(&within_[s * n], kExactWork); };
     if (!fits(0)) return false;
     int limit = 0;  // the most shades that fit; fewer always do
     for (int more = kShades / 2; more > 0; more /= 2)
@@ -141,6 +144,7 @@ class Minimiser {
   /// present neighbours make them.
   float find_lags(int t, const int* present) {
     const int stride = problem_.charges.stride();
+    checkpoint_.after(8 * stride);
     const float* rows[2 * Neighbours::kMost];
     int num_rows = 0;
     for (const int other : grid_.neighbours[t]) {
@@ -171,8 +175,8 @@ class Minimiser {
   double left_out() const {
     const Choices& choices = elimination_.choices();
     const int n = grid_.size;
-    const double all = std::accumulate(choices.counts(), choices.counts() + n, 0);
-    return 1 - std::accumulate(restricted_.counts(), restricted_.counts() + n, 0) / all;
+    const double all = std::accumulate(choices.counts(), choices.counts() + n, 0.0);
+    return 1 - std::accumulate(restricted_.counts(), restricted_.counts() + n, 0.0) / all;
   }
 
   /// Whether charges outweigh costs: at no location do labels differ by one charge.
@@ -209,6 +213,7 @@ class Minimiser {
   static constexpr float kNoLag = 1e-30f;
 
   const Grid& grid_;
+  Checkpoint& checkpoint_;
   InnerProblem problem_;
   Elimination elimination_;
   Frontier frontier_;

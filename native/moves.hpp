@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint.hpp"
 #include "eliminate.hpp"
 #include "frontier.hpp"
 #include "grid.hpp"
@@ -20,11 +21,12 @@ class Moves {
   static constexpr double kFusionWork = 1 << 15;
 
   Moves(const Grid& grid, const InnerProblem& problem, const Elimination& elimination,
-        Frontier& frontier)
+        Frontier& frontier, Checkpoint& checkpoint)
       : grid_(grid),
         problem_(problem),
         elimination_(elimination),
         frontier_(frontier),
+        checkpoint_(checkpoint),
         takes_part_(grid.size),
         trial_(grid.size) {}
 
@@ -72,6 +74,7 @@ class Moves {
   /// Chooses exactly, at every location, between the current label and `label` (an expansion
   /// move that needs no submodularity). Where the grid is too wide, leaves it to swap moves.
   bool fuse(int* labels, int label) {
+    checkpoint_.after(16 * grid_.size);
     if (best_case(labels, label) <= elimination_.tie()) return false;
     pair_.reset(grid_.size, 2);
     for (int t = 0; t < grid_.size; ++t) {
@@ -80,7 +83,7 @@ class Moves {
         pair_.add(t, label, problem_.unary(label)[t]);
       pair_.pad(t);
     }
-    if (frontier_.work(pair_) > kFusionWork) {
+    if (!frontier_.fits(pair_, kFusionWork)) {
       wide_ = true;
       return false;
     }
@@ -114,6 +117,7 @@ class Moves {
   }
 
   bool swap(int* labels, int zero, int one) {
+    checkpoint_.after(16 * grid_.size);
     bool any = false;
     if (!cut_) cut_ = std::make_unique<Cut>(grid_);
     MinCut& cut = cut_->minimum;
@@ -141,7 +145,7 @@ class Moves {
     for (int e = 0; e < static_cast<int>(grid_.edges.size()); ++e)
       if (takes_part_[grid_.edges[e].earlier] && takes_part_[grid_.edges[e].later])
         cut.add_pair(e, from0[zero], from0[one], from1[zero], from1[one]);
-    cut.solve();
+    cut.solve(checkpoint_);
     for (int t = 0; t < grid_.size; ++t)
       if (takes_part_[t]) trial_[t] = cut.label(t) ? one : zero;
     return accept(labels);
@@ -159,6 +163,7 @@ class Moves {
   const InnerProblem& problem_;
   const Elimination& elimination_;
   Frontier& frontier_;
+  Checkpoint& checkpoint_;
   std::unique_ptr<Cut> cut_;  // made when first needed: most grids never do
   Choices pair_;
   std::vector<char> takes_part_, alive_;

@@ -13,6 +13,7 @@
 #include <random>
 #include <vector>
 
+#include "checkpoint.hpp"
 #include "grid.hpp"
 #include "minimise.hpp"
 #include "problem.hpp"
@@ -23,10 +24,11 @@ class NarasimhanBilmes {
  public:
   /// `total_clip` is Eq. (1)'s max over all pairs of outputs; minus infinity for none.
   NarasimhanBilmes(const Grid& grid, const ProblemView& problem, double total_clip,
-                   std::uint64_t seed)
+                   std::uint64_t seed, Checkpoint& checkpoint)
       : problem_(problem),
         total_clip_(total_clip),
-        minimiser_(grid),
+        checkpoint_(checkpoint),
+        minimiser_(grid, checkpoint),
         random_(seed),
         n_(grid.size),
         m_(problem.inputs),
@@ -35,6 +37,7 @@ class NarasimhanBilmes {
   /// Improves one-hot `labels`, (m', n) in visiting order, for at most `iterations`; returns how
   /// many it took until nothing changed.
   int run(int* labels, const double* cost, int iterations) {
+    find_unit(cost);
     for (int iteration = 1; iteration <= iterations; ++iteration) {
       modularise(labels);
       bool changed = false;
@@ -45,13 +48,29 @@ class NarasimhanBilmes {
   }
 
  private:
+  void find_unit(const double* cost) {
+    double dearest = 0;
+    for (int t = 0; t < n_; ++t) {
+      double low = cost[t], high = cost[t];
+      for (int i = 1; i < m_; ++i) {
+        low = std::min(low, cost[static_cast<std::size_t>(i) * n_ + t]);
+        high = std::max(high, cost[static_cast<std::size_t>(i) * n_ + t]);
+      }
+      dearest = std::max(dearest, high - low);
+    }
+    unit_ = EnergyUnit(largest_energy(problem_, n_, dearest));
+  }
+
   /// Finds `gain_`, the modular bound: for each element, how much the compatibility term grows when
   /// it joins the chain. The present set comes first, everything else after it, each in random
   /// order; from there on locations are multi-hot, on which the term is defined just the same.
   void modularise(const int* labels) {
     const int elements = outputs_ * n_ * m_;
     std::vector<int> chain, others;
-    for (int e = 0; e < elements; ++e) (labels[e / m_] == e % m_ ? chain : others).push_back(e);
+    for (int e = 0; e < elements; ++e) {
+      (labels[e / m_] == e % m_ ? chain : others).push_back(e);
+      checkpoint_.after(8);
+    }
     shuffle(chain);
     shuffle(others);
     chain.insert(chain.end(), others.begin(), others.end());
@@ -71,6 +90,7 @@ class NarasimhanBilmes {
         total[h] += row[h];
         own_j[h] += row[h];
       }
+      checkpoint_.after(16 + m_);
     }
   }
 
@@ -85,9 +105,9 @@ class NarasimhanBilmes {
       for (int t = 0; t < n_; ++t) least_total[t] = std::min(least_total[t], total(i, t));
     for (int i = 0; i < m_; ++i) {
       float* row = minimiser_.problem().add_label();
-      for (int t = 0; t < n_; ++t) row[t] = static_cast<float>(total(i, t) - least_total[t]);
+      for (int t = 0; t < n_; ++t) row[t] = unit_(total(i, t) - least_total[t]);
     }
-    minimiser_.problem().charges.reset(m_, static_cast<float>(problem_.weights.beta));
+    minimiser_.problem().charges.reset(m_, unit_(problem_.weights.beta));
     int* mine = labels + static_cast<std::size_t>(j) * n_;
     const std::vector<int> before(mine, mine + n_);
     minimiser_.minimise(mine);
@@ -96,16 +116,20 @@ class NarasimhanBilmes {
 
   /// Fisher-Yates; std::shuffle would differ between standard libraries.
   void shuffle(std::vector<int>& list) {
-    for (std::size_t last = list.size(); last > 1; --last)
+    for (std::size_t last = list.size(); last > 1; --last) {
       std::swap(list[last - 1], list[random_() % last]);
+      checkpoint_.after(16);
+    }
   }
 
   const ProblemView& problem_;
   const double total_clip_;
+  Checkpoint& checkpoint_;
   Minimiser minimiser_;
   std::mt19937_64 random_;
   const int n_, m_, outputs_;
   std::vector<double> gain_;
+  EnergyUnit unit_{0};
 };
 
 }  // namespace comixup

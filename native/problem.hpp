@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 
 namespace comixup {
 
@@ -29,6 +30,17 @@ struct ProblemView {
   const double* compatibility = nullptr;  ///< A, (m, m)
   Weights weights;
 };
+
+/// The largest energy that decides between labels, given the most that inputs cost above the
+/// cheapest one at a location; where neither they nor beta or eta do, the largest penalty.
+inline double largest_energy(const ProblemView& problem, int locations, double dearest) {
+  const Weights& w = problem.weights;
+  const double largest = std::max({dearest, w.beta, w.eta});
+  if (largest > 0) return largest;
+  const auto m = static_cast<std::size_t>(problem.inputs);
+  const double* A = problem.compatibility;
+  return 2 * w.gamma * *std::max_element(A, A + m * m) * locations * problem.outputs;
+}
 
 /// How much of an output an input fills, in locations.
 struct Share {

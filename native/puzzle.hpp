@@ -29,6 +29,7 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint.hpp"
 #include "layer_cut.hpp"
 #include "maxflow.hpp"
 #include "puzzle_bounds.hpp"
@@ -71,18 +72,21 @@ class PuzzleSolver {
 
   /// Writes the labels of least energy.
   ///
-  /// `unary` is (L + 1, n), finite; `weight` has one number per edge, finite and not negative.
-  void solve(const double* unary, const double* weight, std::int32_t* labels) {
+  /// `unary` is (L + 1, n); `weight` has one number per edge, not negative. Sums of all of them are
+  /// finite.
+  void solve(const double* unary, const double* weight, std::int32_t* labels,
+             Checkpoint& checkpoint) {
     x_ = labels;
-    if (!bounds_.read(unary, weight)) return solve_at_once(unary, weight);
-    bounds_.find();
+    checkpoint.after(16 * index(n_) * index(levels_));
+    if (!bounds_.read(unary, weight)) return solve_at_once(unary, weight, checkpoint);
+    bounds_.find(checkpoint);
     for (int k = 0; k < n_; ++k) x_[k] = static_cast<std::int32_t>(bounds_.low()[k]);
     if (small_)
       rise(*small_);
     else if (medium_)
       rise(*medium_);
     else
-      while (move_up()) continue;
+      while (move_up(checkpoint)) continue;
   }
 
  private:
@@ -91,9 +95,6 @@ class PuzzleSolver {
 
   /// The numbers of a cut, all together, stay below two to this power.
   static constexpr int kBits = 60;
-
-  /// Keeps the scale of very small numbers finite.
-  static constexpr int kMostShift = 1000;
 
   static int count(const std::vector<int>& sides) {
     int size = 1;
@@ -110,7 +111,8 @@ class PuzzleSolver {
   void rise(LayerCut<W>& cut) {
     BitSet<W> free;
     for (int k = 0; k < n_; ++k) free.insert(k, bounds_.low()[k] < bounds_.high()[k]);
-    if (free.empty() || !find_scale(free)) return;
+    if (free.empty()) return;
+    find_scale(free);
     begin(cut, free);
     for (;;) {
       const BitSet<W> up = cut.solve();
@@ -120,21 +122,19 @@ class PuzzleSolver {
   }
 
   /// Finds the power of two that makes integers of costs, as in maxflow.hpp: integers and ordinary
-  /// floats lose nothing. Returns whether there is one, which fails if costs add up to infinity.
+  /// floats lose nothing.
   template <int W>
-  bool find_scale(const BitSet<W>& free) {
+  void find_scale(const BitSet<W>& free) {
     double bound = 0;  // of all steps that free locations may ever meet, and of their pairs
     const double *first = bounds_.climb(0), *last = bounds_.climb(levels_ - 1);
     free.for_each([&](int k) {
       bound += std::fabs(first[k]) + std::fabs(last[k]) + (2 * levels_ + 2) * bounds_.pairs_at()[k];
     });
-    if (!std::isfinite(bound)) return false;
     int exponent = 0;
     std::frexp(bound, &exponent);
-    scale_ = std::ldexp(1.0, std::min(kBits - exponent, kMostShift));
-    return true;
+    scale_ = PowerOfTwo(kBits - exponent);
   }
-  std::int64_t whole(double cost) const { return static_cast<std::int64_t>(cost * scale_); }
+  std::int64_t whole(double cost) const { return static_cast<std::int64_t>(scale_.times(cost)); }
 
   /// Sets up the first cut. A step includes pairs with locations that stay, and not those of two
   /// free ones, which are arcs.
@@ -181,7 +181,7 @@ class PuzzleSolver {
   // ---- Larger grids.
 
   /// Moves the smallest best set of locations one label up; returns whether any moved.
-  bool move_up() {
+  bool move_up(Checkpoint& checkpoint) {
     if (!large_) large_ = std::make_unique<Graph>(n_, grid_edges(sides_));
     MinCut& cut = large_->cut;
     cut.clear();
@@ -202,7 +202,7 @@ class PuzzleSolver {
         ++edge;
       }
     }
-    cut.solve();
+    cut.solve(checkpoint);
     bool moved = false;
     for (int k = 0; k < n_; ++k) {
       x_[k] += cut.label(k);
@@ -217,12 +217,12 @@ class PuzzleSolver {
   ///
   /// For edge (a, b), v (x[a] - x[b])^2 = sum over l, l' of v c(l - l') [x[a] > l][x[b] <= l'] and
   /// the same with a and b exchanged, with c(0) = 1, c(d) = 2 for d > 0, and 0 for d < 0.
-  void solve_at_once(const double* unary, const double* weight) {
+  void solve_at_once(const double* unary, const double* weight, Checkpoint& checkpoint) {
     const int L = levels_;
     if (!chains_) chains_ = std::make_unique<Graph>(n_ * L, chain_edges());
     MinCut& cut = chains_->cut;
     cut.clear();
-    double forbidden = 1;  // more than all other terms together
+    double forbidden = 0;  // more than all other terms together
     for (int k = 0; k < n_; ++k)
       for (int l = 0; l < L; ++l) {
         const double rise =
@@ -232,6 +232,7 @@ class PuzzleSolver {
       }
     const int pairs = (chains_->graph.num_edges - n_ * (L - 1)) / (L * L);
     for (int e = 0; e < pairs; ++e) forbidden += weight[e];
+    forbidden *= 2;
     int edge = 0;
     for (int k = 0; k < n_; ++k)
       for (int l = 1; l < L; ++l)
@@ -243,8 +244,9 @@ class PuzzleSolver {
           const double ab = v * (l == below ? 1 : l > below ? 2 : 0);
           const double ba = v * (l == below ? 1 : l < below ? 2 : 0);
           cut.add_pair(edge++, 0, ba, ab, 0);
+          checkpoint.after(8);
         }
-    cut.solve();
+    cut.solve(checkpoint);
     for (int k = 0; k < n_; ++k) {
       x_[k] = 0;
       for (int l = 0; l < L; ++l) x_[k] += cut.label(k * L + l);
@@ -274,7 +276,7 @@ class PuzzleSolver {
   int n_, levels_;
   PuzzleBounds bounds_;
   std::int32_t* x_ = nullptr;
-  double scale_ = 1;
+  PowerOfTwo scale_{0};
   std::optional<LayerCut<kSmall>> small_;  // one of these two, or none
   std::optional<LayerCut<kMedium>> medium_;
   std::unique_ptr<Graph> large_, chains_;

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "checkpoint.hpp"
 #include "quads.hpp"
 
 namespace comixup {
@@ -55,17 +56,17 @@ class PuzzleBounds {
   }
 
   /// Finds `low` and `high`, by the kind of quad that suits this machine.
-  void find() {
-    with_quads([&](auto quad) { find<decltype(quad)>(); });
+  void find(Checkpoint& checkpoint) {
+    with_quads([&](auto quad) { find<decltype(quad)>(checkpoint); });
   }
   template <typename Quad>
-  void find() {
+  void find(Checkpoint& checkpoint) {
     std::fill_n(&low_[index(margin_)], size_, 0.0);
     std::fill_n(&high_[index(margin_)], size_, static_cast<double>(levels_));
     if (axes_.size() == 2 && levels_ == 2)
-      sweep<2, 2, Quad>();  // the usual case
+      sweep<2, 2, Quad>(checkpoint);  // the usual case
     else
-      sweep<0, 0, Quad>();
+      sweep<0, 0, Quad>(checkpoint);
   }
 
   /// The bounds as numbers, for locations 0..n - 1; `low` is 0 around them, too.
@@ -121,7 +122,7 @@ class PuzzleBounds {
   /// Visits locations to and fro until none changes either of its labels: the numbers of climbs
   /// that pay. `kAxes` and `kLevels` are those of the grid, or 0 if they are not known in advance.
   template <int kAxes, int kLevels, typename Quad>
-  void sweep() {
+  void sweep(Checkpoint& checkpoint) {
     const int axes = kAxes > 0 ? kAxes : static_cast<int>(axes_.size());
     const int levels = kLevels > 0 ? kLevels : levels_;
     const Quad none = Quad::everywhere(0);
@@ -160,6 +161,7 @@ class PuzzleBounds {
         pays_high.to(new_high + k);
       }
       changed = change.sum() > 0;
+      checkpoint.after(4 * climb_.size());
       low_.swap(new_low_);
       high_.swap(new_high_);
     }

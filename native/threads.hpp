@@ -3,30 +3,90 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
+#include <cstddef>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
+
+#include "checkpoint.hpp"
 
 namespace comixup {
 
-/// Runs job(0) .. job(count - 1) on up to `threads` threads; rethrows what a job throws.
-template <typename Job>
-void run_jobs(int count, int threads, Job&& job) {
+/// Starts a thread of the operating system; throws if there is none to be had.
+struct StartThread {
+  template <typename Work>
+  std::thread operator()(const Work& work) const {
+    return std::thread(work);
+  }
+};
+
+/// Runs job(k, checkpoint) for k = 0 .. count - 1 on up to `threads` threads, this one included.
+///
+/// Where no more threads can be started, those there are do the work. What a job or `check`, which
+/// is called on this thread now and then, throws first stops all others and is thrown from here.
+template <typename Job, typename Start = StartThread>
+void run_jobs(int count, int threads, std::function<void()> check, const Job& job,
+              const Start& start = Start()) {
+  StopSource source(check);
   std::atomic<int> next{0};
+  std::mutex mutex;  // of what follows
+  std::condition_variable finished;
   std::exception_ptr failure;
-  std::mutex mutex;
-  const auto work = [&] {
+  int running = 0;
+
+  const auto fail = [&] {  // to be called where an exception has been caught
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (!failure) failure = std::current_exception();
+    source.stop();
+  };
+  const auto work = [&](bool on_callers_thread) {
     try {
-      for (int k = next++; k < count; k = next++) job(k);
+      Checkpoint checkpoint(source, on_callers_thread);
+      for (int k = next++; k < count && !source.stopped(); k = next++) job(k, checkpoint);
     } catch (...) {
-      const std::lock_guard<std::mutex> lock(mutex);
-      failure = std::current_exception();
+      fail();
     }
   };
+  const auto work_elsewhere = [&] {
+    work(false);
+    const std::lock_guard<std::mutex> lock(mutex);
+    --running;
+    finished.notify_one();
+  };
+
   std::vector<std::thread> team;
-  for (int t = 1; t < std::min(threads, count); ++t) team.emplace_back(work);
-  work();
+  const int wanted = std::max(0, std::min(threads, count) - 1);
+  team.reserve(static_cast<std::size_t>(wanted));
+  for (int t = 0; t < wanted; ++t) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex);
+      ++running;
+    }
+    try {
+      team.push_back(start(work_elsewhere));
+    } catch (...) {  // a limit of the system, or of its memory
+      const std::lock_guard<std::mutex> lock(mutex);
+      --running;
+      break;
+    }
+  }
+  work(true);
+  std::unique_lock<std::mutex> lock(mutex);
+  while (!finished.wait_for(lock, StopSource::kInterval, [&] { return running == 0; })) {
+    if (failure) continue;
+    lock.unlock();
+    try {
+      check();
+    } catch (...) {
+      fail();
+    }
+    lock.lock();
+  }
+  lock.unlock();
   for (auto& thread : team) thread.join();
   if (failure) std::rethrow_exception(failure);
 }

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "checkpoint.hpp"
+
 namespace comixup {
 
 /// Finds where blocks move, on one grid; all memory is allocated once.
@@ -42,9 +44,10 @@ class Transport {
   ///
   /// A granted place is never left without a block: its own chooses it first, unless others are as
   /// cheap, and whoever holds it goes on choosing it until a cheaper one comes.
-  void solve(const float* saliency, const std::uint8_t* granted, std::int32_t* block_at) {
+  void solve(const float* saliency, const std::uint8_t* granted, std::int32_t* block_at,
+             Checkpoint& checkpoint) {
     for (auto& places : lost_) places.clear();
-    for (int j = 0; j < size_; ++j) choose(j, saliency, granted);
+    for (int j = 0; j < size_; ++j) choose(j, saliency, granted, checkpoint);
     for (int round = 0;; ++round) {
       std::fill(winner_.begin(), winner_.end(), -1);
       for (int j = 0; j < size_; ++j) {
@@ -57,7 +60,7 @@ class Transport {
         if (winner_[index(choice_[index(j)])] == j) continue;
         settled = false;
         lost_[index(j)].push_back(choice_[index(j)]);
-        choose(j, saliency, granted);
+        choose(j, saliency, granted, checkpoint);
       }
       if (settled) break;
     }
@@ -68,7 +71,7 @@ class Transport {
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
   /// Sets the cheapest place of block j and its cost.
-  void choose(int j, const float* saliency, const std::uint8_t* granted) {
+  void choose(int j, const float* saliency, const std::uint8_t* granted, Checkpoint& checkpoint) {
     const double worth = saliency[j];
     const bool first = lost_[index(j)].empty();
     // Its own place costs least of all if it is granted, or if going anywhere costs too much.
@@ -77,6 +80,7 @@ class Transport {
       price_[index(j)] = granted[j] ? -worth : 0.0;
       return;
     }
+    checkpoint.after(4 * index(size_) * (1 + lost_[index(j)].size()));
     int best = 0;
     double least = 0;
     for (int i = 0; i < size_; ++i) {

@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -11,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from batches import telling
-from comixup import Labelling
+from comixup import Labelling, _native
 from comixup._gather import gather_cells, gather_pixels
 from comixup._grid import cell_of_pixel
 from problems import generator
@@ -265,3 +266,61 @@ def test_runs_of_outputs_make_the_same_images(monkeypatch, grad):
     whole = gather_pixels(images, sources)
     monkeypatch.setattr("comixup._gather.RUN_ELEMENTS", 2 * images[0].numel())
     assert_close(gather_pixels(images, sources), whole, rtol=0, atol=0)
+
+
+# ---- What the kernel rejects ---------------------------------------------------------------------
+
+
+def blocks():
+    return {
+        "images": np.zeros((2, 8)),
+        "sources": np.zeros((3, 2, 4), dtype=np.int64),
+        "row_cell": np.array([0, 2]),
+        "column_begin": np.array([0, 2, 4]),
+        "threads": 1,
+        "out": np.zeros((3, 8)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sources": np.full((3, 2, 4), 2)}, "sources must be inputs"),
+        ({"sources": np.full((3, 2, 4), -1)}, "sources must be inputs"),
+        ({"sources": np.full((3, 2, 4), 2**63 - 1)}, "sources must be inputs"),
+        ({"sources": np.zeros((2, 2, 4), dtype=np.int64)}, "sources must be"),
+        ({"row_cell": np.array([0, 3])}, "row_cell must be cells"),
+        ({"row_cell": np.array([0, -1])}, "row_cell must be cells"),
+        ({"row_cell": np.array([0, 2**63 - 1])}, "row_cell must be cells"),
+        ({"row_cell": np.array([0, 1, 2])}, "rows must make up an image"),
+        ({"row_cell": np.zeros(0, dtype=np.int64)}, "rows must make up an image"),
+        ({"column_begin": np.array([0, 4, 2])}, "column_begin must rise"),
+        ({"column_begin": np.array([-1, 2, 4])}, "column_begin must rise"),
+        ({"column_begin": np.array([1, 2, 4])}, "rows must make up an image"),
+        # 2^61 eight-byte numbers, and again as many: their bytes add up to 0.
+        ({"column_begin": np.array([0, 2**61, 2**62])}, "column_begin must rise"),
+        ({"threads": 0}, "threads must be from 1 to 1024"),
+        ({"out": np.zeros((3, 9))}, "images"),
+        ({"out": np.zeros((3, 8), dtype=np.float32)}, "out must have the images' dtype"),
+        ({"images": np.zeros((2, 8), np.float16), "out": np.zeros((3, 8), np.float16)}, "float32"),
+    ],
+)
+def test_the_kernel_rejects_what_does_not_fit(change, message):
+    _native.mix_blocks(**blocks())
+    with pytest.raises(ValueError, match=message):
+        _native.mix_blocks(**blocks() | change)
+
+
+def test_images_are_not_written_over():
+    memory = np.arange(40.0)
+    images, out = memory[:16].reshape(2, 8), memory[8:32].reshape(3, 8)
+    with pytest.raises(ValueError, match="out must not share memory with the images"):
+        _native.mix_blocks(**blocks() | {"images": images, "out": out})
+    _native.mix_blocks(**blocks() | {"images": images, "out": memory[16:].reshape(3, 8)})
+
+
+def test_sources_changed_after_they_were_checked_are_rejected():
+    z = Labelling(sources_for(3, 4, 2, (2, 3)), 3)
+    z.sources[0, 0, 0, 0] = 10**9
+    with pytest.raises(ValueError, match="sources must be inputs"):
+        z.mix_images(torch.rand(3, 2, 5, 7))

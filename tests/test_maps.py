@@ -55,6 +55,12 @@ def test_bad_grids_are_refused(grid):
         grid_sides(grid, (8, 8))
 
 
+def test_a_grid_of_absurd_size_is_rejected():
+    with refuses(ValueError, r"`grid` must have at most 1048576 locations, got 5000, .* coarser"):
+        grid_sides(5000, (4000, 6000))
+    assert grid_sides(5000, (1000, 6)) == (1000, 6)
+
+
 @pytest.mark.parametrize("size", [(40,), (20, 30), (5, 40), (12, 11, 10), (1, 1), (3, 8)], ids=str)
 def test_the_salient_place_is_the_best_window_of_eight_pixels(size):
     maps = torch.rand(4, *size, generator=generator(1), dtype=torch.float64)

@@ -132,6 +132,7 @@ void test_bounds(const std::vector<int>& sides, int levels, std::mt19937& random
   const int n = product(sides);
   const EdgeList edges = grid_edges(sides);
   PuzzleBounds bounds(n, neighbour_axes(sides), levels);
+  Checkpoint checkpoint;
   std::normal_distribution<double> normal;
   std::uniform_real_distribution<double> uniform(0, 1);
   for (int round = 0; round < 10; ++round) {
@@ -149,10 +150,10 @@ void test_bounds(const std::vector<int>& sides, int levels, std::mt19937& random
         for (int l = 0; l <= levels; ++l) unary[l * n + k] = l * (l + k % 7 - 4);
     }
     check(bounds.read(unary.data(), weight.data()), "convex");
-    bounds.find<PlainQuad>();
+    bounds.find<PlainQuad>(checkpoint);
     const std::vector<double> low(bounds.low(), bounds.low() + n);
     const std::vector<double> high(bounds.high(), bounds.high() + n);
-    bounds.find();
+    bounds.find(checkpoint);
     check(std::equal(low.begin(), low.end(), bounds.low()) &&
               std::equal(high.begin(), high.end(), bounds.high()),
           "the kind of quad changes nothing");

@@ -18,6 +18,10 @@ MAX_MAGNITUDE = 1e30
 """Largest cost, compatibility or weight: the kernel adds up a whole grid of them in float32."""
 
 
+MAX_THREADS = 1024
+"""More threads than this are a mistake."""
+
+
 def floating(name: str, value: object) -> Tensor:
     """Returns a tensor argument detached, in float32 or float64."""
     if not isinstance(value, Tensor):
@@ -77,6 +81,11 @@ def check_boolean(name: str, value: object) -> None:
     """Rejects what is not True or False: any object would pass for one of them."""
     if not isinstance(value, bool):
         raise TypeError(f"`{name}` must be True or False, got {value!r}.")
+
+
+def thread_count(num_threads: int | None) -> int:
+    """Returns the number of threads to use: the one asked for, or else torch's."""
+    return min(torch.get_num_threads(), MAX_THREADS) if num_threads is None else int(num_threads)
 
 
 def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:

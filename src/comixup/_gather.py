@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from comixup import _native
+from comixup._checks import thread_count
 from comixup._grid import cell_of_pixel, upsampled
 
 RUN_ELEMENTS = 2**21
@@ -98,7 +99,7 @@ def _gather_blocks(images: Tensor, sources: Tensor) -> Tensor:
         sources.flatten(2).contiguous(),
         row_cell,
         column_begin,
-        torch.get_num_threads(),
+        thread_count(None),
         _flat(out, last),
     )
     return out

@@ -12,8 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from comixup import _native
-from comixup._checks import Floats, on_host
+from comixup._checks import Floats, on_host, thread_count
 from comixup._grid import MAX_DIMENSIONS
+
+MAX_LOCATIONS = 2**20
+"""Largest grid that is not a mistake."""
 
 SALIENT_WINDOW = 8
 """Side in pixels of the mean taken before looking for the most salient place."""
@@ -50,7 +53,13 @@ def grid_sides(grid: int | Sequence[int], size: tuple[int, ...]) -> tuple[int, .
             "`grid` must be a positive integer, or one per spatial side of the saliency "
             f"{size}, got {grid!r}."
         )
-    return tuple(min(cells, pixels) for cells, pixels in zip(sides, size, strict=True))
+    sides = tuple(min(cells, pixels) for cells, pixels in zip(sides, size, strict=True))
+    if math.prod(sides) > MAX_LOCATIONS:
+        raise ValueError(
+            f"`grid` must have at most {MAX_LOCATIONS} locations, got {grid!r}, which makes "
+            f"{sides} of the size {size}. Use a coarser grid: the paper's is 4 x 4."
+        )
+    return sides
 
 
 def pool(saliency: Tensor, sides: tuple[int, ...]) -> Tensor:
@@ -92,7 +101,7 @@ def describe(maps: Tensor, sides: tuple[int, ...]) -> Floats:
             maps.contiguous().view(-1, *padding, *size),
             (*padding, *sides),
             (*padding, *(min(SALIENT_WINDOW, side) for side in size)),
-            torch.get_num_threads(),
+            thread_count(None),
             numbers,
         )
         if not padding:

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from comixup import _native
+from comixup._checks import thread_count
 from comixup._grid import edges
-from comixup._maps import pool
+from comixup._maps import MAX_LOCATIONS, pool
 
 BETA_SCALE = 16
 """A pair's weight is beta / g / 16 on a g x g grid, in the authors' code."""
@@ -135,9 +136,12 @@ def best_masks(
     [[1, 1]]
     """
     labels = np.empty((len(unary), math.prod(sides)), dtype=np.int32)
-    threads = num_threads or torch.get_num_threads()
     _native.puzzle_masks(
-        unary.contiguous().numpy(), weights.contiguous().numpy(), sides, threads, labels
+        unary.contiguous().numpy(),
+        weights.contiguous().numpy(),
+        sides,
+        thread_count(num_threads),
+        labels,
     )
     return torch.from_numpy(labels).long().reshape(-1, *sides)
 
@@ -168,7 +172,7 @@ def transport(
         granted.to(torch.uint8).flatten(1).contiguous().numpy(),
         blocks,
         eps,
-        num_threads or torch.get_num_threads(),
+        thread_count(num_threads),
         block_at,
     )
     return torch.from_numpy(block_at).long().reshape(-1, *blocks)
@@ -194,6 +198,11 @@ def block_sides(
         cell = p // c
         least = cell if pixels is None else min(pixels, cell)
         blocks.append(p // next(k for k in range(least, cell + 1) if cell % k == 0))
+    if math.prod(blocks) > MAX_LOCATIONS:
+        raise ValueError(
+            f"`t_size` must give at most {MAX_LOCATIONS} blocks per image, got {pixels!r}, which "
+            f"gives {tuple(blocks)} for images of size {size}. Use larger blocks."
+        )
     return tuple(blocks)
 
 
