@@ -69,6 +69,33 @@ PROBLEMS = {
         ValueError,
         r"`cost` must be .* at most 1e\+30",
     ),
+    "cost beyond float64's root": (
+        {"cost": cost(_0=1e300)},
+        ValueError,
+        r"`cost` must be .* at most 1e\+30",
+    ),
+    "cost that beta drowns": (
+        {"cost": 1e-300 * cost()},
+        ValueError,
+        r"`cost` must be 0, or at least 1e-35 of the largest term, got \S+e-301 .* Scale it, or",
+    ),
+    "cost that eta drowns": (
+        {"cost": 1e-300 * cost(), "beta": 0.0, "prior": torch.ones(3) / 3},
+        ValueError,
+        r"`cost` must be 0, or at least 1e-35 of the largest term",
+    ),
+    "drowned beta": ({"beta": 1e-300}, ValueError, r"`beta` must be 0, or at least 1e-35 of"),
+    "drowned gamma": ({"gamma": 1e-300}, ValueError, r"`gamma` must be 0, or at least 1e-35 of"),
+    "drowned A": (
+        {"compatibility": 1e-300 * EYE.double()},
+        ValueError,
+        r"`gamma` must be 0, or at least 1e-35 of",
+    ),
+    "drowned eta": (
+        {"eta": 1e-300, "prior": torch.ones(3) / 3},
+        ValueError,
+        r"`eta` must be 0, or at least 1e-35 of",
+    ),
     "no dimensions": (
         {"cost": torch.zeros(())},
         ValueError,

@@ -1,5 +1,8 @@
 """`Problem` and `from_saliency` on good input; what they refuse: test_bad_input."""
 
+import copy
+import dataclasses
+import pickle
 from fractions import Fraction
 
 import numpy as np
@@ -67,6 +70,74 @@ def test_a_problem_cannot_be_changed():
     problem = Problem(-maps(2, (2,), 0), torch.eye(2))
     with pytest.raises(AttributeError, match="beta"):
         problem.beta = 1.0
+
+
+TENSORS = ["cost", "compatibility", "prior"]
+
+
+def fields_of(dtype):
+    prior = ratio(4, 0).to(dtype)
+    return {"cost": -maps(4, (2, 3), 0).to(dtype), "compatibility": torch.eye(4).to(dtype)} | {
+        "prior": prior / prior.sum()
+    }
+
+
+def spoil(tensor):
+    """What a caller might do to a tensor: no value stays what it was."""
+    tensor.fill_(float("nan"))
+    tensor.view(-1)[0] = float("inf")
+
+
+@pytest.mark.parametrize("method", ["native", "reference"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", TENSORS)
+def test_a_problem_is_a_snapshot(name, dtype, method):
+    fields = fields_of(dtype)
+    problem = Problem(**fields)
+    before = solve(problem, method=method, generator=generator(1))
+    values = {n: getattr(problem, n) for n in TENSORS}
+    spoil(fields[name])  # the caller's own
+    spoil(getattr(problem, name))  # and what the problem gave out
+    after = solve(problem, method=method, generator=generator(1))
+    assert_close(after.sources, before.sources)
+    assert_close(after.merits, before.merits, rtol=0, atol=0)
+    assert_close({n: getattr(problem, n) for n in TENSORS}, values, rtol=0, atol=0)
+    assert objective(problem, after) == objective(problem, before)
+
+
+@pytest.mark.parametrize("name", TENSORS)
+def test_the_arrays_that_the_solver_reads_cannot_be_written_to(name):
+    problem = Problem(**fields_of(torch.float64))
+    of_saliency = CoMixup(4).weights.with_arrays(problem.host, (2, 3), 4)
+    for array in (getattr(problem.host, name), getattr(of_saliency.host, name)):
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = float("nan")
+
+
+def test_a_problem_can_be_copied():
+    problem = Problem(**fields_of(torch.float64), beta=0.1)
+    expected = solve(problem, generator=generator(2))
+    copies = [
+        copy.copy(problem),
+        copy.deepcopy(problem),
+        pickle.loads(pickle.dumps(problem)),
+        dataclasses.replace(problem),
+    ]
+    for other in copies:
+        spoil(other.cost)
+        assert other.beta == 0.1
+        assert_close(other.cost, problem.cost, rtol=0, atol=0)
+        assert_close(solve(other, generator=generator(2)).sources, expected.sources)
+    changed = dataclasses.replace(problem, cost=2 * problem.cost)
+    assert_close(changed.cost, 2 * problem.cost, rtol=0, atol=0)
+    assert_close(changed.prior, problem.prior, rtol=0, atol=0)
+
+
+def test_a_tensor_with_gradients_is_copied_without_them():
+    cost = (-maps(2, (2,), 0)).requires_grad_()
+    problem = Problem(cost, torch.eye(2))
+    assert not problem.cost.requires_grad
+    assert problem.cost.is_leaf
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int32, torch.uint8])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from comixup._checks import (
     on_host,
 )
 from comixup._grid import MAX_DIMENSIONS
-from comixup._maps import grid_sides, place_distances, pool, salient_places
+from comixup._maps import MAX_LOCATIONS, grid_sides, place_distances, pool, salient_places
 from comixup._random import dirichlet, draws
 
 Clip: TypeAlias = Literal["soft", "hard"] | None
@@ -32,15 +32,17 @@ CompatibilityFn: TypeAlias = Callable[[Tensor], Tensor]
 PRIOR_FLOOR = 1e-8
 """Smallest mixing ratio: log(0) would forbid an input outright."""
 
-MAX_LOCATIONS = 2**20
 MAX_LABELS = 2**28
-"""Largest grid, and largest number of labels (outputs x locations), that is not a mistake."""
+"""Largest number of labels (outputs x locations) that is not a mistake."""
 
 _FORMER_OFFICIAL = "released"
 """What `smoothness="official"` was called: written down in recipes and scripts."""
 
 _SYMMETRY_TOLERANCE = 1e-5
 _SUM_TOLERANCE = 1e-3
+
+_NEGLIGIBLE = 1e-35
+"""Terms smaller than this, relative to the others, would be 0 in the kernel's single precision."""
 
 
 class HostArrays(NamedTuple):
@@ -51,10 +53,20 @@ class HostArrays(NamedTuple):
     compatibility: Floats
     prior: Floats | None
 
+    def read_only(self) -> HostArrays:
+        """Returns the same arrays, which from now on cannot be written to."""
+        for array in self:
+            if array is not None:
+                array.setflags(write=False)
+        return self
+
 
 @dataclass(frozen=True, eq=False)
 class Problem:
     """Eq. (1) for m inputs and m' outputs on a grid of n locations.
+
+    A problem is a snapshot: it copies the tensors that it is given, and reading a field returns a
+    copy, so that no later write changes what has been checked.
 
     Fields hold the paper's values: the weights act per location, so the objective uses beta / n,
     gamma / n and eta / n.
@@ -95,7 +107,7 @@ class Problem:
     host: HostArrays = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        cost = floating("cost", self.cost)
+        cost = floating("cost", self.cost)  # a copy, as always
         if not 2 <= cost.ndim <= 1 + MAX_DIMENSIONS or cost.numel() == 0:
             raise ValueError(
                 "`cost` must have shape (inputs, *grid) with at least one input and a grid of 1 to "
@@ -126,7 +138,7 @@ class Problem:
 
         object.__setattr__(self, "cost", cost)
         object.__setattr__(self, "compatibility", compatibility)
-        object.__setattr__(self, "num_outputs", num_outputs)
+        object.__setattr__(self, "num_outputs", int(num_outputs))
         for name in ("beta", "gamma", "tau", "eta"):
             object.__setattr__(self, name, float(getattr(self, name)))
         host_prior = None
@@ -135,8 +147,9 @@ class Problem:
             _check_prior(on_host(prior), m)
             object.__setattr__(self, "prior", prior.clamp(min=PRIOR_FLOOR))
             host_prior = on_host(prior.clamp(min=PRIOR_FLOOR))
-        host = HostArrays(host_cost, host_compatibility, host_prior)
+        host = HostArrays(host_cost, host_compatibility, host_prior).read_only()
         object.__setattr__(self, "host", host)
+        _check_scale(self)
 
     def with_arrays(self, host: HostArrays, grid: tuple[int, ...], num_outputs: int) -> Problem:
         """Returns a problem with the weights of this one and arrays that need no checks.
@@ -146,11 +159,11 @@ class Problem:
         problem = object.__new__(Problem)
         problem.__dict__.update(self.__dict__)
         problem.__dict__.update(
-            cost=torch.from_numpy(host.cost.reshape(-1, *grid)),
-            compatibility=torch.from_numpy(host.compatibility),
-            prior=None if host.prior is None else torch.from_numpy(host.prior),
+            cost=torch.tensor(host.cost).view(-1, *grid),
+            compatibility=torch.tensor(host.compatibility),
+            prior=None if host.prior is None else torch.tensor(host.prior),
             num_outputs=num_outputs,
-            host=host,
+            host=host.read_only(),
         )
         return problem
 
@@ -162,7 +175,13 @@ class Problem:
     @property
     def grid(self) -> tuple[int, ...]:
         """The sides of the grid of locations."""
-        return tuple(self.cost.shape[1:])
+        return tuple(vars(self)["cost"].shape[1:])
+
+    @property
+    def device(self) -> torch.device:
+        """The device of `cost`, on which labellings are returned."""
+        device: torch.device = vars(self)["cost"].device
+        return device
 
     @property
     def num_locations(self) -> int:
@@ -269,6 +288,26 @@ class Problem:
         )
 
 
+class _Copied:
+    """A field of `Problem` whose tensor is copied when it is set and whenever it is read."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, problem: Problem | None, owner: type[Problem]) -> Any:
+        if problem is None:
+            return self
+        value = vars(problem)[self.name]
+        return value.clone() if isinstance(value, Tensor) else value
+
+    def __set__(self, problem: Problem, value: object) -> None:
+        vars(problem)[self.name] = value.clone() if isinstance(value, Tensor) else value
+
+
+for _name in ("cost", "compatibility", "prior"):
+    setattr(Problem, _name, _Copied(_name))
+
+
 def paper_compatibility(places: Floats, omega: float) -> Floats:
     """Returns A = (1 - omega) I + omega A_c of inputs with these most salient places."""
     matrix: Floats = omega * place_distances(places)
@@ -303,6 +342,26 @@ def _check_compatibility(matrix: Floats, m: int) -> None:
                 f"{smallest:.3g}), so the penalty is not pairwise supermodular (Proposition 1). "
                 "The solver still works; add to the diagonal to mend it.",
                 stacklevel=4,
+            )
+
+
+def _check_scale(problem: Problem) -> None:
+    """Rejects terms that are not 0, but so small that the others leave nothing of them."""
+    cost, matrix, prior = problem.host
+    n = problem.num_locations
+    sizes = {
+        "cost": float((cost.max(0) - cost.min(0)).max()),
+        "beta": problem.beta / n,
+        "eta": 0.0 if prior is None else problem.eta / n,
+        "gamma": problem.gamma / n * float(matrix.max()),
+    }
+    # The penalty has no say in this: where it is large, costs decide between inputs without one.
+    largest = max(sizes[name] for name in ("cost", "beta", "eta"))
+    for name, size in sizes.items():
+        if 0 < size < _NEGLIGIBLE * largest:
+            raise ValueError(
+                f"`{name}` must be 0, or at least {_NEGLIGIBLE:g} of the largest term, got "
+                f"{size:g} per location where another term has {largest:g}. Scale it, or use 0."
             )
 
 

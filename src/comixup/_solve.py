@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from comixup import _native, _reference
-from comixup._checks import check_count
+from comixup._checks import MAX_THREADS, check_count, thread_count
 from comixup._labelling import Labelling
 from comixup._problem import MAX_LABELS, Problem
 
@@ -51,7 +51,8 @@ def solve(
             (a step of the authors' code); fewer duplicates then rank before a lower merit.
         method: "native", or "reference": the same algorithm in NumPy, slow, for reading.
         num_threads: threads that share problems and starts; None means torch's number, which is 1
-            in a data loader's workers. The answer does not depend on it.
+            in a data loader's workers. The answer does not depend on it, and fewer are used where
+            the system has no more to give.
         generator: where the random starts come from; None means torch's global one.
 
     >>> problem = Problem.from_saliency(torch.rand(5, 16, 16))
@@ -72,7 +73,7 @@ def solve(
     run = _solve_native if method == "native" else _solve_reference
     sources, merits = run(problems, begin, sweeps, levels, bool(resolve), num_threads)
     return Labelling.of_solver(
-        torch.from_numpy(sources).to(problems[0].cost.device),
+        torch.from_numpy(sources).to(problems[0].device),
         sum(p.num_inputs for p in problems),
         torch.from_numpy(merits),
     )
@@ -89,7 +90,7 @@ def check_settings(
     if sweeps > MAX_SWEEPS:
         raise ValueError(f"`sweeps` must be at most {MAX_SWEEPS}, got {sweeps}. Four will do.")
     if num_threads is not None:
-        check_count("num_threads", num_threads)
+        check_count("num_threads", num_threads, high=MAX_THREADS)
 
 
 def weights_of(problem: Problem) -> _reference.Weights:
@@ -133,7 +134,7 @@ def _solve_native(
         sweeps,
         levels,
         resolve,
-        num_threads or torch.get_num_threads(),
+        thread_count(num_threads),
         sources,
         merits,
     )
