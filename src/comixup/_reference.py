@@ -31,6 +31,9 @@ TIE = 1e-12
 ROUNDING = 1e-14
 """Merits closer than this, relative to their size, are equal."""
 
+_WIDEST = 1e-200
+"""The unit of energy is at least this, relative to the largest number there is."""
+
 
 class Weights(NamedTuple):
     """A problem as plain arrays; the weights are already those per location (beta / n, ...)."""
@@ -56,6 +59,8 @@ def solve(
     Paper: the algorithm ends when a sweep changes nothing. Sweeps left over are spent on kicks:
     see `kick`.
     """
+    unit = energy_unit(w, len(start))
+    w = w._replace(cost=w.cost / unit, beta=w.beta / unit, gamma=w.gamma / unit, eta=w.eta / unit)
     z = np.repeat(start[..., None], levels, axis=2)
     best, best_rank = z, (0.0, 0.0)
     merits = np.zeros(sweeps)
@@ -85,7 +90,20 @@ def solve(
         settled = not better if spare else t > 0 and np.array_equal(z, previous)
         if spare and not better:
             merits[t] = merits[t - 1]
-    return best, merits
+    return best, merits * unit
+
+
+def energy_unit(w: Weights, num_outputs: int) -> float:
+    """Returns the power of two next to the largest energy that decides between labels.
+
+    In this unit energies are neither too large nor too small for the tolerances below. That is the
+    most that inputs differ by at a location, beta or eta; where all are 0, the largest penalty.
+    """
+    penalty = 2 * w.gamma * float(w.compatibility.max()) * w.cost.shape[1] * num_outputs
+    largest = max(float(np.ptp(w.cost, axis=0).max()), w.beta, w.eta) or penalty
+    # Whatever else there is has to stay finite.
+    largest = max(largest, _WIDEST * max(penalty, float(np.abs(w.cost).max())))
+    return 2.0 ** (math.frexp(largest)[1] - 1) if largest > 0 else 1.0
 
 
 def is_better(rank: tuple[float, float], other: tuple[float, float]) -> bool:
