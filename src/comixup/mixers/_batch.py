@@ -37,14 +37,17 @@ def summarise(saliency: Tensor, sides: tuple[int, ...]) -> Maps:
     maps = floating("saliency", saliency)
     numbers = describe(maps, sides)
     lows, tops = numbers[:, 0], numbers[:, 1]
-    if ((lows < 0) & np.isfinite(lows)).any():
+    negative = (lows < 0) & np.isfinite(lows)
+    if negative.any():
+        first = int(negative.argmax())
         raise ValueError(
-            f"`saliency` must not be negative, got {lows.min():g} for input {lows.argmin()}. Take "
-            "its absolute value."
+            f"`saliency` must not be negative, got {lows[first]:g} for input {first}. Take its "
+            "absolute value."
         )
     n = math.prod(sides)
     shares, places = numbers[:, 2 : 2 + n], numbers[:, 2 + n :]
-    totals = shares.sum(1)
+    with np.errstate(over="ignore", invalid="ignore"):  # such maps are not usable: see below
+        totals = shares.sum(1)
     usable = (lows >= 0) & (totals > 0) & (tops <= MAX_MAGNITUDE)  # False for NaN
     constant = (lows == tops) & (maps[0].numel() > 1)  # a single pixel can be nothing else
     uniform = ~usable | constant
