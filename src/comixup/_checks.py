@@ -40,6 +40,15 @@ def on_host(value: Tensor) -> Floats:
     return np.ascontiguousarray(value.numpy(force=True), dtype=np.float64)
 
 
+def check_precision(name: str, value: Tensor) -> None:
+    """Rejects floating-point numbers of fewer than 16 bits, which torch can hardly compute with."""
+    if value.is_floating_point() and value.dtype.itemsize < 2:
+        raise TypeError(
+            f"`{name}` must have at least 16 bits if floating point, got {value.dtype}. Convert "
+            "first, for instance by .to(torch.bfloat16)."
+        )
+
+
 def check_finite(name: str, values: Floats) -> None:
     """Refuses NaN, infinities and absurd sizes; the first axis counts inputs."""
     if not np.abs(values).max() <= MAX_MAGNITUDE:  # NaN is not

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from comixup._checks import check_precision
 from comixup._gather import gather_cells
 from comixup._grid import MAX_DIMENSIONS, cell_weights
 
@@ -120,6 +121,8 @@ class Labelling:
                 f"{tuple(images.shape)}."
             )
         self._check_size(images.shape[2:])
+        if self.levels > 1:
+            check_precision("images", images)
         if self.levels > 1 and not images.is_floating_point():
             raise TypeError(
                 f"`images` must be floating point to be averaged, got {images.dtype}. Convert them "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -11,9 +11,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from comixup._checks import check_number, check_positive
+from comixup._buffers import unchanged_buffers
+from comixup._checks import check_boolean, check_number, check_positive, check_precision
 from comixup._mix import check_images
-from comixup._wrappers import allowing_gradients, unwrapped, without_sync
+from comixup._recording import check_no_transform, gradient_by, recordable, recording
+from comixup._wrappers import allowing_gradients, without_sync
 
 LossFn: TypeAlias = Callable[[Any, Tensor], Tensor]
 """Returns the scalar loss of a model's outputs, whatever they are, and targets."""
@@ -105,16 +107,17 @@ def clean_pass(
         )
     check_images(images)
     check_number("clean_weight", clean_weight)
-    with without_sync(model), torch.enable_grad():
-        outputs = model(images.detach())
-        loss = loss_of(outputs, targets, loss_fn)
+    check_no_transform("A clean pass")
+    with without_sync(model), recording():
+        outputs = model(images.detach().clone())  # models may work in place
+        loss = loss_of(outputs, recordable(targets), loss_fn)
         if not loss.requires_grad:
             raise ValueError(
                 "`model` must have weights to train, but the clean loss depends on none that "
                 "requires a gradient. Unfreeze some, or set clean_weight=0."
             )
         _run_backward(loss, clean_weight, backward)
-    return CleanPass(None, loss.detach(), _detached(outputs))
+        return CleanPass(None, loss.detach(), _detached(outputs))
 
 
 def _pass_to_the_images(
@@ -134,27 +137,30 @@ def _pass_to_the_images(
             f"`images` must be floating point to have a gradient, got {images.dtype}. Scale them, "
             "for instance by torchvision's v2.ToDtype(torch.float32, scale=True)."
         )
+    check_precision("images", images)
     check_number("clean_weight", clean_weight)
+    check_boolean("keep_gradients", keep_gradients)
+    check_no_transform("Gradient saliency")
     keep = keep_gradients and clean_weight > 0
     check_scale("scale", scale, keep)
-    inputs = shrunk(images.detach(), scale).requires_grad_()
     still = contextlib.nullcontext() if keep else unchanged_buffers(model)
-    with still, without_sync(model), torch.enable_grad():
-        outputs = model(inputs)
-        loss = loss_of(outputs, targets, loss_fn)
+    with still, without_sync(model), recording():
+        inputs = recordable(shrunk(images.detach(), scale)).requires_grad_()
+        outputs = model(inputs.clone())  # models may work in place
+        loss = loss_of(outputs, recordable(targets), loss_fn)
         if keep:
             gradient = _gradient_keeping(loss, inputs, clean_weight, backward)
         else:
             with allowing_gradients(model):
                 gradient = _gradient_alone(loss, inputs)
-    if gradient is None:
-        raise ValueError(
-            "`model` must pass a gradient on to its images, but the loss does not depend on them. "
-            "Is there a detach(), a no_grad() or an arg max on the way?"
-        )
-    norm = channel_norm(gradient)
-    # What a model makes of small images is no base for a training accuracy.
-    return norm, loss.detach(), _detached(outputs) if scale == 1 else None
+        if gradient is None:
+            raise ValueError(
+                "`model` must pass a gradient on to its images, but the loss does not depend on "
+                "them. Is there a detach(), a no_grad() or an arg max on the way?"
+            )
+        norm = channel_norm(gradient)
+        # What a model makes of small images is no base for a training accuracy.
+        return norm, loss.detach(), _detached(outputs) if scale == 1 else None
 
 
 def channel_norm(gradient: Tensor) -> Tensor:
@@ -223,7 +229,7 @@ def _gradient_alone(loss: Tensor, inputs: Tensor) -> Tensor | None:
         return None
     # The mean over a batch is a small number for half precision: take the sum.
     weight = torch.full_like(loss, len(inputs))
-    (gradient,) = torch.autograd.grad(loss, inputs, weight, allow_unused=True)
+    gradient = gradient_by(loss, inputs, weight)
     return None if gradient is None else gradient.float() / len(inputs)
 
 
@@ -250,44 +256,3 @@ def _run_backward(loss: Tensor, weight: float, backward: Backward | None) -> Ten
             "arrived. A GradScaler's is lambda loss: scaler.scale(loss).backward()."
         )
     return scales[0]
-
-
-@contextlib.contextmanager
-def unchanged_buffers(model: nn.Module) -> Iterator[None]:
-    """Gives a model's buffers back their values at the end: running statistics, mostly.
-
-    The values are those with which its forward pass begins: DistributedDataParallel first hands
-    out the ones of the first process, and that is to stay.
-    """
-    inner = unwrapped(model)
-    if not any(module.training for module in inner.modules()):
-        yield
-        return
-    saved = _save_buffers(inner)
-
-    def save_again(*_: object) -> None:
-        saved[:] = _save_buffers(inner)
-
-    handle = inner.register_forward_pre_hook(save_again)
-    try:
-        yield
-    finally:
-        handle.remove()
-        with torch.no_grad():
-            for owner, name, buffer, value in saved:
-                owner._buffers[name] = buffer  # some modules put a new one in its place
-                if 0 not in buffer.stride():  # an expanded one cannot have been written to
-                    buffer.copy_(value)
-
-
-_SavedBuffer: TypeAlias = tuple[nn.Module, str, Tensor, Tensor]
-
-
-def _save_buffers(model: nn.Module) -> list[_SavedBuffer]:
-    """Returns each buffer with its owner, name and a copy of its values."""
-    return [
-        (module, name, buffer, buffer.clone())
-        for module in model.modules()
-        for name, buffer in module._buffers.items()
-        if buffer is not None
-    ]

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from comixup import _native, _reference
-from comixup._checks import MAX_THREADS, check_count, thread_count
+from comixup._checks import MAX_THREADS, check_boolean, check_count, thread_count
 from comixup._labelling import Labelling
 from comixup._problem import MAX_LABELS, Problem
 
@@ -61,6 +61,7 @@ def solve(
     """
     problems = _checked_problems(problem)
     check_settings(sweeps=sweeps, levels=levels, starts=starts, num_threads=num_threads)
+    check_boolean("resolve", resolve)
     labels = starts * levels * sum(p.num_outputs * p.num_locations for p in problems)
     if labels > MAX_LABELS:
         raise ValueError(
@@ -71,7 +72,7 @@ def solve(
         raise ValueError(f'`method` must be "native" or "reference", got {method!r}.')
     begin = [_random_labels(p, starts, generator) for p in problems]
     run = _solve_native if method == "native" else _solve_reference
-    sources, merits = run(problems, begin, sweeps, levels, bool(resolve), num_threads)
+    sources, merits = run(problems, begin, sweeps, levels, resolve, num_threads)
     return Labelling.of_solver(
         torch.from_numpy(sources).to(problems[0].device),
         sum(p.num_inputs for p in problems),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from comixup._checks import check_boolean
+
 
 def soft_targets(
     targets: Tensor, num_inputs: int, num_classes: int | None, *, validate: bool = False
@@ -26,6 +28,7 @@ def soft_targets(
             f"`targets` must be a torch tensor, got {type(targets).__name__}. Use "
             "torch.as_tensor(targets)."
         )
+    check_boolean("validate", validate)
     if targets.ndim not in (1, 2) or len(targets) != num_inputs:
         raise ValueError(
             f"`targets` must have shape ({num_inputs},) or ({num_inputs}, classes), a target for "

@@ -419,6 +419,7 @@ def test_fabric_in_mixed_precision():
     assert all(weights.grad.isfinite().all() for weights in model.parameters())
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
 def test_compiled_models_keep_their_buffers_too():
     model, images = deep(), images_of(size=(4, 4))
     expected = vat_loss(model, images, epsilon=0.3, generator=generator(18))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from comixup._checks import check_number
+from comixup._checks import check_boolean, check_number
 from comixup._mix import Plan
 from comixup._random import coin
 from comixup._saliency import Backward, CleanPass, LossFn
@@ -86,6 +86,7 @@ class Mixup(Mixer):
                 f'`mode` must be "batch" or "elem", got {mode!r}. Partners are drawn at random '
                 'here, not in pairs: use "elem".'
             )
+        check_boolean("correct_lam", correct_lam)
         if not correct_lam:
             raise ValueError(
                 "`correct_lam` must be True, got False: targets always count the pixels that can "
@@ -132,6 +133,7 @@ class Mixup(Mixer):
 
     @mixup_enabled.setter
     def mixup_enabled(self, value: bool) -> None:
+        check_boolean("mixup_enabled", value)
         self.enabled = value
 
     def __call__(

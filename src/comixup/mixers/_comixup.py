@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from comixup._checks import (
+    check_boolean,
     check_choice,
     check_count,
     check_number,
@@ -127,6 +128,8 @@ class CoMixup(Mixer):
         for name, count in (("partition_size", partition_size), ("num_outputs", num_outputs)):
             if count is not None:
                 check_count(name, count)
+        check_boolean("keep_gradients", keep_gradients)
+        check_boolean("resolve", resolve)
         check_choice("target_weight", target_weight, ("area", "saliency"))
         check_number("omega", omega, high=1)
         if alpha is not None:

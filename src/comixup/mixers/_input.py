@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from comixup._checks import check_precision
 from comixup.mixers._mixer import Mixed
 from comixup.mixers._partners import PartnerMixer, ratio_matrix
 
@@ -46,6 +47,7 @@ class Blend:
                 f"`images` must be floating point to be averaged, got {images.dtype}. Convert them "
                 "first (masks of class indices: to one-hot)."
             )
+        check_precision("images", images)
         # Half precision is too coarse for the ratios: means are taken in single precision.
         wide = torch.promote_types(images.dtype, torch.float32)
         ratios = self.ratios.to(images.device, wide, non_blocking=True)

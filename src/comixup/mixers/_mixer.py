@@ -15,6 +15,7 @@ from comixup._checks import check_boolean, check_choice, check_count, check_numb
 from comixup._labelling import Labelling
 from comixup._mix import Plan, check_images, mix_shares
 from comixup._random import coin
+from comixup._recording import check_no_transform
 from comixup._saliency import Backward, CleanPass, LossFn, clean_pass
 from comixup._targets import soft_targets
 from comixup.mixers._hooks import check_and_disarm, layer_hooks
@@ -82,7 +83,6 @@ class Mixer(ABC):
         saliency_scale: relative size of the images that saliency is computed on.
         generator: where all draws come from, on the CPU; None means torch's global one.
         validate: check class indices even where the host has to wait for a device.
-        enabled: set it to False to stop mixing, for instance in the last epochs.
         uniform_expected: whether some saliency maps are expected to be constant (examples that were
             never seen), so that none of them is warned of.
         last: what was decided for the last batch; None before the first.
@@ -102,6 +102,7 @@ class Mixer(ABC):
         generator: torch.Generator | None = None,
         validate: bool = False,
     ) -> None:
+        check_no_transform(type(self).__name__)
         if num_classes is not None:
             check_count("num_classes", num_classes)
         check_number("p", p, high=1)
@@ -151,6 +152,7 @@ class Mixer(ABC):
         self, images: Tensor, targets: Tensor, saliency: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         check_images(images)
+        check_no_transform(type(self).__name__)
         shares = soft_targets(targets, len(images), self.num_classes, validate=self.validate)
         with _host_by_default():
             if self._takes_part():

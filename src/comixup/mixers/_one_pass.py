@@ -13,6 +13,7 @@ from comixup._grid import upsampled
 from comixup._labelling import Labelling
 from comixup._memory import Origin, SaliencyMemory, warn_of_skipped
 from comixup._mix import check_images
+from comixup._recording import recordable
 from comixup._saliency import channel_norm
 from comixup._targets import soft_targets
 from comixup.mixers._mixer import Mixed, Mixer
@@ -123,9 +124,8 @@ class OnePass:
         outputs, soft = self.mixer(images, targets, saliency)
         last = self.mixer.last
         if self.recycle and last is not None and isinstance(last.plan, Labelling):
-            outputs = outputs.detach().requires_grad_()
             plan = last.plan
-            _when_known(outputs, lambda gradient: self._write_mixed(origin, plan, gradient))
+            outputs = _tracked(outputs, lambda gradient: self._write_mixed(origin, plan, gradient))
         return outputs, soft
 
     def track(self, images: Tensor, origin: Origin | Tensor | None) -> Tensor:
@@ -145,9 +145,7 @@ class OnePass:
                 "them, for instance by torchvision's v2.ToDtype(torch.float32, scale=True)."
             )
         known = checked_origin(origin, images)
-        inputs = images.detach().requires_grad_()
-        _when_known(inputs, lambda gradient: self.memory.write(known, channel_norm(gradient)))
-        return inputs
+        return _tracked(images, lambda gradient: self.memory.write(known, channel_norm(gradient)))
 
     def mixes(self, turn: int) -> bool:
         """Returns whether the batch of a turn, counted from 0, is mixed.
@@ -215,9 +213,11 @@ class OnePass:
         self.memory.write_cells(origin.indices, sums / counts.clamp(min=1), counts > 0)
 
 
-def _when_known(images: Tensor, write: Callable[[Tensor], None]) -> None:
-    """Lets the backward pass that reaches the images hand their gradient on."""
-    images.register_hook(write)  # type: ignore[no-untyped-call]
+def _tracked(images: Tensor, write: Callable[[Tensor], None]) -> Tensor:
+    """Returns a copy of images, on which models may work in place, whose gradient is handed on."""
+    inputs = recordable(images.detach()).requires_grad_()
+    inputs.register_hook(write)  # type: ignore[no-untyped-call]
+    return inputs.clone()
 
 
 def checked_origin(origin: Origin | Tensor | None, images: Tensor) -> Origin:

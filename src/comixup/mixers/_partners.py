@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from comixup._checks import check_count, check_positive
+from comixup._checks import check_boolean, check_count, check_positive
 from comixup._random import dirichlet, draws
 from comixup.mixers._mixer import CleanReduction, Mixer
 
@@ -39,6 +39,7 @@ class PartnerMixer(Mixer):
         )
         check_positive("alpha", alpha)
         check_count("num_inputs", num_inputs, low=2)
+        check_boolean("per_sample", per_sample)
         self.alpha = alpha
         self.num_inputs = num_inputs
         self.per_sample = per_sample

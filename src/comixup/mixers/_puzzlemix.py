@@ -8,7 +8,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from comixup._checks import check_count, check_number, check_positive, warn_caller
+from comixup._checks import (
+    check_boolean,
+    check_count,
+    check_number,
+    check_positive,
+    check_precision,
+    warn_caller,
+)
 from comixup._gather import gather_cells, in_format_of
 from comixup._labelling import Labelling
 from comixup._maps import check_grid, pool
@@ -188,6 +195,8 @@ class PuzzleMix(Mixer):
         for name, weight in (("beta", beta), ("gamma", gamma), ("eta", eta), ("t_eps", t_eps)):
             check_number(name, weight)
         check_count("neighbour", neighbour)
+        check_boolean("transport", transport)
+        check_boolean("keep_gradients", keep_gradients)
         if t_size is not None:
             check_count("t_size", t_size)
         for value in std or ():
@@ -216,6 +225,7 @@ class PuzzleMix(Mixer):
         """Returns the masks and moves of a batch."""
         saliency = given(saliency)
         self._check_std(images)
+        check_precision("images", images)
         sides = sides_for(self._draw_grid(), images, saliency)
         partners = torch.randperm(len(images), generator=self.generator)
         ratio = float(dirichlet(self.alpha, 2, draws(self.generator))[0, 0])

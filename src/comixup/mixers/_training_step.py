@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from comixup._memory import Origin
+from comixup._recording import check_can_record, recordable
 from comixup._saliency import Backward, LossFn, loss_of
 from comixup.mixers._hooks import check_and_disarm, layer_hooks
 from comixup.mixers._manifold import ManifoldMixup
@@ -68,6 +68,7 @@ def training_step(
         backward: your own backward pass, the one you will give `.loss` to: a GradScaler's,
             Fabric's, Accelerate's; None means `loss.backward()`.
 
+    >>> import torch
     >>> from comixup import CoMixup
     >>> model = nn.Sequential(nn.Flatten(), nn.Linear(192, 10))
     >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -76,11 +77,7 @@ def training_step(
     >>> step.loss.backward()
     >>> optimizer.step()
     """
-    if torch.is_inference_mode_enabled():
-        raise RuntimeError(
-            "training_step must be able to record a backward pass, but torch.inference_mode() is "
-            "on. Call it outside."
-        )
+    check_can_record("training_step")
     check_and_disarm(layer_hooks(model))  # whatever another mixer left in the model
     clean, given = None, images
     if isinstance(mixer, OnePass):
@@ -102,7 +99,7 @@ def training_step(
         images = images.clone()
     try:
         outputs = model(images)
-        loss = loss_of(outputs, _recordable(targets), loss_fn)
+        loss = loss_of(outputs, recordable(targets), loss_fn)
     except BaseException:
         if isinstance(mixer, ManifoldMixup):
             mixer.disarm()  # the batch is not trained on
@@ -116,8 +113,3 @@ def training_step(
         None if clean is None else clean.loss,
         None if clean is None else clean.outputs,
     )
-
-
-def _recordable(targets: Tensor) -> Tensor:
-    """Returns targets that a loss may keep for its backward pass."""
-    return targets.clone() if isinstance(targets, Tensor) and targets.is_inference() else targets

@@ -9,9 +9,11 @@ from typing import Any, Literal, TypeAlias
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
-from comixup._checks import check_choice, check_count, check_positive
+from comixup._checks import check_choice, check_count, check_positive, check_precision
 from comixup._mix import check_images
+from comixup._recording import check_can_record, check_no_transform, gradient_by
 from comixup._wrappers import allowing_gradients, layers_of_wrapping, unwrapped, without_sync
 
 Norm: TypeAlias = Literal["l2", "linf"]
@@ -67,6 +69,8 @@ def vat_loss(
     True
     """
     _check(images, norm, updates)
+    check_can_record("vat_loss")
+    check_no_transform("vat_loss")
     check_positive("epsilon", epsilon, "Leave the loss out instead.")
     check_positive("xi", xi, "Without a probe there is no direction to find; 1 is a good value.")
     _check_generator(generator)
@@ -75,7 +79,7 @@ def vat_loss(
     with _buffers_set_aside(model):
         if logits is None:
             with torch.no_grad():
-                logits = model(images)
+                logits = model(images.clone())  # models may work in place
         log_p = _log_probabilities(logits, (len(images), None)).detach()
         direction = _start(images, norm, generator)
         for _ in range(updates):
@@ -93,7 +97,7 @@ def _update(
     # probe sees the divergence where it is asked for.
     probe = _moved(images, direction, reach).requires_grad_()
     with torch.enable_grad(), without_sync(model), allowing_gradients(model):
-        outputs = model(probe)
+        outputs = model(probe.clone())
         log_q = _log_probabilities(outputs, log_p.shape)
         if not outputs.requires_grad:
             raise ValueError(
@@ -104,9 +108,9 @@ def _update(
         # brought to a size at which half precision loses nothing on the way back.
         slope = log_q.detach().exp() - log_p.exp()
         slope = slope / slope.abs().amax().clamp_min(torch.finfo(slope.dtype).tiny)
-        (gradient,) = torch.autograd.grad(
-            outputs, probe, slope.to(outputs.dtype), materialize_grads=True
-        )
+        gradient = gradient_by(outputs, probe, slope.to(outputs.dtype))
+        if gradient is None:
+            gradient = torch.zeros_like(probe)
     # The direction is in units of the scale, which the reach is proportional to.
     return _onto_sphere(gradient * (reach / reach.amax()), norm, otherwise=direction)
 
@@ -174,6 +178,11 @@ def _buffers_set_aside(model: nn.Module) -> Iterator[None]:
     ]
     if not any(module.training for module in inner.modules()):
         homes = []
+    if any(is_lazy(buffer) for _, _, buffer in homes):
+        raise ValueError(
+            "`model` must have been run once, got one with lazy modules that are not initialized. "
+            "Call model(images) first."
+        )
     copies = {id(buffer): buffer.clone() for _, _, buffer in homes}
     handing_out: list[Any] = [
         module
@@ -215,6 +224,7 @@ def _check(images: Tensor, norm: object, updates: object) -> None:
             f"`images` must be floating point to be moved a little, got {images.dtype}. Scale "
             "them, for instance by torchvision's v2.ToDtype(torch.float32, scale=True)."
         )
+    check_precision("images", images)
     check_choice("norm", norm, ("l2", "linf"))
     check_count("updates", updates, low=0)
 
