@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import pytest
 import torch
 import torch.nn.functional as F
-from lightning_fabric import Fabric
 from torch import nn
 from torch.testing import assert_close
 
@@ -116,30 +115,6 @@ def test_without_keeping_the_model_stays_as_it_was(training, off, had):
     for name, value in model.state_dict().items():
         assert_close(value, state[name], rtol=0, atol=0)
     assert model.training == training
-
-
-def test_running_statistics_move_once_when_gradients_are_kept():
-    model, (images, targets, _) = net(), batch(6)
-    saliency(model, images, targets)
-    assert int(model[1].num_batches_tracked) == 1
-
-
-def test_running_statistics_come_back_if_the_model_fails():
-    model, (images, targets, _) = net(), batch(6)
-    with pytest.raises(RuntimeError, match="on purpose"):
-        saliency(model, images, targets, keep_gradients=False, loss_fn=fails)
-    assert int(model[1].num_batches_tracked) == 0
-
-
-def fails(outputs, targets):
-    raise RuntimeError("on purpose")
-
-
-def test_a_training_layer_in_an_eval_model_keeps_its_statistics():
-    model, (images, targets, _) = net().eval(), batch(6)
-    model[1].train()
-    saliency(model, images, targets, keep_gradients=False)
-    assert int(model[1].num_batches_tracked) == 0
 
 
 @KEEP
@@ -353,54 +328,3 @@ def test_backward_is_not_called_where_nothing_is_kept():
     assert called.times == 0
     saliency(net(), images, targets, backward=backward)
     assert called.times == 1
-
-
-class DistributedDataParallel(torch.nn.Module):
-    """Like torch's, it hands out the first process's buffers before the forward pass."""
-
-    def __init__(self, module):
-        super().__init__()
-        self.module = module
-
-    def forward(self, images):
-        self.module[1].running_mean.fill_(5.0)
-        return self.module(images)
-
-
-def test_buffers_handed_out_before_the_pass_are_those_that_stay():
-    images, targets, _ = batch(6)
-    model = net()
-    saliency(DistributedDataParallel(model), images, targets, keep_gradients=False)
-    assert_close(model[1].running_mean, torch.full_like(model[1].running_mean, 5.0))
-
-
-class Counter(torch.nn.Module):
-    """Puts new buffers in place of old ones, and has one that is expanded."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("runs", torch.zeros(()))
-        self.register_buffer("wide", torch.ones(1).expand(4))
-
-    def forward(self, images):
-        self.runs = self.runs + 1
-        return images.flatten(1)[:, :4] * self.wide
-
-
-def test_buffers_of_every_kind_stay():
-    images, _, _ = batch(6)
-    model = Counter()
-    saliency(model, images, torch.zeros(6, dtype=torch.long), keep_gradients=False)
-    assert model.runs == 0
-
-
-@pytest.mark.parametrize("settings", [{"keep_gradients": False}, {"clean_weight": 0.0}], ids=str)
-def test_fabric_in_mixed_precision_lets_the_images_gradient_alone_be_taken(settings):
-    fabric = Fabric(accelerator="cpu", precision="bf16-mixed")
-    images, targets, _ = batch(6)
-    model = net()
-    expected = saliency(model, images, targets, **settings)
-    wrapped = fabric.setup(model)
-    assert_close(saliency(wrapped, images, targets, **settings), expected, rtol=0.2, atol=1e-3)
-    with pytest.raises(RuntimeError, match=r"fabric.backward"):  # its own guard still stands
-        F.cross_entropy(wrapped(images), targets).backward()

@@ -4,9 +4,13 @@ import contextlib
 
 import pytest
 import torch
+import torch.nn.functional as F
 from lightning_fabric import Fabric
 from torch import nn
+from torch.testing import assert_close
 
+from batches import batch, net
+from comixup import saliency
 from comixup._wrappers import layers_of_wrapping, unwrapped, without_sync
 
 
@@ -90,3 +94,15 @@ def test_fabrics_module_is_looked_through():
     module = fabric.setup_module(model)
     assert module is not model
     assert unwrapped(module) is model
+
+
+@pytest.mark.parametrize("settings", [{"keep_gradients": False}, {"clean_weight": 0.0}], ids=str)
+def test_fabric_in_mixed_precision_lets_the_images_gradient_alone_be_taken(settings):
+    fabric = Fabric(accelerator="cpu", precision="bf16-mixed")
+    images, targets, _ = batch(6)
+    model = net()
+    expected = saliency(model, images, targets, **settings)
+    wrapped = fabric.setup(model)
+    assert_close(saliency(wrapped, images, targets, **settings), expected, rtol=0.2, atol=1e-3)
+    with pytest.raises(RuntimeError, match=r"fabric.backward"):  # its own guard still stands
+        F.cross_entropy(wrapped(images), targets).backward()
