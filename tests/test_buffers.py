@@ -76,6 +76,9 @@ def test_buffers_of_every_kind_stay():
     assert model.runs == 0
 
 
+pytestmark = pytest.mark.filterwarnings("ignore:Lazy modules are a new feature:UserWarning")
+
+
 def lazy():
     """A network that learns its sizes, and makes its statistics, in its first pass."""
     with torch.random.fork_rng():
