@@ -147,7 +147,9 @@ def test_a_layer_that_was_replaced_gets_a_hook():
         ManifoldMixup(CLASSES, layers=["2.x"]).attach(model)
 
 
-@pytest.mark.parametrize("other", [None, CutMix(CLASSES, generator=generator(1))], ids=["plain", "CutMix"])
+@pytest.mark.parametrize(
+    "other", [None, CutMix(CLASSES, generator=generator(1))], ids=["plain", "CutMix"]
+)
 def test_no_step_of_another_method_is_mixed_inside(other):
     model, (images, targets, _) = net(norm=False), batch(5)
     training_step(model, ManifoldMixup(CLASSES, layers=["2"]), images, targets)
