@@ -177,6 +177,31 @@ def test_other_checkpointing_is_an_error_for_layers_that_run_twice():
         loss.backward()
 
 
+@pytest.fixture
+def one_process():
+    """A process group of this process alone."""
+    torch.distributed.init_process_group(
+        "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
+    )
+    yield
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.usefixtures("one_process")
+@pytest.mark.parametrize("attach", ["before", "after"])
+def test_distributed_data_parallel(attach):
+    model, (images, targets, _) = repeats([(0, 1)], once), batch(5)
+    early = mixer_for(model) if attach == "before" else None
+    wrapped = nn.parallel.DistributedDataParallel(model)
+    mixer = early or mixer_for(wrapped)
+    for _ in range(2):
+        model.zero_grad()
+        mixed, soft = mixer(images, targets)
+        loss = F.cross_entropy(wrapped(mixed), soft)
+        loss.backward()
+        assert_same_gradients(model, loss, images, soft, mixer.last.plan)
+
+
 def test_fabrics_wrapper():
     fabric = Fabric(accelerator="cpu", devices=1)
     model, (images, targets, _) = repeats([(0, 1)], once), batch(5)

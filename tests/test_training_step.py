@@ -74,6 +74,19 @@ def test_is_the_step_written_by_hand(make, seed):
     assert_same_gradients(model, other)
 
 
+@pytest.mark.parametrize("name", ["co-mixup", "cutmix", "input mixup"])
+def test_the_model_may_be_a_function(name):
+    model, (images, targets, _) = net(norm=False), batch(8)
+    other, make = copy.deepcopy(model), MAKERS[name]
+
+    def function(x):
+        return model(x)
+
+    training_step(function, make(generator=generator(3)), images, targets).loss.backward()
+    training_step(other, make(generator=generator(3)), images, targets).loss.backward()
+    assert_same_gradients(model, other)
+
+
 def test_none_trains_on_the_batch_as_it_comes():
     model, (images, targets, _) = net(norm=False), batch(8)
     other = copy.deepcopy(model)

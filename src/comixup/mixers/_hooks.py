@@ -201,9 +201,12 @@ class ForwardPasses:
 
 def layer_hooks(model: nn.Module) -> list[LayerHook]:
     """Returns the hooks on a model's layers, of all mixers."""
+    inner = unwrapped(model)
+    if not isinstance(inner, nn.Module):  # a function, say: any callable serves as a model
+        return []
     return [
         hook
-        for module in unwrapped(model).modules()
+        for module in inner.modules()
         for hook in module._forward_hooks.values()
         if isinstance(hook, LayerHook)
     ]
