@@ -261,8 +261,15 @@ def test_method_trains(name, method, root, tmp_path):
     check_run(reduced(RECIPES[name], model="small"), root, tmp_path, method)
 
 
+def test_the_comparison_on_small_data_trains(root, tmp_path):
+    few = {"classes": [1, 3], "images_per_class": 2, "validation": 0.34, "width": 8}
+    recipe = reduced(RECIPES["cifar100-small-data"], batch_size=2, **few)
+    check_run(recipe, root, tmp_path, "comixup-one-pass")
+
+
 def test_every_recipe_is_trained_above_or_below():
-    trained = {*REAL_NETWORKS, *(name for name, _ in SMALL_NETWORKS), "imagenet-resnet50"}
+    others = {"imagenet-resnet50", "cifar100-small-data"}
+    trained = {*REAL_NETWORKS, *(name for name, _ in SMALL_NETWORKS), *others}
     assert trained == set(RECIPES)
 
 

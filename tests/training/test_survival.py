@@ -154,6 +154,7 @@ def test_killed_between_checkpoint_and_metrics(data, tmp_path, unbroken):
 def test_metrics_are_whole_even_if_both_last_writes_of_them_failed(data, tmp_path, unbroken):
     folder = train_here(data, tmp_path, "comixup")
     (folder / METRICS).write_bytes(b"")  # as after two kills, each right behind the checkpoint
+    (folder / RESULT).unlink()  # which is written last
     train_here(data, tmp_path, "comixup")
     assert_same_run(folder, unbroken)
 

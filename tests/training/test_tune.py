@@ -39,7 +39,7 @@ def test_each_alpha_of_the_paper_is_a_variant(method):
 
 def test_close_values_are_variants_of_their_own():
     close = {"input": {"alpha": (0.1234567, 0.1234568)}}
-    recipe = variants_of(dataclasses.replace(CIFAR, tunes=close), "input")
+    recipe = variants_of(dataclasses.replace(CIFAR, tuning_grid=close), "input")
     assert [m.settings["alpha"] for m in recipe.methods.values()] == [0.1234567, 0.1234568]
 
 
