@@ -17,7 +17,7 @@ from comixup.training import RECIPES, Hardware, Method, Result, TrainingStopped
 from comixup.training._folder import read_metrics
 
 DIGITS = RECIPES["digits"]
-SMALL = DIGITS.changed(model="lenet", epochs=2, images_per_class=2, batch_size=10)
+SMALL = DIGITS.changed(model="lenet", epochs=2, images_per_class=2, batch_size=10, lr=0.01)
 HERE = Hardware(accelerator="cpu", workers=0)
 GRID = {"beta": [0.32, 0.0], "partition_size": [20.0]}
 """Two cells to train: the own value of both settings is one cell."""
@@ -222,7 +222,7 @@ def test_an_interrupted_sweep_goes_on(unbroken, tmp_path):
     folder = tmp_path / "digits-sweep"
     # The first cell has two runs; in the second cell's first run Ctrl-C comes after an epoch.
     console = Console(file=Interrupting("epoch 1/2", 3), width=200)
-    with pytest.raises(TrainingStopped, match="goes on from epoch 2"):
+    with pytest.raises(TrainingStopped, match="resumes from epoch 2"):
         sweep(SMALL, GRID, console=console, **how)
     done = read_metrics(folder / "beta-0" / "seed-1")
     assert len(read_metrics(folder / "comixup" / "seed-0")) == 1
