@@ -16,6 +16,7 @@ from torch import Tensor
 from comixup import evaluation
 from comixup._checks import check_count
 from comixup.cli._options import (
+    PLAIN,
     Changes,
     ChangesOption,
     Place,
@@ -103,7 +104,7 @@ def evaluate(
             console.print(evaluation.evaluation_table(found))
             _write(found, folder)
             evaluation.draw_evaluation(found, chosen, truth, folder, **options)
-        console.print(f"Metrics and pictures are in {folder}.\n", highlight=False)
+        console.print(f"Metrics and pictures are in {folder}.\n", **PLAIN)
 
 
 def compare(
@@ -128,7 +129,7 @@ def compare(
     evaluation.write_comparison(found, out)
     evaluation.draw_reliability(panels, out / "reliability.png")
     console.print(evaluation.as_rich(found))
-    console.print(f"Tables and reliability diagrams are in {out}.", highlight=False)
+    console.print(f"Tables and reliability diagrams are in {out}.", **PLAIN)
 
 
 def sweep(
@@ -255,7 +256,7 @@ def _loaded(
             data = load(name, root, classes=classes, skip_bad=skip_bad)
         found = data, _boxes(data, boxes, root, image_size, skip_bad)
     for sentence in dict.fromkeys(str(warning.message) for warning in caught):
-        console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+        console.print(sentence, **PLAIN)
     return found
 
 

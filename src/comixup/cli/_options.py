@@ -21,6 +21,8 @@ from comixup.training._train import check_run_options
 
 FLAGS = ("--download", "--skip-bad", "--help", "--")
 """Options without a value."""
+PLAIN: dict[str, Any] = {"highlight": False, "markup": False, "soft_wrap": True}
+"""How rich prints a line as it is: brackets in a path are no markup, and it is not broken."""
 UNCHANGED = ""
 """What help says of a default that is None: the group's own words say that nothing changes."""
 

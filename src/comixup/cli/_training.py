@@ -11,6 +11,7 @@ from rich.console import Console
 
 from comixup import training
 from comixup.cli._options import (
+    PLAIN,
     Changes,
     ChangesOption,
     Place,
@@ -96,7 +97,7 @@ def train(
         results[name] = training.train(chosen, method=name, seeds=seeds, **how)
     if how["fabric"].is_global_zero:
         how["console"].print(training.results_table(chosen, results))
-        how["console"].print(f"Runs are in {place.out / chosen.name}.", highlight=False)
+        how["console"].print(f"Runs are in {place.out / chosen.name}.", **PLAIN)
 
 
 def tune(
