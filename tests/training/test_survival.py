@@ -1,6 +1,7 @@
 """Runs that are killed, interrupted or run out of disk go on, to the very same weights."""
 
 import itertools
+import json
 import os
 import signal
 import subprocess
@@ -12,9 +13,19 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from comixup import models
-from comixup.training._folder import CHECKPOINT, LOGITS, METRICS, RESULT, STORY, WEIGHTS
+from comixup.training._folder import (
+    CHECKPOINT,
+    EVENTS,
+    LOGITS,
+    METRICS,
+    RESULT,
+    STORY,
+    WEIGHTS,
+    read_metrics,
+)
 from small_runs import (
     CLASSES,
     RECIPE,
@@ -31,6 +42,7 @@ from small_runs import (
     run,
     saved,
     train_here,
+    turn_back_clock,
     words,
     write_images,
 )
@@ -209,6 +221,32 @@ def test_a_second_run_in_the_folder_gets_a_sentence_and_harms_nothing(long_run, 
     while saved(folder_of(tmp_path))["epoch"] <= done:
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+# ---- Clocks -------------------------------------------------------------------------------------
+
+
+def test_a_clock_that_jumps_back_changes_nothing(data, tmp_path, unbroken):
+    arguments, folder = words(data, tmp_path, method="comixup"), folder_of(tmp_path, "comixup")
+    log, day = tmp_path / "log", 86400
+    code, _ = run(arguments, log, before=die_within_step, details=(4, 0.5))
+    assert code == -signal.SIGPROF
+    code, text = run(arguments, log, before=turn_back_clock, details=(day,))
+    assert code == 0, text
+    assert_same_run(folder, unbroken)
+    for row in read_metrics(folder):
+        assert 0 < row["seconds"] < WAIT_SECONDS
+        assert 0 < row["cpu_seconds"] < WAIT_SECONDS
+        assert 0 < row["images_per_second"] < 1e6
+    result = json.loads((folder / RESULT).read_text())
+    assert min(result["seconds_per_epoch"], result["cpu_seconds"]) > 0
+    assert events_of(folder, "test_error").keys() == events_of(unbroken, "test_error").keys()
+
+
+def events_of(folder, name):
+    found = EventAccumulator(str(folder / EVENTS))
+    found.Reload()
+    return {event.step: event.value for event in found.Scalars(name)}
 
 
 # ---- Disks and folders --------------------------------------------------------------------------
