@@ -22,8 +22,6 @@ from torch.utils.tensorboard import SummaryWriter
 _REFRESH_SECONDS = 0.5
 """How often the bar reads the loss: a reading makes the host wait for the device."""
 _BAR_WIDTH = 12
-_EVENTS = "events.out.tfevents"
-"""How names of TensorBoard's files begin."""
 
 
 class Reporter:
@@ -54,7 +52,6 @@ class Reporter:
         self._first_epoch = first_epoch
         self._events = None
         if events is not None:
-            _keep_in_order(events)
             # Whatever an interrupted run wrote after its checkpoint is taken back.
             self._events = SummaryWriter(str(events), purge_step=first_epoch + 1)
 
@@ -129,21 +126,6 @@ class Reporter:
                 highlight=False,
                 soft_wrap=True,
             )
-
-
-def _keep_in_order(folder: Path) -> None:
-    """Renames files of events that seem to be of now or the future, so that new ones come last.
-
-    TensorBoard reads files by their names, which have the second they were begun in. Where the
-    clock was set back since then, the resumed run would come first and then be purged.
-    """
-    found = sorted(folder.glob(f"{_EVENTS}.*.*"))
-    parts = [path.name.removeprefix(f"{_EVENTS}.").partition(".") for path in found]
-    seconds = [int(stamp) for stamp, _, _ in parts if stamp.isascii() and stamp.isdigit()]
-    if len(seconds) < len(found) or max(seconds, default=0) < int(time.time()):
-        return
-    for number, (path, (_, _, rest)) in enumerate(zip(found, parts, strict=True)):
-        path.rename(path.with_name(f"{_EVENTS}.{number:010d}.{rest}"))
 
 
 def _note(speed: float, loss: float) -> str:
