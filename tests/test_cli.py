@@ -295,6 +295,10 @@ MISTAKES = {
         ["train", "digits", "--batch_size", "10", "--batch-size", "20"],
         r"`--batch-size` must be given once",
     ),
+    "two names of an option": (
+        ["train", "digits", "--labels-per-class", "2", "--images-per-class", "3"],
+        r"`--images-per-class` must be given once",
+    ),
     "setting that is tuned": (
         ["tune", "digits", "--method", "input", "--set", "alpha=0.5"],
         r"`--set` must leave alpha alone, which tune itself tries with 0\.2, 1, 2",

@@ -299,6 +299,21 @@ def test_files_with_the_names_of_before_are_read(found, tmp_path):
     assert row.figures == found.figures
 
 
+def test_an_evaluation_of_other_weights_is_not_compared(found, run, tmp_path):
+    copy = shutil.copytree(run, tmp_path / "run")
+    evaluation.write_evaluation(found, copy)
+    row, _ = evaluation.read_evaluation(copy)
+    assert row.figures == found.figures
+    weights = copy / "weights.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1  # as if trained again, to something else
+    weights.write_bytes(content)
+    with pytest.raises(ValueError, match=r"is of other weights than .* evaluate .* again"):
+        evaluation.read_evaluation(copy)
+    weights.unlink()  # moved away: there is nothing to compare it with
+    evaluation.read_evaluation(copy)
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e300, -1e31])
 def test_numbers_that_cannot_be_compared(found, tmp_path, value):
     evaluation.write_evaluation(found, tmp_path)

@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file
 
 from comixup.training import RECIPES, Hardware, train
-from comixup.training._folder import CHECKPOINT, METRICS, WEIGHTS
+from comixup.training._folder import CHECKPOINT, LOGITS, METRICS, WEIGHTS
 
 RECIPE = "cifar100-low-data"
 CLASSES = 4
@@ -275,6 +275,8 @@ def assert_same_weights(folder, other, **tolerance):
 
 def assert_same_run(folder, unbroken):
     assert_same_weights(folder, unbroken)
+    for name in (WEIGHTS, LOGITS):
+        assert (folder / name).read_bytes() == (unbroken / name).read_bytes(), name
     assert metrics(folder) == metrics(unbroken)
     assert saved(folder)["finished"]
     assert not list(folder.glob(".*")), "half written files are left"

@@ -1,6 +1,7 @@
 """What a run shows: lines where there is no terminal, a bar where there is one, TensorBoard."""
 
 import io
+import time
 
 import pytest
 import torch
@@ -119,14 +120,34 @@ def test_events_for_tensorboard(tmp_path):
     assert found["test_error"] == {1: 60.0, 2: 50.0}
 
 
+def calls(errors):
+    def report(reporter):
+        for epoch, error in errors.items():
+            reporter.epoch({**ROW, "epoch": float(epoch), "test_error": error})
+
+    return report
+
+
 def test_a_resumed_run_takes_back_what_came_after_its_checkpoint(tmp_path):
-    def calls(errors):
-        def report(reporter):
-            for epoch, error in errors.items():
-                reporter.epoch({**ROW, "epoch": float(epoch), "test_error": error})
-
-        return report
-
     shown(calls({1: 60.0, 2: 50.0, 3: 99.0, 4: 98.0}), events=tmp_path)
     shown(calls({3: 40.0}), events=tmp_path, first_epoch=2)
     assert events(tmp_path)["test_error"] == {1: 60.0, 2: 50.0, 3: 40.0}
+
+
+@pytest.mark.parametrize("jump", [-86400, 0])
+def test_a_clock_that_is_set_back_between_two_starts(tmp_path, monkeypatch, jump):
+    # With no jump at all, the starts are within one second.
+    now = 1.7e9
+    for start, errors in enumerate(({1: 60.0, 2: 99.0}, {2: 50.0, 3: 98.0}, {3: 40.0})):
+        monkeypatch.setattr(time, "time", lambda start=start: now + start * jump)
+        monkeypatch.setattr("os.getpid", lambda start=start: 100 - start)
+        shown(calls(errors), events=tmp_path, first_epoch=start)
+    assert events(tmp_path)["test_error"] == {1: 60.0, 2: 50.0, 3: 40.0}
+
+
+def test_files_of_others_stay_where_they_are(tmp_path):
+    names = {"events.out.tfevents.99999999999.host.v2", "events.out.tfevents.mine.v2", "notes.txt"}
+    for name in names:
+        (tmp_path / name).write_bytes(b"")
+    shown(calls({1: 60.0}), events=tmp_path)
+    assert names < {path.name for path in tmp_path.iterdir()}

@@ -19,6 +19,8 @@ from comixup.training._recipe import MAX_COUNT, MAX_SEED, Recipe, suggestion
 from comixup.training._settings import check_effect, check_settings, parse_settings
 from comixup.training._train import check_run_options
 
+ALIASES = {"--labels-per-class": "--images-per-class"}
+"""Older names of options; still read."""
 FLAGS = ("--download", "--skip-bad", "--help", "--")
 """Options without a value."""
 PLAIN: dict[str, Any] = {"highlight": False, "markup": False, "soft_wrap": True}
@@ -56,9 +58,7 @@ class Changes:
     """Weight decay."""
     classes: Annotated[tuple[str, ...] | None, word("CLASS ...", UNCHANGED)] = None
     """Train and test on these classes alone: names, indices, or ranges of indices such as 50-69."""
-    images_per_class: Annotated[
-        int | None, word("N", UNCHANGED, aliases=["--labels-per-class"])
-    ] = None
+    images_per_class: Annotated[int | None, word("N", UNCHANGED, aliases=list(ALIASES))] = None
     """Train on so many images of each class; 0 for all."""
     validation: Annotated[float | None, word("FRACTION", UNCHANGED)] = None
     """Fraction of the training images to hold out, between 0 and 1."""
@@ -186,6 +186,7 @@ def check_words(words: Sequence[str]) -> None:
             continue
         name, equals, value = word.partition("=")
         name = name.replace("_", "-")
+        name = ALIASES.get(name, name)
         if name in seen:
             raise ValueError(
                 f"`{name}` must be given once, got it twice. Put all values behind one {name}."

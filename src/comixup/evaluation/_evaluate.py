@@ -95,6 +95,7 @@ class Evaluation:
             "seed": trained.seed,
             "recipe": None if recipe is None else recipe.get("name"),
             "weights": str(trained.path),
+            "weights_digest": trained.digest,
             "data": self.data,
             "summary": self.figures,
             "metrics": self.metrics.as_dict(),

@@ -12,7 +12,9 @@ from typing import Any
 from comixup.evaluation._compare import Row
 from comixup.evaluation._evaluate import CORRUPTION, LOCALISATION, RELIABILITY, Evaluation
 from comixup.evaluation._metrics import Bin, Metrics
+from comixup.evaluation._weights_file import weights_digest
 from comixup.training._files import atomic_write, make_folder
+from comixup.training._folder import WEIGHTS
 
 FILE = "evaluation.json"
 _MAX_BYTES = 10**7
@@ -63,13 +65,21 @@ def read_evaluation(folder: Path) -> tuple[Row, Metrics]:
             {name: _number(name, value) for name, value in summary.items()},
             _word("recipe", saved["recipe"]) or "",
         )
-        return row, _metrics(_mapping("metrics", saved["metrics"]))
+        metrics = _metrics(_mapping("metrics", saved["metrics"]))
+        digest = _word("weights_digest", saved.get("weights_digest"))
     except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as why:
         text = f"{type(why).__name__}: {why}"[:200]
         raise ValueError(
             f"{path} must be what comixup evaluate writes, but it cannot be read ({text}). Run "
             f"comixup evaluate {folder} again."
         ) from None
+    weights = folder / WEIGHTS
+    if digest is not None and weights.is_file() and weights_digest(weights) != digest:
+        raise ValueError(
+            f"`runs` must be evaluated after they are trained, but {path} is of other weights than "
+            f"{weights}. Run comixup evaluate {folder} again."
+        )
+    return row, metrics
 
 
 def _metrics(saved: Mapping[str, Any]) -> Metrics:

@@ -19,6 +19,7 @@ from comixup.evaluation._weights_file import (
     read_about,
     read_weights,
     reason,
+    weights_digest,
     without_wrapper,
 )
 from comixup.models._build import Shape
@@ -45,6 +46,7 @@ class Trained:
         recipe: of its run, as `Recipe.as_dict` has it; None likewise.
         data: name of the data set that it was trained on; None likewise.
         classes: the names of the classes; empty likewise.
+        digest: of the file of weights: other weights have another.
     """
 
     model: nn.Module
@@ -57,6 +59,7 @@ class Trained:
     recipe: Mapping[str, Any] | None = None
     data: str | None = None
     classes: tuple[str, ...] = ()
+    digest: str | None = None
 
     @property
     def title(self) -> str:
@@ -123,6 +126,7 @@ def load_trained(
         path,
         data=about.get("data"),
         classes=_classes(about, count, file),
+        digest=weights_digest(file),
         **_told(story),
     )
 

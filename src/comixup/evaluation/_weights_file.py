@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import pickle
 import tarfile
 import warnings
@@ -18,6 +19,8 @@ from comixup.training._checkpoint import check_archive
 
 PICKLED = (".pt", ".pth")
 REASON_LETTERS = 200
+_BLOCK_BYTES = 2**20
+_DIGEST_LETTERS = 16
 _WRAPPED = ("state_dict", "model")
 """Keys under which checkpoints of other programs, and our own, keep the weights."""
 _PARALLEL = "module."
@@ -39,6 +42,15 @@ def read_weights(file: Path) -> WeightsFile:
 def read_about(file: Path) -> Mapping[str, str]:
     """Returns what a file says of its weights, which are not read: pickled ones say nothing."""
     return {} if file.suffix in PICKLED else _read_safetensors(file, about_alone=True).about
+
+
+def weights_digest(file: Path) -> str:
+    """Returns a digest of a file's bytes; those of a run follow from its weights alone."""
+    digest = hashlib.sha256()
+    with file.open("rb") as content:
+        while block := content.read(_BLOCK_BYTES):
+            digest.update(block)
+    return digest.hexdigest()[:_DIGEST_LETTERS]
 
 
 def without_wrapper(weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:

@@ -22,6 +22,8 @@ from torch.utils.tensorboard import SummaryWriter
 _REFRESH_SECONDS = 0.5
 """How often the bar reads the loss: a reading makes the host wait for the device."""
 _BAR_WIDTH = 12
+_EVENTS = "events.out.tfevents"
+"""How names of TensorBoard's files begin."""
 
 
 class Reporter:
@@ -50,10 +52,8 @@ class Reporter:
         self._note = ""
         self._images = 0.0
         self._first_epoch = first_epoch
-        self._events = None
-        if events is not None:
-            # Whatever an interrupted run wrote after its checkpoint is taken back.
-            self._events = SummaryWriter(str(events), purge_step=first_epoch + 1)
+        self._folder = events
+        self._events: SummaryWriter | None = None
 
     def __enter__(self) -> Reporter:
         if self.console is None:
@@ -107,9 +107,8 @@ class Reporter:
         if "test_error" in row:
             self._note = f", error {row['test_error']:.2f} %"
         self._images = 0.0
-        if self._events is not None:
-            for name, value in row.items():
-                self._events.add_scalar(name, value, int(row["epoch"]))
+        if self._folder is not None:
+            self._write_events(self._folder, row)
         if self._bar is not None:
             note = _note(row["images_per_second"], row["train_loss"]) + self._note
             self._bar.update(self._task, completed=row["epoch"], note=note)
@@ -126,6 +125,30 @@ class Reporter:
                 highlight=False,
                 soft_wrap=True,
             )
+
+    def _write_events(self, folder: Path, row: Mapping[str, float]) -> None:
+        if self._events is None:
+            # Not before an epoch is done: a run that is rejected leaves the folder as it was.
+            _keep_in_order(folder)
+            # Whatever an interrupted run wrote after its checkpoint is taken back.
+            self._events = SummaryWriter(str(folder), purge_step=self._first_epoch + 1)
+        for name, value in row.items():
+            self._events.add_scalar(name, value, int(row["epoch"]))
+
+
+def _keep_in_order(folder: Path) -> None:
+    """Renames files of events that seem to be of now or the future, so that new ones come last.
+
+    TensorBoard reads files by their names, which have the second they were begun in. Where the
+    clock was set back since then, the resumed run would come first and then be purged.
+    """
+    found = sorted(folder.glob(f"{_EVENTS}.*.*"))
+    parts = [path.name.removeprefix(f"{_EVENTS}.").partition(".") for path in found]
+    seconds = [int(stamp) for stamp, _, _ in parts if stamp.isascii() and stamp.isdigit()]
+    if len(seconds) < len(found) or max(seconds, default=0) < int(time.time()):
+        return
+    for number, (path, (_, _, rest)) in enumerate(zip(found, parts, strict=True)):
+        path.rename(path.with_name(f"{_EVENTS}.{number:010d}.{rest}"))
 
 
 def _note(speed: float, loss: float) -> str:
