@@ -8,7 +8,7 @@ import torch
 
 from comixup import Problem, objective, solve
 from problems import generator, make
-from test_bad_problem import INF, NAN, refuses
+from rejections import INF, NAN, rejects
 
 SALIENCY = torch.ones(3, 8, 8)
 
@@ -82,9 +82,9 @@ MAPS = {
 
 
 @pytest.mark.parametrize(("change", "error", "message"), MAPS.values(), ids=MAPS.keys())
-def test_from_saliency_refuses(change, error, message):
+def test_from_saliency_rejects(change, error, message):
     arguments = {"saliency": SALIENCY} | change
-    with refuses(error, message):
+    with rejects(error, message):
         Problem.from_saliency(arguments.pop("saliency"), **arguments)
 
 
@@ -95,7 +95,7 @@ GOOD = make(3, (2, 2), 0)
 @pytest.mark.parametrize("name", ["sweeps", "levels", "starts", "num_threads"])
 @pytest.mark.parametrize("value", COUNTS, ids=str)
 def test_counts_of_solve_must_be_positive_integers(name, value):
-    with refuses(ValueError, rf"`{name}` must be a positive integer, got {re.escape(repr(value))}"):
+    with rejects(ValueError, rf"`{name}` must be a positive integer, got {re.escape(repr(value))}"):
         solve(GOOD, **{name: value})
 
 
@@ -141,16 +141,16 @@ SOLVES = {
 @pytest.mark.parametrize(
     ("problem", "change", "error", "message"), SOLVES.values(), ids=SOLVES.keys()
 )
-def test_solve_refuses(problem, change, error, message):
-    with refuses(error, message):
+def test_solve_rejects(problem, change, error, message):
+    with rejects(error, message):
         solve(problem, generator=generator(0), **change)
 
 
-def test_objective_refuses_what_is_no_labelling():
+def test_objective_rejects_what_is_no_labelling():
     z = solve(GOOD, generator=generator(0))
-    with refuses(TypeError, r"`labelling` must be a Labelling, got Tensor"):
+    with rejects(TypeError, r"`labelling` must be a Labelling, got Tensor"):
         objective(GOOD, z.sources)
-    with refuses(TypeError, r"`problem` must be a Problem or a sequence of them, got int"):
+    with rejects(TypeError, r"`problem` must be a Problem or a sequence of them, got int"):
         objective(3, z)
-    with refuses(TypeError, r"`problem` must be a Problem or a sequence of them, got str"):
+    with rejects(TypeError, r"`problem` must be a Problem or a sequence of them, got str"):
         objective("ab", z)

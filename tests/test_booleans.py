@@ -23,7 +23,7 @@ from comixup import (
 from comixup.adapters.timm import MinMaxCutMix, Mixup
 from comixup.adapters.torchvision import BatchMix
 from problems import make
-from test_bad_problem import refuses
+from rejections import rejects
 
 IMAGES, TARGETS, _ = batch(4)
 NEEDED = {
@@ -66,7 +66,7 @@ def test_they_are_found():
     "value", ["False", "no", "maybe", 0, 1, None, [], torch.tensor(True), np.True_], ids=repr
 )
 def test_anything_but_true_and_false_is_an_error(function, name, value):
-    with refuses(TypeError, rf"`{name}` must be True or False, got"):
+    with rejects(TypeError, rf"`{name}` must be True or False, got"):
         function(*NEEDED.get(function, ()), **{name: value})
 
 
@@ -79,13 +79,13 @@ def test_true_is_taken(function, name):
 @pytest.mark.parametrize("value", ["False", "no", 0, None], ids=repr)
 def test_the_switches_of_mixers_are_booleans(value):
     mixup = CutMix(CLASSES)
-    with refuses(TypeError, r"`enabled` must be True or False, got"):
+    with rejects(TypeError, r"`enabled` must be True or False, got"):
         mixup.enabled = value
     assert mixup.enabled is True
     shim = Mixup(num_classes=CLASSES)
-    with refuses(TypeError, r"`mixup_enabled` must be True or False, got"):
+    with rejects(TypeError, r"`mixup_enabled` must be True or False, got"):
         shim.mixup_enabled = value
     assert shim.mixup_enabled is True
     one_pass = OnePass(*NEEDED[OnePass])
-    with refuses(TypeError, r"`enabled` must be True or False, got"):
+    with rejects(TypeError, r"`enabled` must be True or False, got"):
         one_pass.enabled = value

@@ -10,7 +10,7 @@ from comixup import CoMixup, saliency, training_step
 from comixup._buffers import unchanged_buffers
 from comixup.training._vat import vat_loss
 from problems import generator
-from test_bad_problem import refuses
+from rejections import rejects
 
 
 def test_running_statistics_move_once_when_gradients_are_kept():
@@ -133,7 +133,7 @@ def test_a_lazy_model_trains_from_its_first_step():
 def test_vat_needs_a_model_that_is_initialized():
     images, _, _ = batch(6)
     model = lazy()
-    with refuses(ValueError, r"`model` must have been run once.*model\(images\) first"):
+    with rejects(ValueError, r"`model` must have been run once.*model\(images\) first"):
         vat_loss(model, images, epsilon=0.1)
     model(images)
     vat_loss(model, images, epsilon=0.1).backward()

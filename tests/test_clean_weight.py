@@ -13,7 +13,7 @@ from batches import CLASSES, batch, gradients, net, over
 from comixup import CoMixup, CutMix, InputMixup, ManifoldMixup, NoMix, PuzzleMix, training_step
 from comixup.mixers._mixer import loss_weights
 from problems import generator
-from test_bad_problem import refuses
+from rejections import rejects
 
 ALL = {
     "co-mixup": CoMixup,
@@ -181,17 +181,17 @@ def test_a_forgotten_clean_pass_is_noticed(method):
     if isinstance(mixer, ManifoldMixup):
         mixer.attach(model)
     message = r"with `clean_weight` = 0\.5 must have a clean pass before .* Call mixer\.clean_pass"
-    with refuses(RuntimeError, message):
+    with rejects(RuntimeError, message):
         mixer(images, targets)
     mixer.clean_pass(model, images, targets)
     model(mixer(images, targets)[0])
-    with refuses(RuntimeError, message):  # each batch has its own
+    with rejects(RuntimeError, message):  # each batch has its own
         mixer(images, targets)
     mixer.clean_pass(model, images, targets)
     mixer.enabled = False
     mixer(images, targets)
     mixer.enabled = True
-    with refuses(RuntimeError, message):  # that pass was for the batch that was left
+    with rejects(RuntimeError, message):  # that pass was for the batch that was left
         mixer(images, targets)
 
 
@@ -204,7 +204,7 @@ def test_a_clean_pass_that_failed_does_not_count(method):
     mixer.clean_pass(model, images, targets)
     with pytest.raises(RuntimeError):
         mixer.clean_pass(model, images[:, :2], targets)
-    with refuses(RuntimeError, r"must have a clean pass"):
+    with rejects(RuntimeError, r"must have a clean pass"):
         mixer(images, targets)
 
 
@@ -224,7 +224,7 @@ def test_a_layer_that_did_not_run_is_noticed_by_the_clean_pass():
     mixer = ManifoldMixup(CLASSES, layers=["2"], clean_weight=1.0).attach(model)
     mixer.clean_pass(model, images, targets)
     mixer(images, targets)
-    with refuses(RuntimeError, r"mixed the targets .* layer '2' has not run"):
+    with rejects(RuntimeError, r"mixed the targets .* layer '2' has not run"):
         mixer.clean_pass(model, images, targets)
 
 
@@ -260,7 +260,7 @@ def test_the_users_backward_and_losses_are_used_for_both(method):
 @over(WITHOUT_SALIENCY)
 def test_an_idle_backward_is_noticed(method):
     model, (images, targets, _) = net(norm=False), batch(8)
-    with refuses(ValueError, r"`backward` must run the backward pass"):
+    with rejects(ValueError, r"`backward` must run the backward pass"):
         training_step(
             model, method(CLASSES, clean_weight=1.0), images, targets, backward=lambda loss: None
         )
@@ -268,7 +268,7 @@ def test_an_idle_backward_is_noticed(method):
 
 def test_a_frozen_model_is_noticed():
     images, targets, _ = batch(8)
-    with refuses(ValueError, r"`model` must have weights to train"):
+    with rejects(ValueError, r"`model` must have weights to train"):
         training_step(
             net().requires_grad_(False), CutMix(CLASSES, clean_weight=1.0), images, targets
         )
@@ -311,5 +311,5 @@ BAD = {
 @over(ALL)
 @pytest.mark.parametrize(("change", "error", "message"), BAD.values(), ids=BAD.keys())
 def test_senseless_weights_are_refused(method, change, error, message):
-    with refuses(error, message):
+    with rejects(error, message):
         method(CLASSES, **change)

@@ -10,7 +10,7 @@ from batches import CLASSES, batch, one_hot
 from comixup import CoMixup
 from comixup.mixers._batch import part_sizes
 from problems import generator
-from test_bad_problem import INF, NAN, refuses
+from rejections import INF, NAN, rejects
 
 WARNS = r"saliency maps are zero, constant, NaN or infinite"
 
@@ -113,7 +113,7 @@ def test_extreme_values_do_not_break_anything(value):
 def test_negative_maps_are_refused(value):
     images, targets, saliency = batch(6)
     saliency[4, 2, 2] = value
-    with refuses(ValueError, r"`saliency` must not be negative, got -.* for input 4\. Take"):
+    with rejects(ValueError, r"`saliency` must not be negative, got -.* for input 4\. Take"):
         mixup()(images, targets, saliency)
 
 
@@ -247,7 +247,7 @@ def test_compatibility_as_a_matrix_and_as_a_function(partition_size):
 
 
 def test_a_matrix_of_another_size_is_refused():
-    with refuses(ValueError, r"`compatibility` must have shape \(5, 5\).* got \(4, 4\).*function"):
+    with rejects(ValueError, r"`compatibility` must have shape \(5, 5\).* got \(4, 4\).*function"):
         mixup(compatibility=torch.eye(4))(*batch(5))
 
 
@@ -314,10 +314,10 @@ CASES = [(name, value) for name, values in SETTINGS.items() for value in values]
 
 @pytest.mark.parametrize(("name", "value"), CASES)
 def test_a_bad_setting_is_refused_at_construction(name, value):
-    with refuses((ValueError, TypeError), rf"`{name}` must "):
+    with rejects((ValueError, TypeError), rf"`{name}` must "):
         CoMixup(CLASSES, **{name: value})
 
 
 def test_a_function_that_returns_no_matrix_is_named():
-    with refuses(TypeError, r"`compatibility` must be a torch tensor, got NoneType"):
+    with rejects(TypeError, r"`compatibility` must be a torch tensor, got NoneType"):
         mixup(compatibility=lambda saliency: None)(*batch(5))

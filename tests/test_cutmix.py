@@ -8,7 +8,7 @@ from batches import batch, telling
 from comixup import CutMix
 from comixup.mixers._cutmix import Boxes
 from problems import generator
-from test_bad_problem import refuses
+from rejections import rejects
 
 
 def origin(mixed, images):
@@ -129,15 +129,15 @@ def test_integer_images_can_be_cut():
 def test_another_size_or_batch_is_refused():
     mixer = CutMix(7, generator=generator(7))
     mixer(*batch(4)[:2])
-    with refuses(ValueError, r"`images` must have the size \(8, 8\) .* got \(4, 4\)\. Resize"):
+    with rejects(ValueError, r"`images` must have the size \(8, 8\) .* got \(4, 4\)\. Resize"):
         mixer.last.plan.mix_images(torch.rand(4, 3, 4, 4))
-    with refuses(ValueError, r"`images` must have the size \(8, 8\)"):
+    with rejects(ValueError, r"`images` must have the size \(8, 8\)"):
         mixer.last.plan.source_ratio((4, 4))
-    with refuses(ValueError, r"`images` must have 4 inputs.* got 5"):
+    with rejects(ValueError, r"`images` must have 4 inputs.* got 5"):
         mixer.last.plan.mix_images(torch.rand(5, 3, 8, 8))
 
 
 @pytest.mark.parametrize("value", [1, 0, 2.5, True, "2"])
 def test_num_inputs_counts_two_or_more(value):
-    with refuses(ValueError, r"`num_inputs` must be an integer of at least 2"):
+    with rejects(ValueError, r"`num_inputs` must be an integer of at least 2"):
         CutMix(7, num_inputs=value)

@@ -7,6 +7,7 @@ import pytest
 
 import oracle
 from comixup import _native, _reference
+from inner_steps import FORMS, instance
 
 
 def native(unary, charge, grid, start):
@@ -16,28 +17,9 @@ def native(unary, charge, grid, start):
 
 
 MINIMISERS = {"reference": _reference.minimise, "native": native}
-FORMS = ["potts", "squared", "inner", "official"]
 TOLERANCE = 1e-5  # the kernel adds in single precision
 
 with_each = pytest.mark.parametrize("minimise", MINIMISERS.values(), ids=MINIMISERS.keys())
-
-
-def charge_table(num_labels, form, rng):
-    """Charges between `num_labels` labels: one-hot ones, and pairs in random order."""
-    if form == "potts":
-        return 1.0 - np.eye(num_labels)
-    pool = oracle.all_labels(4, 2)
-    assert num_labels <= len(pool)
-    labels = [pool[a] for a in rng.permutation(len(pool))[:num_labels]]
-    return np.array([[oracle.charge(a, b, 4, form) for b in labels] for a in labels])
-
-
-def instance(grid, num_labels, form, seed, smoothness=0.3):
-    rng = np.random.default_rng(seed)
-    n = int(np.prod(grid))
-    unary = rng.random((num_labels, n)) - 0.5
-    charge = smoothness * charge_table(num_labels, form, rng)
-    return unary, charge, rng.integers(num_labels, size=n)
 
 
 def answer(minimise, unary, charge, grid, start):

@@ -8,7 +8,7 @@ from batches import batch
 from comixup import InputMixup
 from comixup.mixers._input import Blend
 from problems import generator
-from test_bad_problem import refuses
+from rejections import rejects
 
 
 @pytest.mark.parametrize("per_sample", [False, True])
@@ -113,12 +113,12 @@ def test_gradients_flow_to_all_inputs():
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.bool], ids=str)
 def test_integers_are_refused(dtype):
-    with refuses(TypeError, r"`images` must be floating point to be averaged.*Convert them"):
+    with rejects(TypeError, r"`images` must be floating point to be averaged.*Convert them"):
         InputMixup(7)(torch.ones(4, 3, 8, 8).to(dtype), torch.arange(4))
 
 
 def test_another_batch_is_refused():
     mixer = InputMixup(7, generator=generator(8))
     mixer(*batch(4)[:2])
-    with refuses(ValueError, r"`images` must have 4 inputs.* got 5"):
+    with rejects(ValueError, r"`images` must have 4 inputs.* got 5"):
         mixer.last.plan.mix_images(torch.rand(5, 3, 8, 8))

@@ -10,7 +10,7 @@ from torch.testing import assert_close
 from batches import CLASSES, batch, net
 from comixup import CoMixup, CutMix, InputMixup, ManifoldMixup, saliency, training_step
 from problems import generator
-from test_bad_problem import refuses
+from rejections import rejects
 
 KEEP = pytest.mark.parametrize("keep", [True, False], ids=["keep", "drop"])
 
@@ -102,9 +102,9 @@ def test_a_clean_pass_belongs_to_its_batch_even_if_that_is_rejected(make):
     if make is ManifoldMixup:
         mixer.attach(model)
     mixer.clean_pass(model, images, targets)
-    with refuses(ValueError, r"`targets` must lie in"):
+    with rejects(ValueError, r"`targets` must lie in"):
         mixer(images, targets + CLASSES)
-    with refuses(RuntimeError, r"must have a clean pass before every batch"):
+    with rejects(RuntimeError, r"must have a clean pass before every batch"):
         mixer(images, targets)
 
 

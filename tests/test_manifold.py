@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from batches import CLASSES, batch, net, one_hot
 from comixup import ManifoldMixup
 from problems import generator
-from test_bad_problem import refuses
+from rejections import rejects
 
 LAYERS = ("input", "0", "2", "4")
 
@@ -86,19 +86,19 @@ def test_an_unknown_layer_gets_a_suggestion(layer, suggestion):
     message = (
         rf"`layers` must name submodules of the model, got '{layer}'\. Did you .*'{suggestion}'"
     )
-    with refuses(ValueError, message):
+    with rejects(ValueError, message):
         ManifoldMixup(CLASSES, layers=["input", layer]).attach(model)
 
 
 @pytest.mark.parametrize("layers", ["layer1", [], (), [1], ["input", None]], ids=str)
 def test_layers_are_a_list_of_names(layers):
-    with refuses(ValueError, r"`layers` must be a list of names, at least one"):
+    with rejects(ValueError, r"`layers` must be a list of names, at least one"):
         ManifoldMixup(CLASSES, layers=layers)
 
 
 def test_forgetting_to_attach_is_found_out():
     images, targets, _ = batch(4)
-    with refuses(RuntimeError, r"must know the model whose layers.*mixer\.attach\(model\)"):
+    with rejects(RuntimeError, r"must know the model whose layers.*mixer\.attach\(model\)"):
         ManifoldMixup(CLASSES, layers=["layer1"])(images, targets)
     # The images need no model.
     ManifoldMixup(CLASSES, layers=["input"])(images, targets)
@@ -116,7 +116,7 @@ def test_a_layer_that_did_not_run_is_found_out_at_the_next_call(run, p):
     elif run == "another model":
         net()(mixed)
     mixer.p = p
-    with refuses(RuntimeError, r"mixed the targets .* layer '2' has not run in training mode"):
+    with rejects(RuntimeError, r"mixed the targets .* layer '2' has not run in training mode"):
         mixer(images, targets)
     mixer(images, targets)  # said once, then work goes on
 
@@ -169,14 +169,14 @@ def test_detach_removes_every_hook():
     mixer.detach()
     assert count_hooks(other) == 0
     mixer.layers = ("2",)
-    with refuses(RuntimeError, r"must know the model"):
+    with rejects(RuntimeError, r"must know the model"):
         mixer(images, targets)
 
 
 def test_another_batch_in_training_mode_is_refused():
     model, (images, targets, _) = net(), batch(4)
     mixer_for(model)(images, targets)
-    with refuses(ValueError, r"`model` must be run on the batch .* layer '2' saw 3 .* 4\. Call"):
+    with rejects(ValueError, r"`model` must be run on the batch .* layer '2' saw 3 .* 4\. Call"):
         model(images[:3])
 
 
@@ -188,7 +188,7 @@ def test_a_layer_must_return_a_tensor():
     model = nn.Sequential(Pair())
     images, targets, _ = batch(4)
     mixer_for(model, ("0",))(images, targets)
-    with refuses(TypeError, r"`layers` must return one tensor, but layer '0' returned tuple"):
+    with rejects(TypeError, r"`layers` must return one tensor, but layer '0' returned tuple"):
         model(images)
 
 
@@ -262,6 +262,6 @@ def test_the_plan_mixes_other_tensors_though_the_images_stay():
 def test_a_refused_batch_does_not_arm_the_hook():
     images, targets, _ = batch(6)
     mixer = ManifoldMixup(CLASSES, layers=["0"], generator=generator(3)).attach(net())
-    with refuses(ValueError, r"`targets` must lie in"):
+    with rejects(ValueError, r"`targets` must lie in"):
         mixer(images, targets + CLASSES)
     mixer(images, targets)  # would complain of a layer that has not run

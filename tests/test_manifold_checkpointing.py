@@ -9,8 +9,8 @@ from torch.testing import assert_close
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential, set_checkpoint_early_stop
 
 from batches import batch
+from rejections import rejects
 from repeats import assert_same_gradients, mixer_for, once, once_reentrant, repeats
-from test_bad_problem import refuses
 
 BOTH = pytest.mark.parametrize("run", [once, once_reentrant], ids=["not reentrant", "reentrant"])
 
@@ -173,7 +173,7 @@ def test_other_checkpointing_is_an_error_for_layers_that_run_twice():
     mixer = mixer_for(model)
     mixed, soft = mixer(images, targets)
     loss = F.cross_entropy(model(mixed), soft)
-    with refuses(RuntimeError, r"must know which run of a layer to mix, but layer 'act' runs sev"):
+    with rejects(RuntimeError, r"must know which run of a layer to mix, but layer 'act' runs sev"):
         loss.backward()
 
 

@@ -6,8 +6,8 @@ import torch.nn.functional as F
 from torch.testing import assert_close
 
 from batches import batch
+from rejections import rejects
 from repeats import assert_same_gradients, mixer_for, once, once_reentrant, repeats
-from test_bad_problem import refuses
 
 
 def compile_eagerly(function):
@@ -97,5 +97,5 @@ def test_compiled_blocks_with_a_layer_that_runs_twice_are_an_error(run):
     mixer = mixer_for(model)
     mixed, soft = mixer(images, targets)
     loss = F.cross_entropy(model(mixed), soft)
-    with refuses(RuntimeError, r"must know which run of a layer to mix, but layer 'act' runs sev"):
+    with rejects(RuntimeError, r"must know which run of a layer to mix, but layer 'act' runs sev"):
         loss.backward()

@@ -13,7 +13,7 @@ from torch.testing import assert_close
 from batches import CLASSES, METHODS, batch, net, over, run
 from comixup import ManifoldMixup, training_step
 from problems import generator
-from test_bad_problem import refuses
+from rejections import rejects
 
 
 def saved(model):
@@ -103,7 +103,7 @@ def test_a_copy_of_a_mixer_knows_no_model(copied):
     other.disarm()
     other.detach()
     assert not torch.equal(model(images), net(norm=False)(images))  # the mixer itself stays armed
-    with refuses(RuntimeError, r"must know the model whose layers it mixes"):
+    with rejects(RuntimeError, r"must know the model whose layers it mixes"):
         other(*batch(5)[:2])
     other.attach(net())
 

@@ -10,8 +10,8 @@ from torch.testing import assert_close
 from batches import CLASSES, batch, net
 from comixup import CutMix, ManifoldMixup, training_step
 from problems import generator
+from rejections import rejects
 from repeats import assert_same_gradients, mixer_for, repeats
-from test_bad_problem import refuses
 
 
 def test_only_the_first_run_is_mixed():
@@ -129,7 +129,7 @@ def test_a_model_that_is_run_in_pieces():
     plain = repeats()
     expected = mixer.last.plan.mix_images(plain.some(plain.stem(images), [0]))
     assert_close(once_through, expected)
-    with refuses(RuntimeError, r"must be attached to the model that is run, but layer 'act' runs"):
+    with rejects(RuntimeError, r"must be attached to the model that is run, but layer 'act' runs"):
         model.some(once_through, [1])
 
 
@@ -143,7 +143,7 @@ def test_a_layer_that_was_replaced_gets_a_hook():
     model(mixer(images, targets)[0])  # would complain of a layer that has not run
     model[2] = nn.Sequential()
     del model[2]
-    with refuses(ValueError, r"`layers` must name submodules of the model"):
+    with rejects(ValueError, r"`layers` must name submodules of the model"):
         ManifoldMixup(CLASSES, layers=["2.x"]).attach(model)
 
 

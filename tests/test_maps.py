@@ -7,7 +7,7 @@ from torch.testing import assert_close
 
 from comixup._maps import describe, grid_sides, place_distances, pool, salient_places
 from problems import generator
-from test_bad_problem import refuses
+from rejections import rejects
 
 
 def slow_pool(maps, sides):
@@ -51,12 +51,12 @@ def test_a_grid_has_at_most_a_cell_per_pixel(grid, size, sides):
 
 @pytest.mark.parametrize("grid", [0, -1, True, 2.5, (4,), (4, 4, 4), (4, 0), ()], ids=str)
 def test_bad_grids_are_refused(grid):
-    with refuses(ValueError, r"`grid` must be a positive integer, or one per spatial side"):
+    with rejects(ValueError, r"`grid` must be a positive integer, or one per spatial side"):
         grid_sides(grid, (8, 8))
 
 
 def test_a_grid_of_absurd_size_is_rejected():
-    with refuses(ValueError, r"`grid` must have at most 1048576 locations, got 5000, .* coarser"):
+    with rejects(ValueError, r"`grid` must have at most 1048576 locations, got 5000, .* coarser"):
         grid_sides(5000, (4000, 6000))
     assert grid_sides(5000, (1000, 6)) == (1000, 6)
 

@@ -7,7 +7,7 @@ from torch.testing import assert_close
 from batches import batch, by_masks, one_hot, telling
 from comixup import CutMix, InputMixup, Labelling, mix
 from problems import generator
-from test_bad_problem import refuses
+from rejections import rejects
 
 
 def labelling(m=4, outputs=4, levels=2, grid=(2, 3), seed=0):
@@ -84,7 +84,7 @@ def test_class_indices_have_no_mean(kind):
     mixer = InputMixup(7, generator=generator(0))
     mixer(images, targets)
     plan = labelling() if kind == "levels" else mixer.last.plan
-    with refuses(TypeError, r"`images` must be floating point to be averaged.*one-hot"):
+    with rejects(TypeError, r"`images` must be floating point to be averaged.*one-hot"):
         plan.mix_images(torch.ones(4, 1, 8, 8, dtype=torch.long))
 
 
@@ -121,13 +121,13 @@ BAD = {
 
 
 @pytest.mark.parametrize(("change", "message"), BAD.values(), ids=BAD.keys())
-def test_refuses(change, message):
+def test_rejects(change, message):
     arguments = {"images": torch.rand(4, 3, 8, 8), "num_classes": 7} | change
     images = arguments.pop("images")
-    with refuses(ValueError, message):
+    with rejects(ValueError, message):
         mix(images, torch.arange(len(images)), labelling(), **arguments)
 
 
-def test_refuses_what_is_no_tensor():
-    with refuses(TypeError, r"`images` must be a torch tensor, got list"):
+def test_rejects_what_is_no_tensor():
+    with rejects(TypeError, r"`images` must be a torch tensor, got list"):
         mix([1, 2], torch.arange(4), labelling(), num_classes=7)

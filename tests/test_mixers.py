@@ -10,7 +10,7 @@ from torch.testing import assert_close
 from batches import CLASSES, METHODS, SALIENT, batch, by_masks, net, one_hot, over, run
 from comixup import CoMixup, InputMixup, ManifoldMixup, PuzzleMix
 from problems import generator
-from test_bad_problem import refuses
+from rejections import rejects
 
 # timm#1304, PaddleViT#134: odd last batches; BirdSet PR#274, PaddleDetection PR#101: one sample.
 BATCHES = [1, 2, 19, 20, 21, 100]
@@ -271,15 +271,15 @@ BAD = {
 
 @over(METHODS)
 @pytest.mark.parametrize(("change", "error", "message"), BAD.values(), ids=BAD.keys())
-def test_refuses(method, change, error, message):
+def test_rejects(method, change, error, message):
     given = {"images": IMAGES, "targets": LABELS, "saliency": torch.rand(4, 8, 8)} | change
-    with refuses(error, message):
+    with rejects(error, message):
         method(CLASSES)(**given)
 
 
 @over(METHODS)
 def test_class_indices_need_num_classes(method):
-    with refuses(ValueError, r"`num_classes` must be given where `targets` are class indices"):
+    with rejects(ValueError, r"`num_classes` must be given where `targets` are class indices"):
         method()(IMAGES, LABELS, torch.rand(4, 8, 8))
 
 
@@ -295,8 +295,8 @@ MAPS = {
 
 @over(SALIENT)
 @pytest.mark.parametrize(("maps", "error", "message"), MAPS.values(), ids=MAPS.keys())
-def test_refuses_saliency(method, maps, error, message):
-    with refuses(error, message):
+def test_rejects_saliency(method, maps, error, message):
+    with rejects(error, message):
         method(CLASSES)(IMAGES, LABELS, maps)
 
 
@@ -315,14 +315,14 @@ SETTINGS = {
 
 @over(METHODS)
 @pytest.mark.parametrize(("change", "error", "message"), SETTINGS.values(), ids=SETTINGS.keys())
-def test_refuses_settings_at_construction(method, change, error, message):
-    with refuses(error, message):
+def test_rejects_settings_at_construction(method, change, error, message):
+    with rejects(error, message):
         method(**change)
 
 
 @pytest.mark.parametrize("method", [CoMixup, InputMixup, ManifoldMixup])
-def test_refuses_a_seed_in_place_of_a_generator(method):
-    with refuses(TypeError, r"`generator` must be a torch\.Generator, got"):
+def test_rejects_a_seed_in_place_of_a_generator(method):
+    with rejects(TypeError, r"`generator` must be a torch\.Generator, got"):
         method(CLASSES, generator=5)
 
 

@@ -5,7 +5,7 @@ import pytest
 
 import oracle
 from comixup import _native
-from test_inner_step import FORMS, instance
+from inner_steps import FORMS, instance
 
 
 def run(unary, charge, grid, start, labels=None):

@@ -446,7 +446,7 @@ def test_masks_refuse_what_does_not_fit(change, message):
         ({"block_at": np.zeros((1, 3), dtype=np.int32)}, "block_at must be"),
     ],
 )
-def test_transport_refuses_what_does_not_fit(change, message):
+def test_transport_rejects_what_does_not_fit(change, message):
     arguments = {
         "saliency": np.zeros((1, 4), dtype=np.float32),
         "granted": np.zeros((1, 4), dtype=np.uint8),

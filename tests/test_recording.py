@@ -22,7 +22,7 @@ from comixup import (
 )
 from comixup.training._vat import vat_loss
 from problems import generator
-from test_bad_problem import refuses
+from rejections import rejects
 
 KEEP = pytest.mark.parametrize("keep", [True, False], ids=["keep", "drop"])
 
@@ -144,9 +144,9 @@ def test_training_steps_take_inference_tensors(make):
 def test_no_step_can_be_trained_in_inference_mode():
     model, (images, targets, _) = net(), batch(5)
     with torch.inference_mode():
-        with refuses(RuntimeError, r"training_step must be able to record.*Call it outside"):
+        with rejects(RuntimeError, r"training_step must be able to record.*Call it outside"):
             training_step(model, CoMixup(CLASSES), images, targets)
-        with refuses(RuntimeError, r"vat_loss must be able to record.*Call it outside"):
+        with rejects(RuntimeError, r"vat_loss must be able to record.*Call it outside"):
             vat_loss(model, images, epsilon=0.1)
     assert all(p.grad is None for p in model.parameters())
 
@@ -174,7 +174,7 @@ def test_models_under_reentrant_checkpointing():
     whole = Checkpointed(model, reentrant=True)
     assert_close(saliency(whole, images, targets), expected)
     message = r"`model` must use checkpoint\(\.\.\., use_reentrant=False\).*keep_gradients=True"
-    with refuses(RuntimeError, message):
+    with rejects(RuntimeError, message):
         saliency(whole, images, targets, keep_gradients=False)
-    with refuses(RuntimeError, message):
+    with rejects(RuntimeError, message):
         vat_loss(whole, images, epsilon=0.1, logits=torch.zeros(5, CLASSES))

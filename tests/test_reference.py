@@ -7,8 +7,8 @@ import torch
 import oracle
 from comixup import Labelling, _reference, objective
 from comixup._solve import weights_of
+from inner_steps import FORMS, instance
 from problems import ALL, SMALL, TINY, make, over, random_sources
-from test_inner_step import FORMS, instance
 
 
 def as_rows(sources):

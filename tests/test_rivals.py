@@ -45,7 +45,7 @@ def test_exhaustive_search_looks_through_more_combinations_than_a_chunk_holds(mo
     ],
     ids=["labellings", "combinations"],
 )
-def test_exhaustive_search_refuses_what_it_could_not_finish(problem, message):
+def test_exhaustive_search_rejects_what_it_could_not_finish(problem, message):
     with pytest.raises(ValueError, match=message):
         rivals.exhaustive(problem)
 

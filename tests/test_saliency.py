@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 from batches import CLASSES, batch, gradients, net, one_hot
 from comixup import saliency
-from test_bad_problem import refuses
+from rejections import rejects
 
 KEEP = pytest.mark.parametrize("keep", [True, False], ids=["keep", "drop"])
 
@@ -163,7 +163,7 @@ def test_models_may_return_anything_that_loss_fn_understands(wrap, unwrap, keep)
     )
     assert_close(answer, expected(model, images, targets))
     name = type(wrap(torch.zeros(1))).__name__
-    with refuses(TypeError, rf"`model` must return a tensor of logits, got {name}.*`loss_fn`"):
+    with rejects(TypeError, rf"`model` must return a tensor of logits, got {name}.*`loss_fn`"):
         saliency(Wrapped(model, wrap), images, targets)
 
 
@@ -244,7 +244,7 @@ class Elsewhere(nn.Module):
 )
 def test_a_model_that_cuts_the_gradient_is_named(how, keep):
     images, targets, _ = batch(5)
-    with refuses(ValueError, r"`model` must pass a gradient on to its images.*detach\(\)"):
+    with rejects(ValueError, r"`model` must pass a gradient on to its images.*detach\(\)"):
         saliency(Elsewhere(how), images, targets, keep_gradients=keep)
 
 
@@ -277,10 +277,10 @@ BAD = {
 
 
 @pytest.mark.parametrize(("change", "error", "message"), BAD.values(), ids=BAD.keys())
-def test_refuses(change, error, message):
+def test_rejects(change, error, message):
     images, targets, _ = batch(5)
     arguments = {"images": images, "targets": targets} | change
-    with refuses(error, message):
+    with rejects(error, message):
         saliency(net(), **arguments)
 
 

@@ -6,7 +6,7 @@ from torch.testing import assert_close
 
 from comixup import CoMixup, spectral_residual
 from problems import generator
-from test_bad_problem import refuses
+from rejections import rejects
 
 
 def noisy(size, seed=0, m=1, channels=3):
@@ -138,6 +138,6 @@ def test_feeds_co_mixup_without_a_model():
 @pytest.mark.parametrize(
     "images", [torch.rand(3, 8), torch.rand(0, 3, 8, 8), torch.rand(1, 1, 2, 2, 2, 2)]
 )
-def test_refuses_what_is_no_batch(images):
-    with refuses(ValueError, r"`images` must have shape \(batch, channels, \*size\)"):
+def test_rejects_what_is_no_batch(images):
+    with rejects(ValueError, r"`images` must have shape \(batch, channels, \*size\)"):
         spectral_residual(images)

@@ -9,7 +9,7 @@ from batches import batch
 from comixup import InputMixup, Labelling, mix
 from comixup._targets import soft_targets
 from problems import generator
-from test_bad_problem import refuses
+from rejections import rejects
 
 INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
 
@@ -56,13 +56,13 @@ BAD = {
 
 
 @pytest.mark.parametrize(("targets", "classes", "error", "message"), BAD.values(), ids=BAD.keys())
-def test_refuses(targets, classes, error, message):
-    with refuses(error, r"`targets` .*" + message):
+def test_rejects(targets, classes, error, message):
+    with rejects(error, r"`targets` .*" + message):
         soft_targets(targets, 2, classes)
 
 
 def test_class_indices_need_num_classes():
-    with refuses(ValueError, r"`num_classes` must be given where `targets` are class indices"):
+    with rejects(ValueError, r"`num_classes` must be given where `targets` are class indices"):
         soft_targets(torch.tensor([0, 1]), 2, None)
 
 

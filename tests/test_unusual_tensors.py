@@ -12,7 +12,7 @@ from batches import CLASSES, METHODS, batch, net, over, run
 from comixup import CoMixup, CutMix, InputMixup, ManifoldMixup, mix, saliency, spectral_residual
 from comixup.training._vat import vat_loss
 from problems import generator
-from test_bad_problem import refuses
+from rejections import rejects
 
 EIGHT_BITS = pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2], ids=str)
 TOO_FEW = r"`images` must have at least 16 bits if floating point, got torch\.float8.*Convert"
@@ -22,7 +22,7 @@ TOO_FEW = r"`images` must have at least 16 bits if floating point, got torch\.fl
 @over({name: method for name, method in METHODS.items() if "cutmix" not in name})
 def test_methods_that_average_reject_8_bit_floats(method, dtype):
     images, targets, maps = batch(6)
-    with refuses(TypeError, TOO_FEW):
+    with rejects(TypeError, TOO_FEW):
         run(method(CLASSES), images.to(dtype), targets, maps)
 
 
@@ -41,9 +41,9 @@ def test_what_needs_no_sum_takes_8_bit_floats(dtype):
 @EIGHT_BITS
 def test_gradients_of_8_bit_floats_are_an_error(dtype):
     model, (images, targets, _) = net(), batch(5)
-    with refuses(TypeError, TOO_FEW):
+    with rejects(TypeError, TOO_FEW):
         saliency(model, images.to(dtype), targets)
-    with refuses(TypeError, TOO_FEW):
+    with rejects(TypeError, TOO_FEW):
         vat_loss(model, images.to(dtype), epsilon=0.1)
 
 
@@ -55,11 +55,11 @@ def two_of(*tensors):
 def test_mixing_inside_a_transform_is_an_error(method):
     images, targets, maps = batch(4)
     mixer = method(CLASSES)
-    with refuses(RuntimeError, r"must run outside of torch\.func's transforms"):
+    with rejects(RuntimeError, r"must run outside of torch\.func's transforms"):
         vmap(lambda *given: mixer(*given)[0])(*two_of(images, targets, maps))
-    with refuses(RuntimeError, r"must run outside of torch\.func's transforms"):
+    with rejects(RuntimeError, r"must run outside of torch\.func's transforms"):
         grad(lambda x: mixer(x, targets, maps)[0].sum())(images)
-    with refuses(RuntimeError, r"must run outside of torch\.func's transforms"):
+    with rejects(RuntimeError, r"must run outside of torch\.func's transforms"):
         vmap(lambda x: method(CLASSES))(images)
     run(mixer, images, targets, maps)  # outside it works
 
@@ -72,7 +72,7 @@ def test_saliency_inside_a_transform_is_an_error():
         lambda x, t: vat_loss(model, x, epsilon=0.1),
     ]
     for call in calls:
-        with refuses(RuntimeError, r"must run outside of torch\.func's transforms"):
+        with rejects(RuntimeError, r"must run outside of torch\.func's transforms"):
             vmap(call)(*two_of(images, targets))
 
 
@@ -101,9 +101,9 @@ def test_plans_of_averages_reject_8_bit_floats():
     images, targets, maps = batch(6)
     mixup = CoMixup(CLASSES, generator=generator(0))
     mixup(images, targets, maps)
-    with refuses(TypeError, TOO_FEW):
+    with rejects(TypeError, TOO_FEW):
         mix(images.to(torch.float8_e5m2), targets, mixup.last.plan, num_classes=CLASSES)
     blend = InputMixup(CLASSES, generator=generator(0))
     blend(images, targets)
-    with refuses(TypeError, TOO_FEW):
+    with rejects(TypeError, TOO_FEW):
         blend.last.plan.mix_images(images.to(torch.float8_e5m2))

@@ -60,7 +60,7 @@ def test_a_set_of_which_nothing_is_left_is_refused():
 
 
 @pytest.mark.parametrize("place", ["val/images/val_3.JPEG", "train/n01/images/n01_1.JPEG"])
-def test_tiny_imagenet_refuses_a_damaged_image_by_name(tiny, place):
+def test_tiny_imagenet_rejects_a_damaged_image_by_name(tiny, place):
     path = shorten(tiny / place)
     with pytest.raises(ValueError, match=f"{path.name} cannot be read as an image"):
         load("tiny-imagenet", tiny)

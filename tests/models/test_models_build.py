@@ -14,7 +14,7 @@ import comixup
 from comixup import ManifoldMixup
 from comixup.models import build, names, preact_resnet, resnext, small, wide_resnet
 from problems import generator
-from test_bad_problem import refuses
+from rejections import rejects
 
 CLASSES = 5
 SPEECH = ["lenet", "vgg11-speech"]
@@ -205,12 +205,12 @@ REFUSED = {
 
 @pytest.mark.parametrize(("args", "settings", "message"), list(REFUSED.values()), ids=list(REFUSED))
 def test_what_makes_no_sense_gets_a_sentence(args, settings, message):
-    with refuses(ValueError, message):
+    with rejects(ValueError, message):
         build(*args, **settings)
 
 
 def test_a_name_must_be_a_string():
-    with refuses(TypeError, r"`name` must be a string, got 18"):
+    with rejects(TypeError, r"`name` must be a string, got 18"):
         build(18, 10)
 
 
@@ -265,11 +265,11 @@ def test_preactresnet10_has_four_stages_of_one_block():
 
 @pytest.mark.parametrize("name", ["wrn16-8", "lenet", "torchvision:resnet18"])
 def test_other_networks_have_no_width_to_choose(name):
-    with refuses(ValueError, "`width` must be None for .* Networks whose width can be chosen"):
+    with rejects(ValueError, "`width` must be None for .* Networks whose width can be chosen"):
         build(name, CLASSES, width=8)
 
 
 @pytest.mark.parametrize("width", [0, -1, 10**6, True, 1.5])
 def test_absurd_widths_are_rejected(width):
-    with refuses(ValueError, "`width` must be"):
+    with rejects(ValueError, "`width` must be"):
         build("small", CLASSES, width=width)

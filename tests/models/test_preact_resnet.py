@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from comixup.models import preact_resnet, preactresnet18, small
 from comixup.models._preact_resnet import RESNET34_BLOCKS, PreActBlock
 from problems import generator
-from test_bad_problem import refuses
+from rejections import rejects
 
 
 def count(model):
@@ -114,5 +114,5 @@ REFUSED = {
 
 @pytest.mark.parametrize(("settings", "message"), list(REFUSED.values()), ids=list(REFUSED))
 def test_settings_that_make_no_sense_get_a_sentence(settings, message):
-    with refuses(ValueError, message):
+    with rejects(ValueError, message):
         preact_resnet(10, **settings)

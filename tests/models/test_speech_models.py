@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from comixup.models import LeNet, SpeechVGG11
 from problems import generator
-from test_bad_problem import refuses
+from rejections import rejects
 
 SPECTROGRAM = (1, 160, 100)
 
@@ -59,11 +59,11 @@ def test_dropout_is_at_work_in_training_only():
 def test_the_smallest_size_works_and_one_less_gets_a_sentence(make, smallest):
     shape = (1, smallest, smallest)
     assert make(7, shape=shape)(torch.rand(2, *shape)).shape == (2, 7)
-    with refuses(ValueError, rf"`shape` must be at least {smallest} high and wide, got \(1, .*"):
+    with rejects(ValueError, rf"`shape` must be at least {smallest} high and wide, got \(1, .*"):
         make(7, shape=(1, smallest, smallest - 1))
 
 
 @pytest.mark.parametrize("make", [LeNet, SpeechVGG11])
 def test_the_number_of_classes_is_checked(make):
-    with refuses(ValueError, r"`num_classes` must be a positive integer, got 0"):
+    with rejects(ValueError, r"`num_classes` must be a positive integer, got 0"):
         make(0)

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from comixup.models import StagedNetwork
 from comixup.models._staged import chain
 from problems import generator
-from test_bad_problem import refuses
+from rejections import rejects
 
 
 def network(norm=None):
@@ -54,5 +54,5 @@ def test_a_chain_has_the_stride_and_the_wider_output_in_its_first_block():
 
 @pytest.mark.parametrize("count", [0, -1, 2.5, True])
 def test_the_number_of_classes_is_checked(count):
-    with refuses(ValueError, r"`num_classes` must be a positive integer, got"):
+    with rejects(ValueError, r"`num_classes` must be a positive integer, got"):
         StagedNetwork(nn.Identity(), [], channels=3, num_classes=count)

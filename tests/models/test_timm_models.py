@@ -8,7 +8,7 @@ import torch
 from comixup.models import build
 from comixup.models._timm import build_timm, timm_names
 from problems import generator
-from test_bad_problem import refuses
+from rejections import rejects
 
 
 @pytest.mark.parametrize("name", ["resnet10t", "vit_tiny_patch16_224", "mobilenetv3_small_050"])
@@ -35,7 +35,7 @@ def no_timm(monkeypatch):
 
 @pytest.mark.usefixtures("no_timm")
 def test_without_timm_there_is_a_sentence():
-    with refuses(ModuleNotFoundError, r"timm must be installed .*Run: pip install timm"):
+    with rejects(ModuleNotFoundError, r"timm must be installed .*Run: pip install timm"):
         build("timm:resnet10t", 7)
 
 
@@ -44,10 +44,10 @@ def test_without_timm_other_names_are_found_and_unknown_ones_say_what_is_missing
     assert build("small", 7).fc.out_features == 7
     assert build("resnet18", 7).fc.out_features == 7
     message = r"`name` must be of a known network, got 'resnet10t'. .*pip install timm"
-    with refuses(ValueError, message):
+    with rejects(ValueError, message):
         build("resnet10t", 7)
 
 
 def test_the_number_of_classes_is_checked():
-    with refuses(ValueError, r"`num_classes` must be a positive integer, got 0"):
+    with rejects(ValueError, r"`num_classes` must be a positive integer, got 0"):
         build_timm("resnet10t", 0, shape=(3, 32, 32))

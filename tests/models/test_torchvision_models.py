@@ -10,7 +10,7 @@ from torch.testing import assert_close
 
 from comixup.models._torchvision import build_torchvision, torchvision_names
 from problems import generator
-from test_bad_problem import refuses
+from rejections import rejects
 
 # One for each way of beginning and ending a network.
 ARCHITECTURES = ["resnet18", "squeezenet1_1", "mobilenet_v3_small", "swin_t"]
@@ -76,7 +76,7 @@ def test_a_transformer_is_built_for_the_size_of_the_images():
     with torch.device("meta"):  # no memory for its 87 million weights
         model = build_torchvision("vit_b_32", 7, channels=1, size=(64, 64))
         assert model(torch.rand(2, 1, 64, 64)).shape == (2, 7)
-    with refuses(ValueError, r"`shape` must be square for torchvision's vit_b_32, got 64 x 96"):
+    with rejects(ValueError, r"`shape` must be square for torchvision's vit_b_32, got 64 x 96"):
         build_torchvision("vit_b_32", 7, size=(64, 96))
 
 
@@ -107,13 +107,13 @@ def test_pretrained_weights_need_three_channels():
     message = (
         r"`shape` must have 3 channels for torchvision's pretrained weights, got 1. .*timm:vgg"
     )
-    with refuses(ValueError, message):
+    with rejects(ValueError, message):
         build_torchvision("vgg11_bn", 7, channels=1, pretrained=True)
 
 
 def test_without_torchvision_there_is_a_sentence(monkeypatch):
     monkeypatch.setitem(sys.modules, "torchvision", None)
-    with refuses(ModuleNotFoundError, r"torchvision must be installed .*comixup\[train\]"):
+    with rejects(ModuleNotFoundError, r"torchvision must be installed .*comixup\[train\]"):
         build_torchvision("resnet18", 7)
 
 
@@ -121,5 +121,5 @@ def test_without_torchvision_there_is_a_sentence(monkeypatch):
     "settings", [{"num_classes": 0}, {"num_classes": 7, "channels": 0}], ids=str
 )
 def test_counts_are_checked(settings):
-    with refuses(ValueError, r"`\w+` must be a positive integer, got 0"):
+    with rejects(ValueError, r"`\w+` must be a positive integer, got 0"):
         build_torchvision("resnet18", **settings)

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from comixup.models import wide_resnet
 from comixup.models._wide_resnet import WideBlock
 from problems import generator
-from test_bad_problem import refuses
+from rejections import rejects
 
 MILLION = 1_000_000
 
@@ -103,5 +103,5 @@ REFUSED = {
 
 @pytest.mark.parametrize(("settings", "message"), list(REFUSED.values()), ids=list(REFUSED))
 def test_settings_that_make_no_sense_get_a_sentence(settings, message):
-    with refuses(ValueError, message):
+    with rejects(ValueError, message):
         wide_resnet(10, **settings)

@@ -185,6 +185,6 @@ def test_both_official_gradients_are_about_two_over_the_classes_of_cross_entropy
         ),
     ],
 )
-def test_refuses(call, error, message):
+def test_rejects(call, error, message):
     with pytest.raises(error, match=message):
         call()

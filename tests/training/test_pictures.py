@@ -151,7 +151,7 @@ def test_curves_of_zeros_can_be_drawn(tmp_path):
         ([{"epoch": 1, "test_error": float("nan")}], "`history` must have finite numbers"),
     ],
 )
-def test_refuses_histories(rows, message):
+def test_rejects_histories(rows, message):
     with pytest.raises(ValueError, match=message):
         curves_figure(rows, "A run")
 
@@ -307,13 +307,13 @@ def test_figures_belong_to_no_window():
         ({"targets": torch.zeros(6).long()}, r"`targets` must have shape \(6, 5\).*got \(6,\)"),
     ],
 )
-def test_refuses_batches(change, message):
+def test_rejects_batches(change, message):
     arguments = dict(zip(("images", "mixed", "targets"), batch(), strict=True)) | change
     with pytest.raises(ValueError, match=message):
         batch_figure(**arguments, classes=NAMES, title="A run")
 
 
-def test_refuses_other_formats(tmp_path):
+def test_rejects_other_formats(tmp_path):
     with pytest.raises(ValueError, match=r"`path` must end in one of .png, .*, got .*curves.jpg"):
         draw_curves(history(), tmp_path / "curves.jpg", "A run")
 

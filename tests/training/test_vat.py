@@ -474,7 +474,7 @@ class Returns(nn.Module):
         ),
     ],
 )
-def test_refuses(change, error, message):
+def test_rejects(change, error, message):
     settings = {"model": linear(), "images": images_of(), "epsilon": 0.1} | change
     with pytest.raises(error, match=message):
         vat_loss(settings.pop("model"), settings.pop("images"), **settings)
