@@ -7,8 +7,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 SANITIZED := build/sanitize
-KERNEL := CMakeLists.txt $(wildcard native/*.hpp native/*.cpp)
 NATIVE_TESTS := $(wildcard native/tests/*.cpp)
+KERNEL := CMakeLists.txt $(filter-out native/tests/%,$(wildcard native/*/*.hpp native/*/*.cpp))
 # The tests that reach the compiled kernel: the others have nothing to sanitize.
 KERNEL_TESTS = $(shell grep -lE '_native|solve|gather_cells|describe|best_masks' tests/test_*.py) src/comixup/_solve.py
 SANITIZERS := -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all -fno-omit-frame-pointer
@@ -89,4 +89,4 @@ $(SANITIZED)/.stamp-kernel: $(VENV)/.stamp-dev $(VENV)/.stamp-kernel $(KERNEL)
 
 $(SANITIZED)/%: native/tests/%.cpp $(KERNEL)
 	mkdir -p $(SANITIZED)
-	$(CXX) -std=c++17 -g -O1 $(SANITIZERS) -Wall -Wextra -Wno-psabi $< -o $@ -pthread
+	$(CXX) -std=c++17 -g -O1 $(SANITIZERS) -Wall -Wextra -Wno-psabi -Inative $< -o $@ -pthread

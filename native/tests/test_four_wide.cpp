@@ -4,7 +4,7 @@
 #include <random>
 #include <vector>
 
-#include "../four_wide.hpp"
+#include "solver/four_wide.hpp"
 
 namespace {
 

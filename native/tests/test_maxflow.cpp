@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "../maxflow.hpp"
+#include "common/maxflow.hpp"
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "../puzzle.hpp"
+#include "puzzle/masks.hpp"
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "../threads.hpp"
+#include "common/threads.hpp"
 
 namespace {
 

@@ -1,4 +1,4 @@
-"""The compiled kernel; see native/bindings.cpp. Arrays are C-contiguous and in host memory."""
+"""The compiled kernel; see native/bindings. Arrays are C-contiguous and in host memory."""
 
 from collections.abc import Sequence
 

@@ -16,7 +16,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "bit_set.hpp"
+#include "puzzle/bit_set.hpp"
 
 namespace comixup {
 

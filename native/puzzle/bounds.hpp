@@ -1,4 +1,4 @@
-// Labels between which all minima of Puzzle Mix's energy lie; see puzzle.hpp.
+// Labels between which all minima of Puzzle Mix's energy lie; see masks.hpp.
 //
 // Going up from label 0, location by location and one label at a time for as long as that pays by
 // itself, leads to labels that no minimum lies below; going down from label L, to labels that no
@@ -12,8 +12,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "checkpoint.hpp"
-#include "quads.hpp"
+#include "common/checkpoint.hpp"
+#include "puzzle/vec4d.hpp"
 
 namespace comixup {
 

@@ -1,8 +1,9 @@
-// Python's view of maps.hpp.
+// Bindings of pixels/maps.hpp.
+#include "pixels/maps.hpp"
+
 #include <nanobind/stl/array.h>
 
-#include "arrays.hpp"
-#include "maps.hpp"
+#include "bindings/arrays.hpp"
 
 using namespace nanobind::literals;
 

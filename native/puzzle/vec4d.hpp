@@ -2,7 +2,7 @@
 // Both make the same sums in the same order, so results agree everywhere.
 #pragma once
 
-#include "octets.hpp"
+#include "common/vec8f.hpp"
 
 namespace comixup {
 

@@ -35,7 +35,7 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint.hpp"
+#include "common/checkpoint.hpp"
 
 namespace comixup {
 

@@ -1,4 +1,4 @@
-// What the parts of the Python module share: arrays as arguments, their checks, and how jobs run.
+// What all bindings share: arrays as arguments, their checks, and how jobs run.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -7,8 +7,8 @@
 #include <cstddef>
 #include <initializer_list>
 
-#include "checks.hpp"
-#include "threads.hpp"
+#include "common/limits.hpp"
+#include "common/threads.hpp"
 
 namespace comixup {
 
@@ -48,9 +48,10 @@ void run_released(int count, int threads, const Job& job) {
   run_jobs(count, threads, check_signals, job);
 }
 
-/// Each adds its functions to the module.
+/// Each adds the functions of its file to the module.
+void bind_solver(nb::module_& m);
+void bind_puzzle(nb::module_& m);
 void bind_blocks(nb::module_& m);
 void bind_maps(nb::module_& m);
-void bind_puzzle(nb::module_& m);
 
 }  // namespace comixup

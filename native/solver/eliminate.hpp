@@ -7,11 +7,11 @@
 #include <limits>
 #include <vector>
 
-#include "checkpoint.hpp"
-#include "frontier.hpp"
-#include "grid.hpp"
-#include "inner_problem.hpp"
-#include "lanes.hpp"
+#include "common/checkpoint.hpp"
+#include "common/vec4f.hpp"
+#include "solver/frontier.hpp"
+#include "solver/grid.hpp"
+#include "solver/inner_problem.hpp"
 
 namespace comixup {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "checkpoint.hpp"
+#include "common/checkpoint.hpp"
 
 namespace comixup {
 

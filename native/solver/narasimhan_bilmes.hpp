@@ -13,10 +13,10 @@
 #include <random>
 #include <vector>
 
-#include "checkpoint.hpp"
-#include "grid.hpp"
-#include "minimise.hpp"
-#include "problem.hpp"
+#include "common/checkpoint.hpp"
+#include "solver/grid.hpp"
+#include "solver/minimise.hpp"
+#include "solver/problem.hpp"
 
 namespace comixup {
 

@@ -6,12 +6,12 @@
 #include <limits>
 #include <vector>
 
-#include "checkpoint.hpp"
-#include "grid.hpp"
-#include "inner_problem.hpp"
-#include "labels.hpp"
-#include "lanes.hpp"
-#include "problem.hpp"
+#include "common/checkpoint.hpp"
+#include "common/vec4f.hpp"
+#include "solver/grid.hpp"
+#include "solver/inner_problem.hpp"
+#include "solver/labels.hpp"
+#include "solver/problem.hpp"
 
 namespace comixup {
 

@@ -6,9 +6,9 @@
 #include <limits>
 #include <vector>
 
-#include "grid.hpp"
-#include "lanes.hpp"
-#include "octets.hpp"
+#include "common/vec4f.hpp"
+#include "common/vec8f.hpp"
+#include "solver/grid.hpp"
 
 namespace comixup {
 

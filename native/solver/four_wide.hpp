@@ -6,12 +6,12 @@
 #include <cstddef>
 #include <vector>
 
-#include "frontier.hpp"
-#include "grid.hpp"
-#include "inner_problem.hpp"
-#include "lanes.hpp"
-#include "octets.hpp"
-#include "shortlist.hpp"
+#include "common/vec4f.hpp"
+#include "common/vec8f.hpp"
+#include "solver/frontier.hpp"
+#include "solver/grid.hpp"
+#include "solver/inner_problem.hpp"
+#include "solver/shortlist.hpp"
 
 namespace comixup {
 

@@ -7,15 +7,15 @@
 #include <optional>
 #include <vector>
 
-#include "checkpoint.hpp"
-#include "eliminate.hpp"
-#include "four_wide.hpp"
-#include "frontier.hpp"
-#include "grid.hpp"
-#include "inner_problem.hpp"
-#include "lanes.hpp"
-#include "moves.hpp"
-#include "shortlist.hpp"
+#include "common/checkpoint.hpp"
+#include "common/vec4f.hpp"
+#include "solver/eliminate.hpp"
+#include "solver/four_wide.hpp"
+#include "solver/frontier.hpp"
+#include "solver/grid.hpp"
+#include "solver/inner_problem.hpp"
+#include "solver/moves.hpp"
+#include "solver/shortlist.hpp"
 
 namespace comixup {
 

@@ -1,13 +1,13 @@
-// Python's view of puzzle.hpp and transport.hpp.
+// Bindings of puzzle/masks.hpp and puzzle/transport.hpp.
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
-#include "arrays.hpp"
-#include "puzzle.hpp"
-#include "transport.hpp"
+#include "bindings/arrays.hpp"
+#include "puzzle/masks.hpp"
+#include "puzzle/transport.hpp"
 
 using namespace nanobind::literals;
 

@@ -2,7 +2,7 @@
 // AVX2. Both make the same sums in the same order, so results agree everywhere.
 #pragma once
 
-#include "lanes.hpp"
+#include "common/vec4f.hpp"
 
 // What takes octets is not itself compiled for AVX2, only what it is inlined into: `flatten` below.
 // That needs GCC, and a build with optimisation; otherwise the plain octets serve.

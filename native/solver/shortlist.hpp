@@ -6,10 +6,10 @@
 #include <limits>
 #include <vector>
 
-#include "grid.hpp"
-#include "inner_problem.hpp"
-#include "lanes.hpp"
-#include "octets.hpp"
+#include "common/vec4f.hpp"
+#include "common/vec8f.hpp"
+#include "solver/grid.hpp"
+#include "solver/inner_problem.hpp"
 
 namespace comixup {
 

@@ -1,10 +1,11 @@
-// Python's view of blocks.hpp.
+// Bindings of pixels/blocks.hpp.
+#include "pixels/blocks.hpp"
+
 #include <cstdint>
 #include <functional>
 #include <vector>
 
-#include "arrays.hpp"
-#include "blocks.hpp"
+#include "bindings/arrays.hpp"
 
 using namespace nanobind::literals;
 

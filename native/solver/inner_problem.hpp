@@ -8,10 +8,10 @@
 #include <cstddef>
 #include <vector>
 
-#include "frontier.hpp"
-#include "grid.hpp"
-#include "lanes.hpp"
-#include "octets.hpp"
+#include "common/vec4f.hpp"
+#include "common/vec8f.hpp"
+#include "solver/frontier.hpp"
+#include "solver/grid.hpp"
 
 namespace comixup {
 

@@ -6,12 +6,12 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint.hpp"
-#include "eliminate.hpp"
-#include "frontier.hpp"
-#include "grid.hpp"
-#include "inner_problem.hpp"
-#include "maxflow.hpp"
+#include "common/checkpoint.hpp"
+#include "common/maxflow.hpp"
+#include "solver/eliminate.hpp"
+#include "solver/frontier.hpp"
+#include "solver/grid.hpp"
+#include "solver/inner_problem.hpp"
 
 namespace comixup {
 

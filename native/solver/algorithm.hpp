@@ -11,12 +11,12 @@
 #include <utility>
 #include <vector>
 
-#include "candidates.hpp"
-#include "checkpoint.hpp"
-#include "grid.hpp"
-#include "labels.hpp"
-#include "minimise.hpp"
-#include "problem.hpp"
+#include "common/checkpoint.hpp"
+#include "solver/candidates.hpp"
+#include "solver/grid.hpp"
+#include "solver/labels.hpp"
+#include "solver/minimise.hpp"
+#include "solver/problem.hpp"
 
 namespace comixup {
 

@@ -6,7 +6,7 @@
 // Where the unaries are convex in the label, E is L-natural-convex (Murota, "Discrete Convex
 // Analysis", 2003), and two facts make it easy:
 //  * What locations gain one by one bounds all minima from below and from above; where both bounds
-//    agree, the label is known: puzzle_bounds.hpp.
+//    agree, the label is known: bounds.hpp.
 //  * Labels x that no minimum lies below are a minimum if and only if no set of locations gains by
 //    going one label up together. That is a binary problem in y[k] = "k goes up",
 //      E(x + y) - E(x) = sum_k step[k] y[k] + sum_edges v [y[a] != y[b]],
@@ -29,10 +29,10 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint.hpp"
-#include "layer_cut.hpp"
-#include "maxflow.hpp"
-#include "puzzle_bounds.hpp"
+#include "common/checkpoint.hpp"
+#include "common/maxflow.hpp"
+#include "puzzle/bounds.hpp"
+#include "puzzle/layer_cut.hpp"
 
 namespace comixup {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "problem.hpp"
+#include "solver/problem.hpp"
 
 namespace comixup {
 

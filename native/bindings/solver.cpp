@@ -1,4 +1,4 @@
-// Python's view of the solver: checks shapes, releases the interpreter, shares jobs among threads.
+// Bindings of solver/: checks arguments, releases the interpreter, shares jobs among threads.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -8,11 +8,11 @@
 #include <tuple>
 #include <vector>
 
-#include "algorithm.hpp"
-#include "arrays.hpp"
-#include "grid.hpp"
-#include "minimise.hpp"
-#include "narasimhan_bilmes.hpp"
+#include "bindings/arrays.hpp"
+#include "solver/algorithm.hpp"
+#include "solver/grid.hpp"
+#include "solver/minimise.hpp"
+#include "solver/narasimhan_bilmes.hpp"
 
 using namespace nanobind::literals;
 
@@ -225,19 +225,14 @@ int narasimhan_bilmes(Array<const double> cost, Array<const double> compatibilit
 }
 
 }  // namespace
-}  // namespace comixup
 
-NB_MODULE(_native, m) {
-  m.doc() = "The compiled kernel of comixup.";
-  m.def("solve", &comixup::solve, "costs"_a, "compatibilities"_a, "weights"_a, "starts"_a, "grid"_a,
+void bind_solver(nb::module_& m) {
+  m.def("solve", &solve, "costs"_a, "compatibilities"_a, "weights"_a, "starts"_a, "grid"_a,
         "sweeps"_a, "levels"_a, "resolve"_a, "threads"_a, "sources"_a.noconvert(),
         "merits"_a.noconvert());
-  m.def("minimise", &comixup::minimise, "unary"_a, "charge"_a, "grid"_a, "start"_a,
-        "labels"_a.noconvert());
-  m.def("narasimhan_bilmes", &comixup::narasimhan_bilmes, "cost"_a, "compatibility"_a, "beta"_a,
-        "gamma"_a, "total_clip"_a, "start"_a, "grid"_a, "iterations"_a, "seed"_a,
-        "labels"_a.noconvert());
-  comixup::bind_blocks(m);
-  comixup::bind_maps(m);
-  comixup::bind_puzzle(m);
+  m.def("minimise", &minimise, "unary"_a, "charge"_a, "grid"_a, "start"_a, "labels"_a.noconvert());
+  m.def("narasimhan_bilmes", &narasimhan_bilmes, "cost"_a, "compatibility"_a, "beta"_a, "gamma"_a,
+        "total_clip"_a, "start"_a, "grid"_a, "iterations"_a, "seed"_a, "labels"_a.noconvert());
 }
+
+}  // namespace comixup
