@@ -32,7 +32,7 @@ from comixup.evaluation import (
 )
 from comixup.evaluation._corruption import CORRUPTIONS
 from comixup.evaluation._evaluate import BATCH
-from comixup.training._loop import FORMAT
+from comixup.models import MEMORY_FORMAT
 from common import console, options, progress, seeded, table, target
 
 WANTED = 0.9
@@ -100,7 +100,7 @@ def shares(name: str, rounds: int, images: int) -> float:
     for title, step in NETWORKS.items():
         torch.manual_seed(0)
         network = models.build(title, data.num_classes, shape=data.shape).eval()
-        network.to(memory_format=FORMAT)
+        network.to(memory_format=MEMORY_FORMAT)
         chosen = torch.arange(min(images, len(data.test)) // step)
         part = DataSet(**{**vars(data), "test": data.test.subset(chosen)})
         clock, calls = ForwardClock(network), parts(network, part, boxes[chosen])

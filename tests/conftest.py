@@ -6,7 +6,9 @@ import pytest
 from hypothesis import settings
 
 if sys.platform == "win32":  # forked processes, signals and limits that Windows does not have
-    collect_ignore = [f"training/test_{name}.py" for name in ("files", "processes", "survival")]
+    collect_ignore = [
+        f"training/test_{name}.py" for name in ("atomic_write", "processes", "survival")
+    ]
 
 settings.register_profile("same-every-time", derandomize=True, deadline=None, max_examples=25)
 settings.load_profile("same-every-time")

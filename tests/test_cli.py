@@ -316,11 +316,11 @@ MISTAKES = {
     "data": (["train", "cifar100-vat", "--data", "nowhere"], r"cifar100.* not found"),
     "saliency of vanilla": (
         ["train", "digits", "--method", "vanilla", "--saliency", "one-pass"],
-        r"`--saliency` must be left out for vanilla",
+        r"`saliency` must be left out for vanilla",
     ),
     "memory of cutmix": (
         ["train", "digits", "--method", "cutmix", "--memory", "rate=0.5"],
-        r"`--memory` must be left out for cutmix",
+        r"`memory` must be left out for cutmix",
     ),
     **{
         f"{option} {value[:12]}": (

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterator
 
 from torch import nn
+
+from comixup._lightning import FABRIC_MODULE, FORWARD_MODULE, in_fabric_backward
 
 _INSIDE = {
     "DataParallel": "module",
     "DistributedDataParallel": "module",
     "FullyShardedDataParallel": "_fsdp_wrapped_module",
     "OptimizedModule": "_orig_mod",
-    "_FabricModule": "_forward_module",
+    FABRIC_MODULE: FORWARD_MODULE,
 }
 """Modules that only pass their calls on, by name (not all can be imported everywhere), and where
 each keeps the module it passes them on to."""
@@ -42,22 +43,9 @@ def unwrapped(model: nn.Module) -> nn.Module:
     return inner
 
 
-@contextlib.contextmanager
-def allowing_gradients(model: nn.Module) -> Iterator[None]:
-    """Lets gradients be taken past a model's own backward pass: Fabric watches over its outputs."""
-    homes = {
-        sys.modules[type(module).__module__]
-        for module in layers_of_wrapping(model)
-        if type(module).__name__ == "_FabricModule"
-    }
-    before = {home: home.__dict__.get("_in_fabric_backward") for home in homes}
-    try:
-        for home in homes:
-            home.__dict__["_in_fabric_backward"] = True
-        yield
-    finally:
-        for home, value in before.items():
-            home.__dict__["_in_fabric_backward"] = value
+def allowing_gradients(model: nn.Module) -> contextlib.AbstractContextManager[None]:
+    """Returns a context in which gradients may be taken past a model's own backward pass."""
+    return in_fabric_backward(layers_of_wrapping(model))
 
 
 def without_sync(model: nn.Module) -> contextlib.AbstractContextManager[object]:

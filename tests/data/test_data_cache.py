@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from comixup._progress import track
 from comixup.data import _cache
-from comixup.data._cache import cache_folder, kept, progress
+from comixup.data._cache import cache_folder, kept
 
 SHAPE = (3, 4)
 
@@ -302,5 +303,5 @@ def test_the_folder_is_the_users(monkeypatch, tmp_path):
     assert cache_folder() == Path.home() / ".cache" / "comixup"
 
 
-def test_progress_passes_everything_on():
-    assert list(progress(iter("abc"), 3, "letters")) == ["a", "b", "c"]
+def test_a_progress_bar_passes_everything_on():
+    assert list(track(iter("abc"), 3, "letters")) == ["a", "b", "c"]

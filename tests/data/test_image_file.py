@@ -12,8 +12,9 @@ import torch
 from PIL import Image
 from torchvision import tv_tensors
 
+from comixup._crops import CenterCrop
 from comixup.data import load
-from comixup.data._disk import _middle, _plain_view, problem_of
+from comixup.data._disk import _CenterView, problem_of
 from comixup.data._image_file import read_image
 from comixup.data._tiny_imagenet import _decode
 from data_files import batches, smooth_picture, write_folder
@@ -224,16 +225,15 @@ def test_bombs_in_tiny_imagenet_are_not_decoded(tmp_path, monkeypatch):
 @pytest.mark.parametrize("size", [(1, 60_000), (60_000, 1), (3, 4000)])
 def test_long_lines_do_not_fill_the_memory_when_resized(size):
     picture = Image.new("RGB", size, (10, 20, 30))
-    shown = _plain_view(224)(picture)
+    shown = _CenterView(224)(picture)
     assert shown.shape == (3, 224, 224)
     assert shown.flatten(1).float().mean(1).tolist() == [10, 20, 30]
 
 
 def test_pictures_of_usual_shapes_are_resized_whole():
-    picture = smooth_picture(160, 10, seed=3)
-    assert _middle(picture) is picture
-    assert _middle(smooth_picture(161, 10, seed=3)).size == (161, 10)
-    assert _middle(smooth_picture(10, 300, seed=3)).size == (10, 160)
+    assert CenterCrop.of((160, 10), 56).cut_size == (160, 10)
+    assert CenterCrop.of((161, 10), 56).cut_size == (161, 10)
+    assert CenterCrop.of((10, 300), 56).cut_size == (10, 160)
 
 
 @pytest.mark.parametrize("size", [(40, 30), (3, 4000), (4000, 3)])
@@ -242,7 +242,7 @@ def test_masks_are_cut_like_their_pictures(size):
     line = ramp[None] if size[0] > size[1] else ramp[:, None]
     values = np.broadcast_to(line, size[::-1]).copy()
     mask = tv_tensors.Mask(torch.from_numpy(values))
-    pixels, moved = _plain_view(SIDE)(Image.fromarray(grey(values)), mask)
+    pixels, moved = _CenterView(SIDE)(Image.fromarray(grey(values)), mask)
     assert pixels.shape == (3, SIDE, SIDE)
     assert moved.shape == (SIDE, SIDE)
     # The mask is resized without smoothing.

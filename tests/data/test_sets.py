@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from comixup.data import DataSet
-from comixup.data._sets import normalised
+from comixup.data._sets import normalize
 from data_files import MEAN, STD, memory_split
 
 
@@ -35,4 +35,4 @@ def test_the_number_of_classes():
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
 def test_floats_are_not_divided_by_255(dtype):
     images = torch.full((1, 1, 2, 2), 3.0, dtype=dtype)
-    torch.testing.assert_close(normalised(images, (1.0,), (4.0,)), torch.full((1, 1, 2, 2), 0.5))
+    torch.testing.assert_close(normalize(images, (1.0,), (4.0,)), torch.full((1, 1, 2, 2), 0.5))

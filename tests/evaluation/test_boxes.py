@@ -2,18 +2,15 @@
 
 import os
 
-import numpy as np
 import pytest
 import torch
 from PIL import Image
 
 from comixup.data import load
-from comixup.data._disk import _plain_view
 from comixup.evaluation._boxes import (
     MAX_XML_BYTES,
     box_areas,
     check_boxes,
-    cropped_box,
     read_boxes,
     read_tiny_imagenet_boxes,
 )
@@ -78,19 +75,6 @@ def test_an_image_does_not_get_the_boxes_of_its_namesake(tmp_path):
     source.write_text("x/dog/1.png,1,1,2,2\ny/dog/1.png,1,1,2,2\n")
     with pytest.raises(ValueError, match="several names"):
         read_boxes(source, files)
-
-
-@pytest.mark.parametrize("size", [(100, 60), (61, 97), (300, 300)])
-def test_what_the_model_sees_is_where_the_box_is(size):
-    width, height = size
-    for box in ((10, 5, 60, 40), (30, 20, 50, 57), (0, 0, 61, 60)):
-        pixels = np.zeros((height, width, 3), np.uint8)
-        pixels[box[1] : box[3], box[0] : box[2]] = 255
-        seen = _plain_view(56)(Image.fromarray(pixels))[0] > 127
-        rows, columns = seen.any(1).nonzero()[:, 0], seen.any(0).nonzero()[:, 0]
-        expected = (columns[0], rows[0], columns[-1] + 1, rows[-1] + 1)
-        found = cropped_box(box, size, 56)
-        assert max(abs(int(a) - b) for a, b in zip(expected, found, strict=True)) <= 1
 
 
 def test_boxes_outside_the_crop_are_none(tmp_path):

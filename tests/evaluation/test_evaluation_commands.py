@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 sys.path.append(str(Path(__file__).parents[1] / "data"))
 
 from comixup import cli, models
-from comixup.training._lock import locked
+from comixup._locks import locked
 from data_files import write_cifar100, write_folder, write_tiny_imagenet
 
 IMAGES = 8

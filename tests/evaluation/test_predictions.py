@@ -8,8 +8,9 @@ from rich.console import Console
 from torch import nn
 
 from comixup import models
+from comixup._progress import progress_bar
 from comixup.data import load
-from comixup.evaluation._predictions import predict, progress_bar
+from comixup.evaluation._predictions import predict
 
 
 class Scores(nn.Module):

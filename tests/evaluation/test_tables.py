@@ -7,6 +7,7 @@ import re
 import pytest
 from rich.console import Console
 
+from comixup._tables import markdown_table
 from comixup.evaluation._compare import Row, compare
 from comixup.evaluation._tables import (
     as_csv,
@@ -14,7 +15,6 @@ from comixup.evaluation._tables import (
     as_markdown,
     as_rich,
     as_text,
-    markdown_table,
     write_comparison,
 )
 

@@ -11,7 +11,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from comixup.training._checkpoint import (
-    FORMAT,
+    CHECKPOINT_VERSION,
     State,
     load_optimizer,
     load_state,
@@ -105,7 +105,7 @@ class Hostile:
 @pytest.mark.parametrize("zipped", [True, False])
 def test_a_hostile_file_runs_nothing(path, tmp_path_factory, zipped):
     canary = tmp_path_factory.mktemp("mine") / "canary"
-    hostile = {"format": FORMAT, "model": Hostile(canary)}
+    hostile = {"format": CHECKPOINT_VERSION, "model": Hostile(canary)}
     if zipped:
         torch.save(hostile, path)
     else:
@@ -132,10 +132,10 @@ def test_an_archive_that_unpacks_to_more_than_it_is(tmp_path):
     refused(packed, "its records are larger than the file")
 
 
-@pytest.mark.parametrize("version", [FORMAT + 1, 0, "1", None])
+@pytest.mark.parametrize("version", [CHECKPOINT_VERSION + 1, 0, "1", None])
 def test_another_format(path, version):
     rewrite(path, format=version)
-    refused(path, f"must be of format {FORMAT}")
+    refused(path, f"must be of format {CHECKPOINT_VERSION}")
 
 
 def test_something_else_altogether(path):

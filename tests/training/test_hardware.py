@@ -3,10 +3,8 @@
 import os
 
 import pytest
-from lightning_fabric.strategies.launchers.subprocess_script import _ChildProcessObserver
 
 from comixup.training import Hardware
-from comixup.training import _hardware as hardware_module
 
 
 @pytest.mark.parametrize("name", ["devices", "num_nodes", "accumulate"])
@@ -51,7 +49,7 @@ def test_strategies_that_shard_are_refused():
 
 
 def test_a_fabric_on_the_cpu():
-    fabric = Hardware(accelerator="cpu").fabric()
+    fabric = Hardware(accelerator="cpu").launch()
     assert (fabric.world_size, fabric.device.type) == (1, "cpu")
     assert fabric.is_global_zero
 
@@ -63,19 +61,6 @@ def test_fabrics_own_variables_cannot_change_what_is_asked_for(monkeypatch, name
     monkeypatch.setenv(f"LT_{name}", value)
     message = f"`{name.lower()}` must be what Lightning Fabric reads .* LT_{name}={value}"
     with pytest.raises(ValueError, match=message):
-        Hardware(accelerator="cpu").fabric()
+        Hardware(accelerator="cpu").launch()
     monkeypatch.setenv(f"LT_{name}", {"PRECISION": "32-true", "DEVICES": "1"}.get(name, "cpu"))
-    assert Hardware(accelerator="cpu").fabric().world_size == 1
-
-
-def test_processes_have_time_to_say_why_they_stop(monkeypatch):
-    # A real observer of no process, whose kill would be this process's own.
-    order, own_period = [], 60
-    observer = _ChildProcessObserver(os.getpid(), [], own_period)
-    observer._terminate_all = lambda: order.append("kill")
-    observer.start()
-    monkeypatch.setattr(hardware_module, "_LAST_WORDS_SECONDS", 12.5)
-    monkeypatch.setattr(hardware_module.time, "sleep", order.append)
-    hardware_module._let_processes_speak()
-    observer._terminate_all()
-    assert [entry for entry in order if entry != own_period] == [12.5, "kill"]
+    assert Hardware(accelerator="cpu").launch().world_size == 1

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from comixup.training._folder import CHECKPOINT, METRICS, RESULT, STORY
+from comixup.training._folder import CHECKPOINT, METADATA, METRICS, RESULT
 from small_runs import (
     CHANGES,
     RECIPE,
@@ -25,7 +25,7 @@ from small_runs import (
 )
 
 KILLED = -signal.SIGKILL
-OF_ONE_PROCESS = ("lock", STORY, CHECKPOINT)
+OF_ONE_PROCESS = ("lock", METADATA, CHECKPOINT)
 """Files that tell which processes there were, or hold their times in a form of their own."""
 OF_TIMES = (*TIMES, "seconds_per_epoch")
 

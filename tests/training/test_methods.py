@@ -87,3 +87,10 @@ def test_the_mixer_draws_from_the_given_generator():
 def test_mistakes_get_a_sentence(method, sentence):
     with pytest.raises(ValueError, match=sentence):
         made(method)
+
+
+@pytest.mark.parametrize("mixer", ["comixup", "cutmix", "manifold"])
+def test_vat_smooths_the_logits_of_unmixed_images_alone(mixer):
+    with pytest.raises(ValueError, match=rf'`vat` must be None unless mixer is "vanilla".*{mixer}'):
+        Method(mixer, vat={"weight": 0.1})
+    assert Method("vanilla", vat={"weight": 0.1}).vat == {"weight": 0.1}

@@ -14,16 +14,16 @@ from comixup.training import read_logits
 from comixup.training._folder import (
     CHECKPOINT,
     LOGITS,
+    METADATA,
     METRICS,
     RESULT,
-    STORY,
     WEIGHTS,
     read_metrics,
 )
 from small_runs import contents, run
 
 KEPT = Path(__file__).with_name("run_of_version_0_1")
-FILES = {CHECKPOINT, LOGITS, METRICS, RESULT, STORY, WEIGHTS, "evaluation.json"}
+FILES = {CHECKPOINT, LOGITS, METRICS, RESULT, METADATA, WEIGHTS, "evaluation.json"}
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def folder(tmp_path):
 
 def command_of(folder, **changes):
     """Returns the arguments that trained the run, as it tells them, but for some of them."""
-    words = json.loads((folder / STORY).read_text())["starts"][0]["command"][1:]
+    words = json.loads((folder / METADATA).read_text())["starts"][0]["command"][1:]
     pairs = {"--method": "cutmix", "--out": str(folder.parents[2])}
     pairs |= {f"--{name}": value for name, value in changes.items()}
     rest = words[words.index("--model") :]
@@ -89,8 +89,8 @@ def test_it_is_evaluated(folder, tmp_path):
 
 def test_it_is_compared(folder, tmp_path):
     newer = shutil.copytree(KEPT, tmp_path / "runs" / "digits" / "cutmix" / "seed-1")
-    story = json.loads((newer / STORY).read_text()) | {"seed": 1}
-    (newer / STORY).write_text(json.dumps(story))
+    story = json.loads((newer / METADATA).read_text()) | {"seed": 1}
+    (newer / METADATA).write_text(json.dumps(story))
     code, text = run(["evaluate", str(newer), "--device", "cpu"], tmp_path / "log")
     assert code == 0, text
     out = tmp_path / "comparison"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from comixup.training import Hardware
-from comixup.training._folder import METRICS, STORY
+from comixup.training._folder import METADATA, METRICS
 from comixup.training._recipes import METHODS
 from small_runs import (
     TEST,
@@ -306,7 +306,7 @@ def test_torchrun(data, tmp_path, alone):
     program = [sys.executable, "-m", *launcher, "-m", "comixup.cli", *arguments]
     subprocess.run(program, env=os.environ | ENVIRONMENT, check=True, timeout=WAIT_SECONDS)
     assert_same_weights(folder_of(tmp_path), alone, **ROUNDING)
-    story = json.loads((folder_of(tmp_path) / STORY).read_text())
+    story = json.loads((folder_of(tmp_path) / METADATA).read_text())
     assert (story["hardware"]["devices"], story["hardware"]["num_nodes"]) == (2, 1)
 
 

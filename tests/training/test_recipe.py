@@ -273,7 +273,7 @@ OTHER_RUNS = {
     "evaluate_every": {"evaluate_every": 2},
     "mixer": {"methods": {"comixup": Method("cutmix", {"beta": 0.5})}},
     "settings": {"methods": {"comixup": Method("comixup", {"beta": 0.6})}},
-    "vat": {"methods": {"comixup": Method("comixup", {"beta": 0.5}, vat={"weight": 0.1})}},
+    "vat": {"methods": {"comixup": Method("vanilla", {"beta": 0.5}, vat={"weight": 0.1})}},
 }
 
 SAME_RUNS = {

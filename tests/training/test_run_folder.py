@@ -5,13 +5,13 @@ import json
 import pytest
 
 from comixup.training import _folder
-from comixup.training._folder import read_metrics, write_metrics, write_story
+from comixup.training._folder import read_metrics, write_metadata, write_metrics
 
 
 def test_every_start_adds_to_the_story(tmp_path):
     for seed in (3, 3):
-        write_story(tmp_path, {"name": "digits"}, {"method": "comixup", "seed": seed})
-    story = json.loads((tmp_path / _folder.STORY).read_text())
+        write_metadata(tmp_path, {"name": "digits"}, {"method": "comixup", "seed": seed})
+    story = json.loads((tmp_path / _folder.METADATA).read_text())
     assert story["recipe"] == {"name": "digits"}
     assert (story["method"], story["seed"]) == ("comixup", 3)
     first, second = story["starts"]
@@ -41,17 +41,17 @@ DEEP = 100_000
     ids=lambda text: text[:12],
 )
 def test_a_damaged_story_is_begun_again(tmp_path, before):
-    (tmp_path / _folder.STORY).write_bytes(before.encode(errors="surrogatepass"))
-    write_story(tmp_path, {}, {})
-    assert len(json.loads((tmp_path / _folder.STORY).read_text())["starts"]) == 1
+    (tmp_path / _folder.METADATA).write_bytes(before.encode(errors="surrogatepass"))
+    write_metadata(tmp_path, {}, {})
+    assert len(json.loads((tmp_path / _folder.METADATA).read_text())["starts"]) == 1
 
 
 def test_starts_that_can_be_read_but_not_written_are_left_out(tmp_path):
     for depth in range(700, 1000, 20):
         before = f'{{"starts": [{"[" * depth}{"]" * depth}]}}'
-        (tmp_path / _folder.STORY).write_text(before)
-        write_story(tmp_path, {}, {})
-        assert isinstance(json.loads((tmp_path / _folder.STORY).read_text())["starts"][-1], dict)
+        (tmp_path / _folder.METADATA).write_text(before)
+        write_metadata(tmp_path, {}, {})
+        assert isinstance(json.loads((tmp_path / _folder.METADATA).read_text())["starts"][-1], dict)
 
 
 def test_metrics_come_back(tmp_path):

@@ -19,9 +19,9 @@ from comixup import models
 from comixup.training._folder import (
     CHECKPOINT,
     EVENTS,
+    METADATA,
     METRICS,
     RESULT,
-    STORY,
     WEIGHTS,
     read_metrics,
 )
@@ -206,12 +206,12 @@ def test_a_stopped_run_says_so_and_goes_on_from_there(long_run, data, tmp_path, 
 
 
 def test_a_second_run_in_the_folder_gets_a_sentence_and_harms_nothing(long_run, data, tmp_path):
-    story = (folder_of(tmp_path) / STORY).read_bytes()
+    story = (folder_of(tmp_path) / METADATA).read_bytes()
     code, text = run(words(data, tmp_path, epochs=9000), tmp_path / "second")
     assert code == 1
     assert "another process" in text
     assert "Traceback" not in text
-    assert (folder_of(tmp_path) / STORY).read_bytes() == story
+    assert (folder_of(tmp_path) / METADATA).read_bytes() == story
     assert long_run.process.is_alive()
     done = saved(folder_of(tmp_path))["epoch"]
     end = time.monotonic() + WAIT_SECONDS
@@ -283,7 +283,7 @@ def test_a_finished_run_is_not_trained_again(data, tmp_path):
     arguments, folder = words(data, tmp_path), folder_of(tmp_path)
     code, first = run(arguments, tmp_path / "first")
     assert code == 0
-    names = (CHECKPOINT, METRICS, RESULT, STORY, WEIGHTS)
+    names = (CHECKPOINT, METRICS, RESULT, METADATA, WEIGHTS)
     before = {name: (folder / name).read_bytes() for name in names}
     code, second = run(arguments, tmp_path / "second")
     assert code == 0

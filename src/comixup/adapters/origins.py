@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 from torchvision import tv_tensors  # type: ignore[import-untyped]
 from torchvision.transforms import v2  # type: ignore[import-untyped]
 
-from comixup._memory import Origin, SaliencyMemory
+from comixup import Origin, SaliencyMemory
 
 Sample: TypeAlias = tuple[Any, Any, Origin]
 """An image, its target, and where it comes from."""

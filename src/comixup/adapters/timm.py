@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
+from comixup import Plan, spectral_residual
 from comixup._checks import check_boolean, check_number
-from comixup._mix import Plan
 from comixup._random import coin
 from comixup._saliency import Backward, CleanPass, LossFn
-from comixup._spectral import spectral_residual
 from comixup._targets import soft_targets
 from comixup.mixers import CoMixup, CutMix, InputMixup, ManifoldMixup, Mixed, Mixer
 from comixup.mixers._cutmix import Boxes

@@ -12,8 +12,7 @@ from torch.utils.data import get_worker_info
 from torchvision import tv_tensors  # type: ignore[import-untyped]
 from torchvision.transforms import v2  # type: ignore[import-untyped]
 
-from comixup._mix import Plan
-from comixup._spectral import spectral_residual
+from comixup import Plan, spectral_residual
 from comixup.mixers import ManifoldMixup, Mixer
 
 SaliencyFn = Callable[[Tensor], Tensor]

@@ -12,9 +12,9 @@ try:
     from rich.console import Console
 
     from comixup import training
-    from comixup.cli._evaluation import compare, evaluate, sweep
+    from comixup.cli._evaluation import compare, evaluate
     from comixup.cli._options import check_words
-    from comixup.cli._training import recipes, train, tune
+    from comixup.cli._training import recipes, sweep, train, tune
 except ModuleNotFoundError as missing:
     sys.exit(
         f"comixup: the command line needs {missing.name}, which is not installed. "

@@ -1,10 +1,9 @@
-"""`comixup evaluate`, `comixup compare`, `comixup sweep`."""
+"""`comixup evaluate`, `comixup compare`."""
 
 from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,49 +13,33 @@ from rich.console import Console
 from torch import Tensor
 
 from comixup import evaluation
-from comixup._checks import check_count
-from comixup.cli._options import (
-    PLAIN,
-    Changes,
-    ChangesOption,
-    Place,
-    PlaceOption,
-    RecipeName,
-    Seeds,
-    changed,
-    check_seeds,
-    how_to_train,
-    with_set,
-    word,
-)
+from comixup._locks import locked
+from comixup.cli._options import PLAIN, option_help
 from comixup.data import DataSet, load
-from comixup.evaluation._trained import MAX_SIDE
-from comixup.training import Method
-from comixup.training._hardware import MAX_WORKERS, WORKERS
-from comixup.training._launcher import check_alone
-from comixup.training._lock import locked
-from comixup.training._recipe import MAX_SEED
-from comixup.training._settings import check_effect, parse_settings
+from comixup.training import Hardware, check_alone
 
 _TINY = "tiny-imagenet"
-_Runs = Annotated[tuple[Path, ...], tyro.conf.Positional, word("RUN ...")]
-_Values = Annotated[tuple[float, ...], word("VALUE ...", "(default: not varied)")]
+_Runs = Annotated[tuple[Path, ...], tyro.conf.Positional, option_help("RUN ...")]
 
 
 def evaluate(
     runs: _Runs,
-    data: Annotated[Path | None, word("FOLDER", "(default: $COMIXUP_DATA, else ./data)")] = None,
-    data_set: Annotated[str | None, word("NAME", "(default: what it was trained on)")] = None,
-    boxes: Annotated[Path | None, word("PATH", "(default: the data set's own)")] = None,
-    model: Annotated[str | None, word("NAME", "(default: what the file says)")] = None,
-    image_size: Annotated[int | None, word("N", "(default: the data set's)")] = None,
-    maps: Annotated[Literal["cam", "grad-cam"], word("cam|grad-cam")] = "cam",
-    layer: Annotated[str | None, word("NAME", "(default: found)")] = None,
-    device: Annotated[str, word("NAME", "(default: cuda if there, else cpu)")] = "auto",
-    workers: Annotated[int, word("N")] = WORKERS,
-    seed: Annotated[int, word("N")] = 0,
-    skip_bad: Annotated[bool, tyro.conf.FlagCreatePairsOff, word("", "")] = False,
-    out: Annotated[Path | None, word("FOLDER", "(default: the run's own)")] = None,
+    data: Annotated[
+        Path | None, option_help("FOLDER", "(default: $COMIXUP_DATA, else ./data)")
+    ] = None,
+    data_set: Annotated[
+        str | None, option_help("NAME", "(default: what it was trained on)")
+    ] = None,
+    boxes: Annotated[Path | None, option_help("PATH", "(default: the data set's own)")] = None,
+    model: Annotated[str | None, option_help("NAME", "(default: what the file says)")] = None,
+    image_size: Annotated[int | None, option_help("N", "(default: the data set's)")] = None,
+    maps: Annotated[Literal["cam", "grad-cam"], option_help("cam|grad-cam")] = "cam",
+    layer: Annotated[str | None, option_help("NAME", "(default: found)")] = None,
+    device: Annotated[str, option_help("NAME", "(default: cuda if there, else cpu)")] = "auto",
+    workers: Annotated[int, option_help("N")] = Hardware.workers,
+    seed: Annotated[int, option_help("N")] = 0,
+    skip_bad: Annotated[bool, tyro.conf.FlagCreatePairsOff, option_help("", "")] = False,
+    out: Annotated[Path | None, option_help("FOLDER", "(default: the run's own)")] = None,
 ) -> None:
     """Measure trained networks on the test images: error, calibration and, with boxes, more.
 
@@ -77,10 +60,7 @@ def evaluate(
         out: where the figures and pictures go; with several runs, a folder each in it.
     """
     check_alone("evaluate")
-    check_count("workers", workers, low=0, high=MAX_WORKERS)
-    check_count("seed", seed, low=0, high=MAX_SEED)
-    if image_size is not None:
-        check_count("image_size", image_size, high=MAX_SIDE)
+    evaluation.check_options(workers=workers, seed=seed, image_size=image_size)
     console, place = Console(), _device(device)
     keys = [_data_key(run, data_set) for run in _checked(runs)]
     folders = _folders(runs, out)
@@ -109,8 +89,8 @@ def evaluate(
 
 def compare(
     runs: _Runs,
-    reference: Annotated[str | None, word("METHOD", "(default: comixup)")] = None,
-    out: Annotated[Path, word("FOLDER")] = Path("comparison"),
+    reference: Annotated[str | None, option_help("METHOD", "(default: comixup)")] = None,
+    out: Annotated[Path, option_help("FOLDER")] = Path("comparison"),
 ) -> None:
     """Put evaluated runs side by side: means and spreads over seeds, tests, tables, one figure.
 
@@ -130,55 +110,6 @@ def compare(
     evaluation.draw_reliability(panels, out / "reliability.png")
     console.print(evaluation.as_rich(found))
     console.print(f"Tables and reliability diagrams are in {out}.", **PLAIN)
-
-
-def sweep(
-    recipe: RecipeName,
-    beta: _Values = (),
-    gamma: _Values = (),
-    tau: _Values = (),
-    omega: _Values = (),
-    partition_size: Annotated[tuple[int, ...], word("N ...", "(default: not varied)")] = (),
-    vary: Annotated[tuple[str, ...], word("NAME=[VALUE,...] ...", "(default: none)")] = (),
-    method: Annotated[str | None, word("NAME", "(default: the recipe's own)")] = None,
-    seeds: Seeds = (0,),
-    changes: ChangesOption = Changes(),  # noqa: B008
-    place: PlaceOption = Place(),  # noqa: B008
-) -> None:
-    """Train a recipe with each setting varied alone, as in the paper's table of sensitivity.
-
-    The same command resumes where it was interrupted; what is trained is not trained again.
-
-    Args:
-        recipe: its name; see `comixup recipes`.
-        beta: weights of smoothness to try.
-        gamma: weights of compatibility to try.
-        tau: clip levels to try.
-        omega: weights of the distances to try.
-        partition_size: sizes of partitions to try.
-        vary: other settings of the method, as JSON lists: --vary levels=[1,2,3]
-            resolve=[true,false].
-        method: the method whose settings are varied.
-        seeds: a run each, for every value.
-        changes: what to change in the recipe; the rest stays as it is.
-        place: where to train, and where to put what comes out.
-    """
-    check_seeds(seeds)
-    named = {
-        "beta": beta,
-        "gamma": gamma,
-        "tau": tau,
-        "omega": omega,
-        "partition_size": partition_size,
-    }
-    grid = _joined({name: values for name, values in named.items() if values}, _varied(vary))
-    chosen = changed(recipe, changes)
-    chosen = with_set(chosen, method or chosen.method, changes)
-    _check_set(chosen.choose(method), grid, changes)
-    how = how_to_train(place, chosen, seeds)
-    found = evaluation.sweep(chosen, grid, method=method, seeds=seeds, **how)
-    if how["fabric"].is_global_zero:
-        how["console"].print(evaluation.sweep_table(found))
 
 
 def _checked(runs: tuple[Path, ...]) -> tuple[Path, ...]:
@@ -276,45 +207,3 @@ def _boxes(
             "by the files' names."
         )
     return evaluation.read_boxes(source, files, image_size or max(data.shape[1:]))
-
-
-def _varied(words: tuple[str, ...]) -> dict[str, tuple[Any, ...]]:
-    """Returns the values of each setting that NAME=[VALUE,...] words mean."""
-    varied = parse_settings(words, "--vary")
-    for name, values in varied.items():
-        if not isinstance(values, list):
-            raise ValueError(
-                f"`--vary` must be followed by NAME=[VALUE,...], got {name}={values!r}. Lists are "
-                'JSON: levels=[1,2,3], resolve=[true,false], \'clip=["soft","hard"]\'.'
-            )
-    return {name: tuple(values) for name, values in varied.items()}
-
-
-def _joined(
-    named: Mapping[str, tuple[Any, ...]], varied: Mapping[str, tuple[Any, ...]]
-) -> dict[str, tuple[Any, ...]]:
-    """Returns the values of all settings to be swept, each setting named once."""
-    for name in named:
-        if name in varied:
-            option = f"--{name.replace('_', '-')}"
-            raise ValueError(
-                f"`--vary` must name other settings than {option}, got {name}. Put all values "
-                f"behind {option}."
-            )
-    if not (named or varied):
-        raise ValueError(
-            "`sweep` must vary something, got nothing. For instance --beta 0 0.16 0.32."
-        )
-    return {**named, **varied}
-
-
-def _check_set(method: Method, grid: Mapping[str, tuple[Any, ...]], changes: Changes) -> None:
-    """Raises `ValueError` if what --set sets, or what is varied, has no effect on any cell."""
-    for name, values in grid.items():
-        check_effect({**method.settings, name: values[0]} if values else {})
-    for name in parse_settings(changes.set):
-        if [*grid] == [name] and method.settings[name] not in grid[name]:
-            raise ValueError(
-                f"`--set` must set what the sweep does not vary, got {name}, whose values are all "
-                "given. Add the value to them, or leave --set out."
-            )

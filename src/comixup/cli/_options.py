@@ -8,19 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-import torch
 import tyro
+from lightning_fabric import Fabric
 from rich.console import Console
 
 from comixup import training
-from comixup.training._hardware import TIMEOUT_MINUTES, WORKERS
-from comixup.training._methods import make_method, mixer_class
-from comixup.training._recipe import MAX_COUNT, MAX_SEED, Recipe, suggestion
-from comixup.training._settings import check_effect, check_settings, parse_settings
-from comixup.training._train import check_run_options
+from comixup._did_you_mean import did_you_mean
+from comixup.cli._settings import parse_settings
+from comixup.data import MAX_SEED
+from comixup.training import Hardware, Recipe
 
 ALIASES = {"--labels-per-class": "--images-per-class"}
 """Older names of options; still read."""
+_MAX_DIGITS = 7
+"""Of a class index: no data set has as many classes."""
 FLAGS = ("--download", "--skip-bad", "--help", "--")
 """Options without a value."""
 PLAIN: dict[str, Any] = {"highlight": False, "markup": False, "soft_wrap": True}
@@ -29,8 +30,8 @@ UNCHANGED = ""
 """What help says of a default that is None: the group's own words say that nothing changes."""
 
 
-def word(metavar: str, default: str | None = None, aliases: list[str] | None = None) -> Any:
-    """Returns how help shows an option: what stands for its value, and words for its default."""
+def option_help(metavar: str, default: str | None = None, aliases: list[str] | None = None) -> Any:
+    """Returns how --help shows an option: its placeholder, and text for its default."""
     return tyro.conf.arg(metavar=metavar, help_behavior_hint=default, aliases=aliases)
 
 
@@ -38,43 +39,45 @@ def word(metavar: str, default: str | None = None, aliases: list[str] | None = N
 class Changes:
     """What to change in the recipe."""
 
-    data_set: Annotated[str | None, word("NAME", UNCHANGED)] = None
+    data_set: Annotated[str | None, option_help("NAME", UNCHANGED)] = None
     """Another data set: cifar10, cifar100, tiny-imagenet, imagenet, speech-commands, digits, or
     folder for images of your own in folders named after their classes."""
-    model: Annotated[str | None, word("NAME", UNCHANGED)] = None
+    model: Annotated[str | None, option_help("NAME", UNCHANGED)] = None
     """Another network: one of comixup's, torchvision's or timm's."""
-    epochs: Annotated[int | None, word("N", UNCHANGED)] = None
+    epochs: Annotated[int | None, option_help("N", UNCHANGED)] = None
     """Epochs in all; phases, learning rates and unmixed epochs keep their proportions."""
-    batch_size: Annotated[int | None, word("N", UNCHANGED)] = None
+    batch_size: Annotated[int | None, option_help("N", UNCHANGED)] = None
     """Images of a step, over all processes. Learning rates stay as they are."""
-    lr: Annotated[float | None, word("RATE", UNCHANGED)] = None
+    lr: Annotated[float | None, option_help("RATE", UNCHANGED)] = None
     """The highest learning rate; the others keep their proportion to it."""
     loss: Annotated[
         Literal["cross-entropy", "official", "released"] | None,
-        word("cross-entropy|official", UNCHANGED),
+        option_help("cross-entropy|official", UNCHANGED),
     ] = None
     """The paper's learning rates belong to the loss of its official code."""
-    weight_decay: Annotated[float | None, word("DECAY", UNCHANGED)] = None
+    weight_decay: Annotated[float | None, option_help("DECAY", UNCHANGED)] = None
     """Weight decay."""
-    classes: Annotated[tuple[str, ...] | None, word("CLASS ...", UNCHANGED)] = None
+    classes: Annotated[tuple[str, ...] | None, option_help("CLASS ...", UNCHANGED)] = None
     """Train and test on these classes alone: names, indices, or ranges of indices such as 50-69."""
-    images_per_class: Annotated[int | None, word("N", UNCHANGED, aliases=list(ALIASES))] = None
-    """Train on so many images of each class; 0 for all."""
-    validation: Annotated[float | None, word("FRACTION", UNCHANGED)] = None
-    """Fraction of the training images to hold out, between 0 and 1."""
-    validation_seed: Annotated[int | None, word("N", UNCHANGED)] = None
-    """Decides which images are held out, the same ones for all seeds."""
-    width: Annotated[int | None, word("N", UNCHANGED)] = None
-    """Feature maps of the network's first stage; our pre-activation ResNets only."""
-    set: Annotated[tuple[str, ...], word("NAME=VALUE ...", "(none)")] = ()
-    """Settings of the method: --set beta=0.5 sweeps=2 resolve=false. Values are numbers, true,
-    false, null, words, or lists such as [2,4]."""
-    saliency: Annotated[Literal["paper", "one-pass"] | None, word("paper|one-pass", UNCHANGED)] = (
+    images_per_class: Annotated[int | None, option_help("N", UNCHANGED, aliases=list(ALIASES))] = (
         None
     )
+    """Train on so many images of each class; 0 for all."""
+    validation: Annotated[float | None, option_help("FRACTION", UNCHANGED)] = None
+    """Fraction of the training images to hold out, between 0 and 1."""
+    validation_seed: Annotated[int | None, option_help("N", UNCHANGED)] = None
+    """Decides which images are held out, the same ones for all seeds."""
+    width: Annotated[int | None, option_help("N", UNCHANGED)] = None
+    """Feature maps of the network's first stage; our pre-activation ResNets only."""
+    set: Annotated[tuple[str, ...], option_help("NAME=VALUE ...", "(none)")] = ()
+    """Settings of the method: --set beta=0.5 sweeps=2 resolve=false. Values are numbers, true,
+    false, null, words, or lists such as [2,4]."""
+    saliency: Annotated[
+        Literal["paper", "one-pass"] | None, option_help("paper|one-pass", UNCHANGED)
+    ] = None
     """Where Co-Mixup and Puzzle Mix take saliency from: a pass of its own, or earlier batches, at
     half the cost."""
-    memory: Annotated[tuple[str, ...], word("NAME=VALUE ...", "(none)")] = ()
+    memory: Annotated[tuple[str, ...], option_help("NAME=VALUE ...", "(none)")] = ()
     """Settings of one-pass saliency: rate, recycle, cells, momentum."""
 
 
@@ -82,34 +85,36 @@ class Changes:
 class Place:
     """Where to train, and where to put what comes out."""
 
-    out: Annotated[Path, word("FOLDER")] = Path("runs")
+    out: Annotated[Path, option_help("FOLDER")] = Path("runs")
     """Folder of all runs; each has OUT/RECIPE/METHOD/seed-N."""
-    data: Annotated[Path | None, word("FOLDER", "(default: $COMIXUP_DATA, else ./data)")] = None
+    data: Annotated[Path | None, option_help("FOLDER", "(default: $COMIXUP_DATA, else ./data)")] = (
+        None
+    )
     """Folder of the data sets."""
-    download: Annotated[bool, tyro.conf.FlagCreatePairsOff, word("", "")] = False
+    download: Annotated[bool, tyro.conf.FlagCreatePairsOff, option_help("", "")] = False
     """Fetch the data set if it is missing; CIFAR only."""
-    accelerator: Annotated[str, word("NAME")] = "auto"
+    accelerator: Annotated[str, option_help("NAME")] = "auto"
     """auto, cpu, cuda or mps."""
-    devices: Annotated[int | None, word("N", "(default: the launcher's, else 1)")] = None
+    devices: Annotated[int | None, option_help("N", "(default: the launcher's, else 1)")] = None
     """Processes on this machine, each with a device and a share of every batch."""
-    num_nodes: Annotated[int | None, word("N", "(default: the launcher's, else 1)")] = None
+    num_nodes: Annotated[int | None, option_help("N", "(default: the launcher's, else 1)")] = None
     """Machines."""
-    strategy: Annotated[str, word("NAME")] = "auto"
+    strategy: Annotated[str, option_help("NAME")] = "auto"
     """How processes train together: auto or ddp."""
-    precision: Annotated[str, word("NAME")] = "32-true"
+    precision: Annotated[str, option_help("NAME")] = "32-true"
     """32-true, 16-mixed, bf16-mixed, ..."""
-    accumulate: Annotated[int, word("N")] = 1
+    accumulate: Annotated[int, option_help("N")] = 1
     """Parts that each process cuts its share of a batch into."""
-    workers: Annotated[int, word("N")] = WORKERS
+    workers: Annotated[int, option_help("N")] = Hardware.workers
     """Processes that read images from the disk."""
-    timeout_minutes: Annotated[float, word("N")] = TIMEOUT_MINUTES
+    timeout_minutes: Annotated[float, option_help("N")] = Hardware.timeout_minutes
     """A process that has waited for another so long ends with an error message."""
-    checkpoint_steps: Annotated[int | None, word("N", "(default: none)")] = None
+    checkpoint_steps: Annotated[int | None, option_help("N", "(default: none)")] = None
     """Save every so many steps too, not only after each epoch."""
 
 
-RecipeName: TypeAlias = Annotated[str, tyro.conf.Positional, word("RECIPE")]
-Seeds: TypeAlias = Annotated[tuple[int, ...], word("N ...")]
+RecipeName: TypeAlias = Annotated[str, tyro.conf.Positional, option_help("RECIPE")]
+Seeds: TypeAlias = Annotated[tuple[int, ...], option_help("N ...")]
 # Their options have no prefix, --epochs and not --changes.epochs; help shows them in groups.
 ChangesOption: TypeAlias = Annotated[
     Changes, tyro.conf.OmitArgPrefixes, tyro.conf.arg(name="recipe")
@@ -122,7 +127,7 @@ def recipe_of(name: str) -> Recipe:
     if name not in training.RECIPES:
         raise ValueError(
             f"`recipe` must be one of {', '.join(training.RECIPES)}, got {name!r}."
-            f"{suggestion(name, training.RECIPES)}"
+            f"{did_you_mean(name, training.RECIPES)}"
         )
     return training.RECIPES[name]
 
@@ -145,10 +150,10 @@ def class_list(words: Sequence[str]) -> tuple[str, ...]:
     classes: list[str] = []
     for given in words:
         first, _, last = given.partition("-")
-        numbers = all(end.isdecimal() and len(end) < len(str(MAX_COUNT)) for end in (first, last))
+        numbers = all(end.isdecimal() and len(end) < _MAX_DIGITS for end in (first, last))
         if numbers and int(first) <= int(last):
             classes += map(str, range(int(first), int(last) + 1))
-        elif given.isdecimal() and len(given) > len(str(MAX_COUNT)):
+        elif given.isdecimal() and len(given) > _MAX_DIGITS:
             raise ValueError(
                 f"`--classes` must be names or indices of classes, got {given[:20]}... of "
                 f"{len(given)} digits."
@@ -198,30 +203,38 @@ def check_words(words: Sequence[str]) -> None:
 
 
 def with_set(recipe: Recipe, method: str, changes: Changes) -> Recipe:
-    """Returns the recipe with a method's settings changed, after trying whether they fit."""
-    mixer = mixer_class(recipe.choose(method))
-    settings = check_settings(mixer, parse_settings(changes.set))
-    changed = recipe.with_settings(method, settings)
-    if mixer.needs_saliency:
-        memory = parse_settings(changes.memory, "--memory")
-        changed = changed.with_saliency(method, changes.saliency, memory)
-    elif changes.saliency is not None or changes.memory:
-        option = "--memory" if changes.memory else "--saliency"
-        raise ValueError(
-            f"`{option}` must be left out for {method}, which uses no saliency. Train the methods "
-            "that do by themselves."
-        )
-    check_effect(changed.choose(method).settings)
-    make_method(changed.choose(method), 2, 1, torch.Generator())
-    return changed
+    """Returns the recipe with what --set, --saliency and --memory change in a method."""
+    return training.change_method(
+        recipe,
+        method,
+        parse_settings(changes.set),
+        saliency=changes.saliency,
+        memory=parse_settings(changes.memory, "--memory"),
+    )
 
 
-def how_to_train(place: Place, recipe: Recipe, seeds: Sequence[int]) -> dict[str, Any]:
-    """Returns keywords of `training.train`; the processes asked for run from here on.
+def launch(place: Place) -> Fabric:
+    """Starts the processes asked for: from here on the command runs in each of them."""
+    return _hardware(place).launch()
 
-    What `training.train` would reject is rejected before any process is started.
-    """
-    hardware = training.Hardware(
+
+def train_options(place: Place, recipe: Recipe, seeds: Sequence[int]) -> training.TrainOptions:
+    """Returns keywords of `training.train`, after rejecting those that it would reject."""
+    hardware = _hardware(place)
+    training.check_run_options(recipe, seeds, hardware, place.checkpoint_steps)
+    return {
+        "seeds": seeds,
+        "out": place.out,
+        "hardware": hardware,
+        "data_root": place.data,
+        "download": place.download,
+        "checkpoint_steps": place.checkpoint_steps,
+        "console": Console(),
+    }
+
+
+def _hardware(place: Place) -> Hardware:
+    return Hardware(
         accelerator=place.accelerator,
         devices=place.devices,
         num_nodes=place.num_nodes,
@@ -231,13 +244,3 @@ def how_to_train(place: Place, recipe: Recipe, seeds: Sequence[int]) -> dict[str
         workers=place.workers,
         timeout_minutes=place.timeout_minutes,
     )
-    check_run_options(recipe, seeds, hardware, place.checkpoint_steps)
-    return {
-        "out": place.out,
-        "hardware": hardware,
-        "fabric": hardware.fabric(),
-        "data_root": place.data,
-        "download": place.download,
-        "checkpoint_steps": place.checkpoint_steps,
-        "console": Console(),
-    }

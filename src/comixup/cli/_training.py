@@ -1,9 +1,10 @@
-"""`comixup recipes`, `comixup train`, `comixup tune`."""
+"""`comixup recipes`, `comixup train`, `comixup tune`, `comixup sweep`."""
 
 from __future__ import annotations
 
 import json
 import textwrap
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import tyro
@@ -21,23 +22,25 @@ from comixup.cli._options import (
     changed,
     check_different,
     check_seeds,
-    how_to_train,
+    launch,
+    option_help,
     recipe_of,
+    train_options,
     with_set,
-    word,
 )
-from comixup.training import Result
-from comixup.training._settings import parse_settings, plain
-from comixup.training._tune import tune as run_tuning
-from comixup.training._tune import tuning_table
+from comixup.cli._settings import parse_settings
+from comixup.training import Method
 
+_Values = Annotated[tuple[float, ...], option_help("VALUE ...", "(default: not varied)")]
 _INDENT = "    "
 _UNBROKEN = "\N{NO-BREAK SPACE}"
 _PLAIN: dict[str, Any] = {"highlight": False, "soft_wrap": True}
 
 
 def recipes(
-    name: Annotated[str | None, tyro.conf.Positional, word("RECIPE", "(default: all)")] = None,
+    name: Annotated[
+        str | None, tyro.conf.Positional, option_help("RECIPE", "(default: all)")
+    ] = None,
 ) -> None:
     """List the recipes with what they reproduce and the paper's figures, or show one whole.
 
@@ -71,7 +74,7 @@ def recipes(
 
 def train(
     recipe: RecipeName,
-    method: Annotated[tuple[str, ...], word("NAME ...", "(default: the recipe's own)")] = (),
+    method: Annotated[tuple[str, ...], option_help("NAME ...", "(default: the recipe's own)")] = (),
     seeds: Seeds = (0,),
     changes: ChangesOption = Changes(),  # noqa: B008
     place: PlaceOption = Place(),  # noqa: B008
@@ -91,18 +94,18 @@ def train(
     check_different("--method", names)
     for name in names:  # a wrong name is told before anything is trained
         chosen = with_set(chosen, name, changes)
-    how = how_to_train(place, chosen, seeds)
-    results: dict[str, dict[int, Result]] = {}
-    for name in names:
-        results[name] = training.train(chosen, method=name, seeds=seeds, **how)
-    if how["fabric"].is_global_zero:
-        how["console"].print(training.results_table(chosen, results))
-        how["console"].print(f"Runs are in {place.out / chosen.name}.", **PLAIN)
+    options = train_options(place, chosen, seeds)
+    options["fabric"] = fabric = launch(place)
+    results = {name: training.train(chosen, method=name, **options) for name in names}
+    if fabric.is_global_zero:
+        console = Console()
+        console.print(training.results_table(chosen, results))
+        console.print(f"Runs are in {place.out / chosen.name}.", **PLAIN)
 
 
 def tune(
     recipe: RecipeName,
-    method: Annotated[str, word("NAME")],
+    method: Annotated[str, option_help("NAME")],
     seeds: Seeds = (0,),
     changes: ChangesOption = Changes(),  # noqa: B008
     place: PlaceOption = Place(),  # noqa: B008
@@ -121,11 +124,103 @@ def tune(
     tuned = chosen.tuning_grid.get(chosen.choose(method).mixer, {})
     for name in parse_settings(changes.set):
         if name in tuned:
+            values = ", ".join(f"{value:g}" for value in tuned[name])
             raise ValueError(
-                f"`--set` must leave {name} alone, which tune itself tries with "
-                f"{', '.join(map(plain, tuned[name]))}. Leave it out, or use comixup train."
+                f"`--set` must leave {name} alone, which tune itself tries with {values}. Leave it "
+                "out, or use comixup train."
             )
-    how = how_to_train(place, chosen, seeds)
-    best, found = run_tuning(chosen, method, seeds=seeds, **how)
-    if how["fabric"].is_global_zero:
-        how["console"].print(tuning_table(best, found))
+    options = train_options(place, chosen, seeds)
+    options["fabric"] = fabric = launch(place)
+    best, results = training.tune(chosen, method, **options)
+    if fabric.is_global_zero:
+        Console().print(training.tuning_table(best, results))
+
+
+def sweep(
+    recipe: RecipeName,
+    beta: _Values = (),
+    gamma: _Values = (),
+    tau: _Values = (),
+    omega: _Values = (),
+    partition_size: Annotated[tuple[int, ...], option_help("N ...", "(default: not varied)")] = (),
+    vary: Annotated[tuple[str, ...], option_help("NAME=[VALUE,...] ...", "(default: none)")] = (),
+    method: Annotated[str | None, option_help("NAME", "(default: the recipe's own)")] = None,
+    seeds: Seeds = (0,),
+    changes: ChangesOption = Changes(),  # noqa: B008
+    place: PlaceOption = Place(),  # noqa: B008
+) -> None:
+    """Train a recipe with each setting varied alone, as in the paper's table of sensitivity.
+
+    The same command resumes where it was interrupted; what is trained is not trained again.
+
+    Args:
+        recipe: its name; see `comixup recipes`.
+        beta: weights of smoothness to try.
+        gamma: weights of compatibility to try.
+        tau: clip levels to try.
+        omega: weights of the distances to try.
+        partition_size: sizes of partitions to try.
+        vary: other settings of the method, as JSON lists: --vary levels=[1,2,3]
+            resolve=[true,false].
+        method: the method whose settings are varied.
+        seeds: a run each, for every value.
+        changes: what to change in the recipe; the rest stays as it is.
+        place: where to train, and where to put what comes out.
+    """
+    check_seeds(seeds)
+    named = {
+        "beta": beta,
+        "gamma": gamma,
+        "tau": tau,
+        "omega": omega,
+        "partition_size": partition_size,
+    }
+    grid = _joined({name: values for name, values in named.items() if values}, _varied(vary))
+    chosen = changed(recipe, changes)
+    chosen = with_set(chosen, method or chosen.method, changes)
+    _check_set(chosen.choose(method), grid, changes)
+    options = train_options(place, chosen, seeds)
+    options["fabric"] = fabric = launch(place)
+    found = training.sweep(chosen, grid, method=method, **options)
+    if fabric.is_global_zero:
+        Console().print(training.sweep_table(found))
+
+
+def _varied(words: tuple[str, ...]) -> dict[str, tuple[Any, ...]]:
+    """Returns the values of each setting that NAME=[VALUE,...] words mean."""
+    varied = parse_settings(words, "--vary")
+    for name, values in varied.items():
+        if not isinstance(values, list):
+            raise ValueError(
+                f"`--vary` must be followed by NAME=[VALUE,...], got {name}={values!r}. Lists are "
+                'JSON: levels=[1,2,3], resolve=[true,false], \'clip=["soft","hard"]\'.'
+            )
+    return {name: tuple(values) for name, values in varied.items()}
+
+
+def _joined(
+    named: Mapping[str, tuple[Any, ...]], varied: Mapping[str, tuple[Any, ...]]
+) -> dict[str, tuple[Any, ...]]:
+    """Returns the values of all settings to be swept, each setting named once."""
+    for name in named:
+        if name in varied:
+            option = f"--{name.replace('_', '-')}"
+            raise ValueError(
+                f"`--vary` must name other settings than {option}, got {name}. Put all values "
+                f"behind {option}."
+            )
+    if not (named or varied):
+        raise ValueError(
+            "`sweep` must vary something, got nothing. For instance --beta 0 0.16 0.32."
+        )
+    return {**named, **varied}
+
+
+def _check_set(method: Method, grid: Mapping[str, tuple[Any, ...]], changes: Changes) -> None:
+    """Raises `ValueError` if what --set sets has no effect on any cell of a sweep."""
+    for name in parse_settings(changes.set):
+        if [*grid] == [name] and method.settings[name] not in grid[name]:
+            raise ValueError(
+                f"`--set` must set what the sweep does not vary, got {name}, whose values are all "
+                "given. Add the value to them, or leave --set out."
+            )

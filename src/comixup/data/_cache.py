@@ -13,9 +13,9 @@ import tempfile
 import time
 import warnings
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,6 @@ import numpy.typing as npt
 from comixup.data._places import check_regular, reason_of, status_of
 
 Array: TypeAlias = npt.NDArray[Any]
-Item = TypeVar("Item")
 
 _OFF = "off"
 _VERSION = 1
@@ -102,16 +101,6 @@ def kept(
     except (OSError, ValueError):
         # Another process has replaced it meanwhile, or the disk is failing.
         return array
-
-
-def progress(items: Iterable[Item], total: int, what: str) -> Iterable[Item]:
-    """Returns the items, with a bar on standard error that goes away at the end."""
-    from rich.console import Console  # noqa: PLC0415  (slow to import, and needed once)
-    from rich.progress import track  # noqa: PLC0415
-
-    console = Console(stderr=True)
-    hide = not console.is_terminal
-    return track(items, what, total, console=console, transient=True, disable=hide)
 
 
 def _remove_older(folder: Path, stem: str, key: str) -> None:

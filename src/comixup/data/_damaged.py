@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from comixup.data._cache import progress
+from comixup._progress import track
 
 _NAMED = 5
 """Files that the warning names; of more it tells the number."""
@@ -26,7 +26,7 @@ def readable(
     """
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         answers = pool.map(problem_of, files)
-        problems = list(progress(answers, len(files), f"trying {title}"))
+        problems = list(track(answers, len(files), f"trying {title}"))
     bad = [problem for problem in problems if problem is not None]
     if bad:
         more = f" And {len(bad) - _NAMED} more." if len(bad) > _NAMED else ""

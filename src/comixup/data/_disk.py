@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -20,20 +20,17 @@ from torchvision.transforms import v2  # type: ignore[import-untyped]
 
 from comixup import Origin, SaliencyMemory
 from comixup._checks import check_count, check_number, check_positive
+from comixup._crops import CenterCrop
 from comixup._grid import cell_numbers
 from comixup.data._digest import digest_of, file_sources
 from comixup.data._image_file import read_image
 from comixup.data._order import Order
 from comixup.data._seeds import Purpose, seed_for
-from comixup.data._sets import normalised
+from comixup.data._sets import normalize
 
 DEFAULT_SIZE = 224
 DEFAULT_MIN_SCALE = 0.08
 """Of a random crop's area, as torchvision has it."""
-_RESIZED, _CROPPED = 256, 224
-"""Evaluation shows the middle 224 pixels of an image whose shorter side was made 256."""
-_MAX_ASPECT = 16
-"""Of an image before it is resized: a line of one pixel would become 256 times as long."""
 
 # An image's index and the epoch that its augmentation is for; None to leave it as it is.
 _Request: TypeAlias = tuple[int, int | None]
@@ -94,7 +91,7 @@ class DiskSplit:
         check_positive("min_scale", scale)
         check_count("workers", workers, low=0)
         order = Order(len(self), batch_size, seed, augment, part, parts)
-        transform = _augmentation(size, scale) if augment else _plain_view(size)
+        transform = _augmentation(size, scale) if augment else _CenterView(size)
         return DiskLoader(self, order, _Images(self, transform, size, seed), device, workers)
 
 
@@ -157,7 +154,7 @@ class DiskLoader:
                 raise ValueError(answer)
             pixels, targets, indices, cells = answer
             pixels, targets = (t.to(self._device, non_blocking=True) for t in (pixels, targets))
-            yield normalised(pixels, self._split.mean, self._split.std), targets, indices, cells
+            yield normalize(pixels, self._split.mean, self._split.std), targets, indices, cells
 
 
 def problem_of(path: Path) -> str | None:
@@ -177,7 +174,9 @@ def _read(path: Path) -> Image.Image | str:
 class _Images(Dataset[_Sample | str]):
     """What workers do: read an image, transform it, and say in words if that fails."""
 
-    def __init__(self, split: DiskSplit, transform: v2.Transform, size: int, seed: int) -> None:
+    def __init__(
+        self, split: DiskSplit, transform: Callable[..., Any], size: int, seed: int
+    ) -> None:
         self._files = split.files
         self._targets = split.targets.numpy()
         self._transform = transform
@@ -229,21 +228,22 @@ def _augmentation(size: int, min_scale: float) -> v2.Transform:
     return v2.Compose([crop, v2.RandomHorizontalFlip(), v2.PILToTensor()])
 
 
-def _plain_view(size: int) -> v2.Transform:
-    shorter = round(size * _RESIZED / _CROPPED)
-    resize = v2.Resize(shorter, antialias=True)
-    return v2.Compose([_middle, resize, v2.CenterCrop(size), v2.PILToTensor()])
+class _CenterView:
+    """Shows the centre of an image, resized; see `CenterCrop`."""
 
+    def __init__(self, size: int) -> None:
+        self._size = size
 
-def _middle(picture: Image.Image, *masks: Tensor) -> Any:
-    """Returns the middle of a very long image: far more of it than evaluation shows.
-
-    Masks of the image's size are cut alike, and returned behind it.
-    """
-    longest = _MAX_ASPECT * min(picture.size)
-    x, y = (max(0, (side - longest) // 2) for side in picture.size)
-    views = (picture, *masks)
-    if x or y:
-        width, height = picture.width - 2 * x, picture.height - 2 * y
-        views = tuple(v2.functional.crop(view, y, x, height, width) for view in views)
-    return views if masks else views[0]
+    def __call__(self, picture: Image.Image, *masks: Tensor) -> Any:
+        """Returns the crop as a uint8 tensor; masks of its size follow, cropped alike."""
+        crop = CenterCrop.of(picture.size, self._size)
+        (x, y), (width, height) = crop.cut, crop.cut_size
+        views: list[Any] = [picture, *masks]
+        if (width, height) != picture.size:
+            views = [v2.functional.crop(view, y, x, height, width) for view in views]
+        columns, rows = crop.resized
+        views = [v2.functional.resize(view, [rows, columns], antialias=True) for view in views]
+        (left, top), (width, height) = crop.offset, crop.size
+        views = [v2.functional.crop(view, top, left, height, width) for view in views]
+        views[0] = v2.functional.pil_to_tensor(views[0])
+        return tuple(views) if masks else views[0]

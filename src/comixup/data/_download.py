@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from comixup.data._cache import progress
+from comixup._progress import track
 from comixup.data._places import reason_of
 
 TIMEOUT = 30.0
@@ -128,7 +128,7 @@ def _download(archive: Archive, path: Path, title: str) -> None:
     digest, size = hashlib.sha256(), 0
     with urllib.request.urlopen(request, timeout=TIMEOUT) as response, path.open("xb") as file:
         chunks = iter(lambda: response.read(_CHUNK), b"")
-        for chunk in progress(chunks, math.ceil(archive.size / _CHUNK), f"fetching {title}"):
+        for chunk in track(chunks, math.ceil(archive.size / _CHUNK), f"fetching {title}"):
             size += len(chunk)
             if size > archive.size:
                 raise ValueError(f"it has more than the {archive.size} bytes that it should have")

@@ -17,7 +17,7 @@ from comixup import Origin, SaliencyMemory
 from comixup.data._digest import digest_of
 from comixup.data._order import Order, Share
 from comixup.data._seeds import Purpose, raw_draws
-from comixup.data._sets import normalised
+from comixup.data._sets import normalize
 
 _HALF_OF_ALL_WORDS = np.uint64(2**63)
 
@@ -140,7 +140,7 @@ class MemoryLoader:
         split, share = self._split, self._order.share(step)
         chosen = indices[share.start : share.stop]
         images = self._moved(self._images.index_select(0, chosen), epoch, step)
-        return normalised(images, split.mean, split.std), self._targets.index_select(0, chosen)
+        return normalize(images, split.mean, split.std), self._targets.index_select(0, chosen)
 
     def _moved(self, images: Tensor, epoch: int, step: int) -> Tensor:
         """Returns a step's images, or pictures of their cell numbers, flipped and shifted."""

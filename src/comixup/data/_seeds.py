@@ -11,6 +11,8 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
+MAX_SEED = 2**64 - 1
+"""The largest seed of a run, and of any number that `seed_for` takes."""
 _WORD = 2**32
 """SeedSequence mixes words of 32 bits."""
 
@@ -44,7 +46,7 @@ def seed_for(*numbers: int) -> int:
     False
     """
     for number in numbers:
-        if not 0 <= number < _WORD**2:
+        if not 0 <= number <= MAX_SEED:
             raise ValueError(
                 f"a seed's numbers must be from 0 to 2^64 - 1, got {number!r} in {numbers}."
             )

@@ -172,10 +172,10 @@ class DataSet:
         return (images * std + mean).clamp(0, 1)  # rounding may lead out of it by a hair
 
 
-def normalised(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
+def normalize(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
     """Returns new float32 images: colours from 0 to 1 (if they came as uint8), minus mean, by std.
 
-    >>> normalised(torch.tensor([[[255]]], dtype=torch.uint8), (0.5,), (0.25,))
+    >>> normalize(torch.tensor([[[255]]], dtype=torch.uint8), (0.5,), (0.25,))
     tensor([[[2.]]])
     """
     white = BLACK_TO_WHITE if images.dtype == torch.uint8 else 1

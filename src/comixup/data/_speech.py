@@ -19,7 +19,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from comixup.data._cache import kept, progress
+from comixup._progress import track
+from comixup.data._cache import kept
 from comixup.data._digest import file_sources
 from comixup.data._memory import MemorySplit
 from comixup.data._places import check_regular, find_folder, lines_of, reason_of
@@ -139,7 +140,7 @@ def _all_spectrograms(name: str, files: Sequence[Path]) -> npt.NDArray[np.float1
         output = np.empty(shape, np.float16)
         starts = range(0, len(files), _CHUNK)
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            for start in progress(starts, len(starts), f"transforming {name}"):
+            for start in track(starts, len(starts), f"transforming {name}"):
                 waves = np.stack(list(pool.map(read_wave, files[start : start + _CHUNK])))
                 made = spectrograms(torch.from_numpy(waves))
                 output[start : start + _CHUNK] = made.unsqueeze(1).half().numpy()

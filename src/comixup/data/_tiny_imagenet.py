@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from comixup._checks import check_choice
-from comixup.data._cache import kept, progress
+from comixup._progress import track
+from comixup.data._cache import kept
 from comixup.data._damaged import readable
 from comixup.data._digest import file_sources
 from comixup.data._image_file import read_image
@@ -192,7 +193,7 @@ def _decoded(name: str, files: Sequence[Path]) -> npt.NDArray[np.uint8]:
         # Decoding lets go of Python's lock, so threads do; they are started in the files' order.
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             decoded = pool.map(_decode, files)
-            for number, image in enumerate(progress(decoded, len(files), f"decoding {name}")):
+            for number, image in enumerate(track(decoded, len(files), f"decoding {name}")):
                 images[number] = image
         return images
 

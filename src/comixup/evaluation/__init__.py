@@ -6,6 +6,7 @@ from comixup.evaluation._compare import Row, compare, holm, paired_interval, pai
 from comixup.evaluation._corruption import CorruptedLoader, corrupt
 from comixup.evaluation._evaluate import (
     Evaluation,
+    check_options,
     draw_evaluation,
     evaluate,
     evaluation_table,
@@ -20,7 +21,6 @@ from comixup.evaluation._localisation import Localisation, localise
 from comixup.evaluation._metrics import Bin, Metrics, measure
 from comixup.evaluation._predictions import Predictions, predict, predictions_of
 from comixup.evaluation._reliability import draw_reliability
-from comixup.evaluation._sweep import sweep, sweep_table
 from comixup.evaluation._tables import as_rich, write_comparison
 from comixup.evaluation._temperature import fit_temperature
 from comixup.evaluation._trained import Trained, load_trained, trained_classes, trained_on
@@ -35,6 +35,7 @@ __all__ = [
     "Row",
     "Trained",
     "as_rich",
+    "check_options",
     "check_replaceable",
     "class_activation_maps",
     "compare",
@@ -56,8 +57,6 @@ __all__ = [
     "read_boxes",
     "read_evaluation",
     "read_tiny_imagenet_boxes",
-    "sweep",
-    "sweep_table",
     "trained_classes",
     "trained_on",
     "write_comparison",

@@ -24,6 +24,7 @@ from PIL import Image
 from torch import Tensor
 
 from comixup._checks import check_count
+from comixup._crops import CenterCrop
 from comixup.data import tiny_imagenet_boxes
 
 Box: TypeAlias = tuple[float, float, float, float]
@@ -33,8 +34,6 @@ Pixels: TypeAlias = tuple[int, int, int, int]
 
 MAX_XML_BYTES = 1_000_000
 """Annotations of an image have some thousand; a file that is larger is none."""
-RESIZED, CROPPED = 256, 224
-"""Models see the middle 224 pixels of an image whose shorter side was made 256, or so scaled."""
 FIELDS = ("file", "x0", "y0", "x1", "y1")
 """Columns of CSV files."""
 _T = TypeVar("_T")
@@ -240,6 +239,7 @@ def _shown(boxes: Sequence[Box], path: Path, image_size: int | None) -> list[Pix
             width, height = image.size
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise ValueError(f"{path} cannot be read as an image: {error}. Replace it.") from None
+    crop = CenterCrop.of((width, height), image_size)
     shown = []
     for x0, y0, x1, y1 in boxes:
         edges = max(x0, 0), max(y0, 0), min(x1 + 1, width), min(y1 + 1, height)
@@ -248,39 +248,7 @@ def _shown(boxes: Sequence[Box], path: Path, image_size: int | None) -> list[Pix
                 f"{path} must have its boxes within its {width} x {height} pixels, got x from "
                 f"{x0:g} to {x1:g} and y from {y0:g} to {y1:g}. Are they of another image?"
             )
-        box = cropped_box(edges, (width, height), image_size)
+        box = crop.box(edges)
         if box is not None:
             shown.append(box)
     return shown
-
-
-def cropped_box(edges: Box, size: tuple[int, int], image_size: int | None) -> Pixels | None:
-    """Returns a box in the middle of an image made smaller, or None if it is not in there.
-
-    Args:
-        edges: x0, y0, x1, y1 in the image's pixels, x1 and y1 behind the last.
-        size: width and height of the image.
-        image_size: side of the middle that is cut out after the image's shorter side was made
-            256/224 of that, as torchvision rounds; None to leave the image as it is.
-
-    >>> cropped_box((0, 0, 512, 256), (512, 256), 224)
-    (0, 0, 224, 224)
-    >>> cropped_box((0, 0, 100, 256), (512, 256), 224) is None
-    True
-    """
-    columns, rows = size
-    left = top = 0
-    if image_size is not None:
-        shorter = round(image_size * RESIZED / CROPPED)
-        columns, rows = (int(shorter * side / min(size)) for side in size)
-        left, top = (round((side - image_size) / 2.0) for side in (columns, rows))
-    lengths = ((columns, size[0], left), (rows, size[1], top))
-    starts, ends = [], []
-    for (resized, original, cut), start, end in zip(lengths, edges[:2], edges[2:], strict=True):
-        low = round(start * resized / original) - cut
-        high = max(round(end * resized / original) - cut, low + 1)  # no box is lost by rounding
-        starts.append(max(low, 0))
-        ends.append(min(high, image_size or resized))
-    if starts[0] >= ends[0] or starts[1] >= ends[1]:
-        return None
-    return starts[0], starts[1], ends[0], ends[1]

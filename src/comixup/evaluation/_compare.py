@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from scipy.special import stdtr, stdtrit  # type: ignore[import-untyped]
 
-from comixup.training._recipe import suggestion
+from comixup._did_you_mean import did_you_mean
 
 REFERENCE = "comixup"
 """What others are tested against, if it is there and nothing else is asked for."""
@@ -309,7 +309,7 @@ def _reference(methods: Sequence[str], wanted: str | None) -> str:
     if wanted is not None and wanted not in methods:
         raise ValueError(
             f"`reference` must be one of the methods {', '.join(methods)}, got {wanted!r}."
-            f"{suggestion(wanted, methods)}"
+            f"{did_you_mean(wanted, methods)}"
         )
     return wanted or (REFERENCE if REFERENCE in methods else methods[0])
 

@@ -16,9 +16,7 @@ import torch
 from torch import Tensor
 
 from comixup._checks import check_choice, check_count
-from comixup.data import DataSet, Loader, Split, seed_for
-from comixup.data._seeds import permutation
-from comixup.data._sets import normalised
+from comixup.data import DataSet, Loader, Split, normalize, permutation, seed_for
 from comixup.evaluation._boxes import box_areas, check_boxes
 
 Corruption: TypeAlias = Literal["replace", "noise", "added-noise"]
@@ -177,7 +175,7 @@ class CorruptedLoader:
             generator.manual_seed(seed_for(self._seed, int(self.kept[position]), _NOISE))
             row.normal_(generator=generator)
         pixels = self._data.pixels(images)
-        return normalised(_noise(pixels, self._kind, noise), self._data.mean, self._data.std)
+        return normalize(_noise(pixels, self._kind, noise), self._data.mean, self._data.std)
 
 
 def _noise(pixels: Tensor, kind: Corruption, noise: Tensor) -> Tensor:

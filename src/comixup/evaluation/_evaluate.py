@@ -12,17 +12,20 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from comixup.data import DataSet
+from comixup._checks import check_count
+from comixup._progress import progress_bar
+from comixup.data import MAX_SEED, DataSet
 from comixup.evaluation._boxes import box_areas, check_boxes
 from comixup.evaluation._cam import PROBED, ActivationMaps, Method
 from comixup.evaluation._corruption import CORRUPTIONS, CorruptedLoader, Corruption
 from comixup.evaluation._localisation import Localisation, localise
 from comixup.evaluation._metrics import Metrics, measure, wilson_interval
 from comixup.evaluation._pictures import draw_corruptions, draw_localisation
-from comixup.evaluation._predictions import predict, progress_bar
+from comixup.evaluation._predictions import predict
 from comixup.evaluation._reliability import draw_reliability
 from comixup.evaluation._scaled import Scaled, compute_of, scaled_calibration
-from comixup.evaluation._trained import Trained, check_data
+from comixup.evaluation._trained import MAX_SIDE, Trained, check_data
+from comixup.training import MAX_WORKERS
 
 BATCH = 250
 RELIABILITY, LOCALISATION, CORRUPTION = "reliability.png", "localisation.png", "corruption.png"
@@ -105,6 +108,14 @@ class Evaluation:
         }
 
 
+def check_options(*, workers: int = 0, seed: int = 0, image_size: int | None = None) -> None:
+    """Raises `ValueError` for numbers that no evaluation can have; see `evaluate`."""
+    check_count("workers", workers, low=0, high=MAX_WORKERS)
+    check_count("seed", seed, low=0, high=MAX_SEED)
+    if image_size is not None:
+        check_count("image_size", image_size, high=MAX_SIDE)
+
+
 def evaluate(
     trained: Trained,
     data: DataSet,
@@ -133,6 +144,7 @@ def evaluate(
         seed: of the corruption.
         console: where to show progress; None is silent.
     """
+    check_options(workers=workers, seed=seed, image_size=image_size)
     check_data(trained, data)
     model = trained.model.to(device)
     size, name = len(data.test), trained.title

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from comixup._atomic_write import atomic_write, make_folder
 from comixup.evaluation._compare import Row
 from comixup.evaluation._evaluate import CORRUPTION, LOCALISATION, RELIABILITY, Evaluation
 from comixup.evaluation._metrics import Bin, Metrics
 from comixup.evaluation._weights_file import weights_digest
-from comixup.training._files import atomic_write, make_folder
-from comixup.training._folder import WEIGHTS
+from comixup.training import RunFolder
 
 FILE = "evaluation.json"
 _MAX_BYTES = 10**7
@@ -73,7 +73,7 @@ def read_evaluation(folder: Path) -> tuple[Row, Metrics]:
             f"{path} must be what comixup evaluate writes, but it cannot be read ({text}). Run "
             f"comixup evaluate {folder} again."
         ) from None
-    weights = folder / WEIGHTS
+    weights = RunFolder(folder).weights
     if digest is not None and weights.is_file() and weights_digest(weights) != digest:
         raise ValueError(
             f"`runs` must be evaluated after they are trained, but {path} is of other weights than "

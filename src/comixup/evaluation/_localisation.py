@@ -19,7 +19,7 @@ from comixup.evaluation._boxes import box_areas, check_boxes
 from comixup.evaluation._cam import ActivationMaps, Method
 from comixup.evaluation._metrics import LEVEL, wilson_interval
 from comixup.evaluation._regions import find_regions
-from comixup.training._loop import FORMAT
+from comixup.models import MEMORY_FORMAT
 
 THRESHOLD = 0.25
 """Of a map's range, above which it shows the object: the paper's."""
@@ -141,7 +141,9 @@ def localise(
         if kept.any():
             size = (images.shape[2], images.shape[3])
             _check_within(truth, size)
-            shown = images[kept.to(images.device)].to(device).contiguous(memory_format=FORMAT)
+            shown = (
+                images[kept.to(images.device)].to(device).contiguous(memory_format=MEMORY_FORMAT)
+            )
             classes = targets[kept.to(targets.device)].to(device)
             if maps_of is None:
                 maps_of = ActivationMaps(model, shown, layer=layer, method=method)

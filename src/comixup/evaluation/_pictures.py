@@ -13,12 +13,12 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from torch import Tensor, nn
 
+from comixup._plots import write_figure
 from comixup.data import DataSet, Split
 from comixup.evaluation._boxes import box_areas
 from comixup.evaluation._cam import ActivationMaps, Method
 from comixup.evaluation._corruption import CORRUPTIONS, CorruptedLoader
 from comixup.evaluation._localisation import Localisation, upsampled
-from comixup.training._figures import write_figure
 
 GREY = "#555555"
 TRUE, FOUND = "#E69F00", "#56B4E9"

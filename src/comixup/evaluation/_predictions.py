@@ -7,19 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-)
 from torch import Tensor, nn
 
-from comixup.training._loop import FORMAT
-
-_BAR_WIDTH = 24
+from comixup.models import MEMORY_FORMAT
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,32 +100,6 @@ def predictions_of(logits: Tensor, targets: Tensor) -> Predictions:
     return Predictions(classes, targets, predicted, ranks, confidences, losses, briers)
 
 
-@contextlib.contextmanager
-def progress_bar(
-    console: Console | None, title: str, total: int
-) -> Iterator[Callable[[int], None]]:
-    """Shows a bar and gives what moves it: a function of how many are done.
-
-    Args:
-        console: where to; None, or one that is no terminal, shows nothing.
-        title: what is under way.
-        total: how many there are.
-    """
-    shown = console is not None and console.is_terminal
-    bar = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=_BAR_WIDTH),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(compact=True),
-        TextColumn("left"),
-        console=console,
-        disable=not shown,
-    )
-    with bar:
-        task = bar.add_task(title, total=total)
-        yield lambda done: bar.update(task, completed=done)
-
-
 def _figures(scores: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Returns (3, batch) whole numbers and (3, batch) fractional ones; see `Predictions`."""
     # An index out of range would end a CUDA process: it is taken for another here, and refused
@@ -155,7 +119,7 @@ def _figures(scores: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _format_for(images: Tensor) -> torch.memory_format:
-    return FORMAT if images.ndim == 4 else torch.contiguous_format
+    return MEMORY_FORMAT if images.ndim == 4 else torch.contiguous_format
 
 
 def _classes_of(scores: object, images: int, before: int) -> int:

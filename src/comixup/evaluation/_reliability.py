@@ -10,8 +10,8 @@ from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from comixup._plots import write_figure
 from comixup.evaluation._metrics import Bin, Metrics, wilson_interval
-from comixup.training._figures import write_figure
 
 DPI = 150
 PANEL, MARGIN = 1.75, 0.45

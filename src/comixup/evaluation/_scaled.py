@@ -10,8 +10,7 @@ from pathlib import Path
 from comixup.evaluation._metrics import measure
 from comixup.evaluation._predictions import predictions_of
 from comixup.evaluation._temperature import fit_temperature
-from comixup.training import passes_per_image, read_logits
-from comixup.training._folder import LOGITS, RESULT, STORY
+from comixup.training import RunFolder, passes_per_image, read_logits
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ def scaled_calibration(run: Path) -> Scaled | None:
 
     None for runs without images held out, or of a version that kept no logits.
     """
-    file = Path(run) / LOGITS
+    file = RunFolder(Path(run)).logits
     if not file.is_file():
         return None
     logits = read_logits(file)
@@ -51,9 +50,10 @@ def scaled_calibration(run: Path) -> Scaled | None:
 def compute_of(run: Path) -> dict[str, float]:
     """Returns a run's passes over each training image and its CPU-seconds, where it tells them."""
     found: dict[str, float] = {}
+    folder = RunFolder(Path(run))
     try:
-        about = json.loads((Path(run) / STORY).read_text())
-        result = json.loads((Path(run) / RESULT).read_text())
+        about = json.loads(folder.metadata.read_text())
+        result = json.loads(folder.result.read_text())
         method = about["recipe"]["methods"][about["method"]]
         found["passes"] = float(result["epochs"] * passes_per_image(method))
         if result.get("cpu_seconds") is not None:

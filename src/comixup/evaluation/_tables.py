@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import math
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -14,10 +12,10 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from comixup._atomic_write import atomic_write, make_folder
+from comixup._tables import NOTHING, csv_table, markdown_table
 from comixup.evaluation._compare import Cell, Column, Comparison, Difference
-from comixup.training._files import atomic_write, make_folder
 
-NOTHING = "-"
 SMALLEST_P = 0.001
 """Smaller p-values are printed as less than this: few seeds do not tell them apart."""
 _TEXT_WIDTH = 500
@@ -146,27 +144,6 @@ def note(comparison: Comparison) -> str:
             "adjusted for the number of differences that have one."
         )
     return words
-
-
-# ---- Plain tables -------------------------------------------------------------------------------
-
-
-def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Returns a Markdown table, the first column to the left and the others to the right."""
-    lines = [head, [":--", *["--:"] * (len(head) - 1)], *rows]
-    cells = ([re.sub(r"\s+", " ", text).replace("|", r"\|") for text in line] for line in lines)
-    return "".join(f"| {' | '.join(line)} |\n" for line in cells)
-
-
-def csv_table(rows: Sequence[Mapping[str, object]]) -> str:
-    """Returns rows as CSV; what is None or NaN is left empty, and numbers keep their digits."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        empty = {key for key, value in row.items() if value is None or value != value}  # noqa: PLR0124
-        writer.writerow({key: "" if key in empty else value for key, value in row.items()})
-    return text.getvalue()
 
 
 def latex(text: str) -> str:

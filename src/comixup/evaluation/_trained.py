@@ -22,10 +22,8 @@ from comixup.evaluation._weights_file import (
     weights_digest,
     without_wrapper,
 )
-from comixup.models._build import Shape
-from comixup.training._checkpoint import load_weights
-from comixup.training._folder import CHECKPOINT, STORY, WEIGHTS
-from comixup.training._loop import FORMAT
+from comixup.models import MEMORY_FORMAT, Shape
+from comixup.training import RunFolder, load_weights
 
 MAX_SIDE = 4096
 """Pixels: a file that claims larger images would have networks built that fill the memory."""
@@ -117,7 +115,7 @@ def load_trained(
         _check_shapes(models.build(name, count, shape=built_for, width=width), weights, name, file)
     network = models.build(name, count, shape=built_for, width=width)
     _fill(network, weights, name, file)
-    network.to(memory_format=FORMAT)
+    network.to(memory_format=MEMORY_FORMAT)
     return Trained(
         network.eval(),
         name,
@@ -177,18 +175,16 @@ def check_data(trained: Trained, data: DataSet) -> None:
 def _find(path: Path) -> tuple[Path, Path]:
     """Returns the file of weights, and the file (it may not exist) that tells of the run."""
     if path.is_dir():
-        weights = path / WEIGHTS
-        if weights.is_file():
-            return weights, path / STORY
-        stands = "a run that is not finished" if (path / CHECKPOINT).exists() else "no run"
-        advice = (
-            "Finish it with the command that began it"
-            if (path / CHECKPOINT).exists()
-            else "Runs are in OUT/RECIPE/METHOD/seed-N"
-        )
+        run = RunFolder(path)
+        if run.weights.is_file():
+            return run.weights, run.metadata
+        found, advice = "no run", "Runs are in OUT/RECIPE/METHOD/seed-N"
+        if run.checkpoint.exists():
+            found = "a run that is not finished"
+            advice = "Finish it with the command that began it"
         raise ValueError(
-            f"`path` must be the folder of a finished run, but {path} holds {stands}: there is no "
-            f"{WEIGHTS}. {advice}."
+            f"`path` must be the folder of a finished run, but {path} holds {found}: there is no "
+            f"{run.weights.name}. {advice}."
         )
     if not path.is_file():
         raise FileNotFoundError(
@@ -198,8 +194,9 @@ def _find(path: Path) -> tuple[Path, Path]:
         raise ValueError(
             f"`path` must be a run's folder or end in .safetensors, .pt or .pth, got {path}."
         )
-    # The weights of a run have their story beside them; other files have none.
-    return path, path.with_name(STORY if path.name == WEIGHTS else f"{path.name}.none")
+    # The weights of a run have its metadata beside them; other files have none.
+    run = RunFolder(path.parent)
+    return path, run.metadata if path == run.weights else path.with_name(f"{path.name}.none")
 
 
 def _number(about: Mapping[str, str], file: Path, key: str = "num_classes") -> int | None:

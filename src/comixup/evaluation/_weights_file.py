@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from comixup.training._checkpoint import check_archive
+from comixup._archives import check_archive
 
 PICKLED = (".pt", ".pth")
 REASON_LETTERS = 200

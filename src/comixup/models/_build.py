@@ -26,6 +26,7 @@ from comixup.models._torchvision import build_torchvision, torchvision_names
 from comixup.models._wide_resnet import wide_resnet
 
 Shape: TypeAlias = tuple[int, int, int]
+"""(C, H, W) of an image."""
 
 LARGE_SIDE = 64
 """From this height and width on, the first convolution has stride 2: Tiny-ImageNet's size."""

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from comixup._atomic_write import atomic_write
 from comixup.evaluation import Bin, Metrics, fit_temperature, measure, predictions_of
-from comixup.training import atomic_write, passes_per_image, read_logits
+from comixup.training import passes_per_image, read_logits
 
 _BIN_FIELDS = ("count", "confidence", "accuracy")
 

@@ -12,11 +12,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from comixup import _native
+from comixup import Labelling, Problem, _native
 from comixup._grid import edges
-from comixup._labelling import Labelling
 from comixup._objective import clipped, pair_charge, prior
-from comixup._problem import Problem
 from comixup._solve import weights_of
 
 MAX_LABELLINGS = 2**22

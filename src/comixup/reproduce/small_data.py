@@ -20,9 +20,10 @@ from matplotlib import style
 from matplotlib.figure import Figure
 from rich.console import Console
 
+from comixup._atomic_write import atomic_write
+from comixup._plots import write_figure
 from comixup.evaluation import draw_reliability, holm, paired_interval, paired_test
 from comixup.reproduce.cells import Cell, merged, read_cells, read_run, write_cells
-from comixup.training import atomic_write, write_figure
 
 CELLS = Path("docs/results/small-data.csv")
 SEEDS = range(10)

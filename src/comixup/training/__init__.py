@@ -1,19 +1,23 @@
-"""Recipes of the paper and the trainer that runs them."""
+"""Recipes of the paper, the trainer that runs them, and trained variants of a recipe."""
 
-from comixup.training._figures import write_figure
-from comixup.training._files import atomic_write
-from comixup.training._hardware import Hardware
+from comixup.training._checkpoint import load_weights
+from comixup.training._folder import RunFolder
+from comixup.training._hardware import MAX_WORKERS, Hardware
+from comixup.training._launcher import check_alone
 from comixup.training._logits import read_logits
 from comixup.training._losses import losses
-from comixup.training._methods import MIXERS, passes_per_image
+from comixup.training._methods import MIXERS, change_method, passes_per_image
 from comixup.training._recipe import Method, Phase, Recipe
 from comixup.training._recipes import RECIPES
 from comixup.training._results import Result, results_table
 from comixup.training._stop import TrainingStopped
-from comixup.training._train import train
+from comixup.training._sweep import Sweep, SweepCell, sweep, sweep_table
+from comixup.training._train import TrainOptions, check_run_options, train
+from comixup.training._tune import tune, tuning_table
 from comixup.training._vat import vat_loss
 
 __all__ = [
+    "MAX_WORKERS",
     "MIXERS",
     "RECIPES",
     "Hardware",
@@ -21,13 +25,23 @@ __all__ = [
     "Phase",
     "Recipe",
     "Result",
+    "RunFolder",
+    "Sweep",
+    "SweepCell",
+    "TrainOptions",
     "TrainingStopped",
-    "atomic_write",
+    "change_method",
+    "check_alone",
+    "check_run_options",
+    "load_weights",
     "losses",
     "passes_per_image",
     "read_logits",
     "results_table",
+    "sweep",
+    "sweep_table",
     "train",
+    "tune",
+    "tuning_table",
     "vat_loss",
-    "write_figure",
 ]

@@ -11,10 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from comixup.training._files import atomic_write
+from comixup._archives import check_archive
+from comixup._atomic_write import atomic_write
 from comixup.training._identity import difference
 
-FORMAT = 1
+CHECKPOINT_VERSION = 1
 """Raised when a checkpoint of before can no longer be read."""
 
 
@@ -54,14 +55,14 @@ class State:
     memory: dict[str, Any] = field(default_factory=dict)
 
 
-_SINCE_FORMAT_1 = ("final", "memory")
+_SINCE_VERSION_1 = ("final", "memory")
 """Fields that older checkpoints of the same format do not have."""
 
 
 def save_state(state: State, path: Path) -> None:
     """Writes a checkpoint in one move."""
     buffer = io.BytesIO()
-    torch.save({"format": FORMAT, **_shallow(state)}, buffer)
+    torch.save({"format": CHECKPOINT_VERSION, **_shallow(state)}, buffer)
     atomic_write(path, buffer.getvalue())
 
 
@@ -86,12 +87,16 @@ def load_state(path: Path, identity: str) -> State | None:
             "file away to train from the start."
         ) from None
     names = {f.name for f in fields(State)}
-    needed = names - set(_SINCE_FORMAT_1)
-    if not isinstance(raw, dict) or raw.get("format") != FORMAT or not needed <= set(raw):
+    needed = names - set(_SINCE_VERSION_1)
+    if (
+        not isinstance(raw, dict)
+        or raw.get("format") != CHECKPOINT_VERSION
+        or not needed <= set(raw)
+    ):
         found = raw.get("format") if isinstance(raw, dict) else type(raw).__name__
         raise ValueError(
-            f"`checkpoint` must be of format {FORMAT}, but {path} has {found!r}. Nothing was "
-            "changed: use the version of comixup that wrote it, or move the file away."
+            f"`checkpoint` must be of format {CHECKPOINT_VERSION}, but {path} has {found!r}. "
+            "Nothing was changed: use the version of comixup that wrote it, or move the file away."
         )
     state = State(**{name: raw[name] for name in names & set(raw)})
     wrong = [
@@ -173,19 +178,6 @@ def _check_sums(content: io.BytesIO) -> None:
     if damaged is not None:
         raise ValueError(f"the check sum of its part {damaged} is wrong")
     content.seek(0)
-
-
-def check_archive(archive: zipfile.ZipFile, size: int) -> None:
-    """Raises `ValueError` for an archive that unpacks to more than it is.
-
-    torch stores tensors as they are. A small file of packed zeros would fill the memory.
-
-    Args:
-        archive: opened.
-        size: of its file, in bytes.
-    """
-    if sum(record.file_size for record in archive.infolist()) > size:
-        raise ValueError("its records are larger than the file, so torch.save did not write it")
 
 
 def _is_history(state: State) -> bool:

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import torch.nn.functional as F
 
-from comixup import Mixer, NoMix, OnePass, mix
-from comixup._mix import Plan
+from comixup import Mixer, NoMix, OnePass, Plan, mix
 from comixup.data import DataSet, Loader
 from comixup.training._pictures import draw_batch
 

@@ -11,16 +11,17 @@ import platform
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
-from importlib import metadata
+from importlib import metadata as packages
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from comixup.training._files import atomic_write
+from comixup._atomic_write import atomic_write
 
-STORY = "run.json"
+METADATA = "run.json"
 CHECKPOINT = "checkpoint.pt"
 WEIGHTS = "weights.safetensors"
 LOGITS = "logits.safetensors"
@@ -30,12 +31,69 @@ CURVES = "curves.png"
 FIRST_BATCH = "first_batch.png"
 EVENTS = "tensorboard"
 
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The files that a run leaves in its folder.
+
+    Attributes:
+        path: the folder.
+    """
+
+    path: Path
+
+    @property
+    def metadata(self) -> Path:
+        """What is trained, with what versions, where, and when it was started: JSON."""
+        return self.path / METADATA
+
+    @property
+    def checkpoint(self) -> Path:
+        """The state that a run resumes from."""
+        return self.path / CHECKPOINT
+
+    @property
+    def metrics(self) -> Path:
+        """A row of metrics for each epoch: CSV."""
+        return self.path / METRICS
+
+    @property
+    def weights(self) -> Path:
+        """The final weights: safetensors. A finished run has them, and the files below."""
+        return self.path / WEIGHTS
+
+    @property
+    def logits(self) -> Path:
+        """The final logits of the images not trained on; see `read_logits`."""
+        return self.path / LOGITS
+
+    @property
+    def curves(self) -> Path:
+        """The learning curves, drawn."""
+        return self.path / CURVES
+
+    @property
+    def first_batch(self) -> Path:
+        """The first mixed batch, drawn."""
+        return self.path / FIRST_BATCH
+
+    @property
+    def events(self) -> Path:
+        """The folder of TensorBoard's files."""
+        return self.path / EVENTS
+
+    @property
+    def result(self) -> Path:
+        """The numbers to report, as `Result.as_dict` has them: JSON, and written last."""
+        return self.path / RESULT
+
+
 _PACKAGES = ("comixup", "torch", "torchvision", "lightning-fabric", "numpy", "timm")
 
 
-def write_story(folder: Path, recipe: Mapping[str, Any], run: Mapping[str, Any]) -> None:
-    """Writes what is trained, with what, where and since when; each start adds a line."""
-    path = folder / STORY
+def write_metadata(folder: Path, recipe: Mapping[str, Any], run: Mapping[str, Any]) -> None:
+    """Writes what is trained, with what, where and since when; each start adds an entry."""
+    path = folder / METADATA
     here = {
         "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
@@ -43,8 +101,8 @@ def write_story(folder: Path, recipe: Mapping[str, Any], run: Mapping[str, Any])
         "commit": _commit(),
         "machine": _machine(),
     }
-    story = {**run, "recipe": recipe, "starts": [*_earlier_starts(path), here]}
-    atomic_write(path, json.dumps(story, indent=2) + "\n")
+    metadata = {**run, "recipe": recipe, "starts": [*_earlier_starts(path), here]}
+    atomic_write(path, json.dumps(metadata, indent=2) + "\n")
 
 
 def _earlier_starts(path: Path) -> list[Any]:
@@ -87,8 +145,8 @@ def read_metrics(folder: Path) -> list[dict[str, float]]:
 def _versions() -> dict[str, str]:
     versions = {}
     for package in _PACKAGES:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            versions[package] = metadata.version(package)
+        with contextlib.suppress(packages.PackageNotFoundError):
+            versions[package] = packages.version(package)
     return versions
 
 

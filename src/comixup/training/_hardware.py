@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
-import subprocess
-import threading
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 import torch
 from lightning_fabric import Fabric
-from lightning_fabric.strategies.ddp import DDPStrategy
-from lightning_fabric.strategies.launchers.subprocess_script import _ChildProcessObserver
 
 from comixup._checks import check_choice, check_count, check_number, check_positive
+from comixup._lightning import delay_kill, set_timeout
 from comixup.training._launcher import check_fabric_variables, process_counts
 from comixup.training._stop import TrainingStopped
 
@@ -34,8 +27,6 @@ TIMEOUT_MINUTES = 30.0
 and writes the results alone, and any may be the one that reads or downloads the data."""
 MAX_MINUTES = 10**5
 _STRATEGIES = ("auto", "ddp")
-_LAST_WORDS_SECONDS = 30.0
-"""A process notices that another has gone when their next exchange fails, so within a step."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +72,8 @@ class Hardware:
         object.__setattr__(self, "devices", devices)
         object.__setattr__(self, "num_nodes", num_nodes)
 
-    def fabric(self) -> Fabric:
-        """Returns a Fabric, launched: from here on there are as many processes as asked for."""
+    def launch(self) -> Fabric:
+        """Starts the processes and returns their Fabric: from here on all of them run."""
         logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
         settings: dict[str, Any] = {
             "accelerator": self.accelerator,
@@ -93,8 +84,7 @@ class Hardware:
         }
         check_fabric_variables(**settings)
         fabric = Fabric(**settings)
-        if isinstance(fabric.strategy, DDPStrategy):
-            fabric.strategy._timeout = timedelta(minutes=self.timeout_minutes)
+        set_timeout(fabric, self.timeout_minutes)
         try:
             fabric.launch()
         except torch.distributed.DistError as error:
@@ -103,35 +93,5 @@ class Hardware:
                 f"{self.timeout_minutes:g} minutes ({str(error).splitlines()[0][:200]}). Look what "
                 "became of the others, and start all of them again."
             ) from error
-        _let_processes_speak()
+        delay_kill()
         return fabric
-
-
-def _let_processes_speak() -> None:
-    """Gives processes time to say why they stop, once another has gone, and ends the others.
-
-    Fabric looks every five seconds whether one has gone and then kills all others: one that is
-    about to say so perhaps among them. What hangs is still killed, a little later. Fabric does
-    not look any more once this process itself ends: a child that is stopped would stay for ever.
-    """
-    for thread in threading.enumerate():
-        if isinstance(thread, _ChildProcessObserver):
-            atexit.register(_end_children, thread._child_processes)
-            kill = thread._terminate_all
-
-            def wait_and_kill(kill: Callable[[], None] = kill) -> None:
-                time.sleep(_LAST_WORDS_SECONDS)
-                kill()
-
-            thread._terminate_all = wait_and_kill  # type: ignore[method-assign]
-
-
-def _end_children(children: list[subprocess.Popen[bytes]]) -> None:
-    """Waits for processes that this one started; kills those that do not end."""
-    end = time.monotonic() + _LAST_WORDS_SECONDS
-    for child in children:
-        try:
-            child.wait(max(end - time.monotonic(), 0))
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()

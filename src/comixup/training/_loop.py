@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 from lightning_fabric import Fabric
-from lightning_fabric.wrappers import _FabricModule
 from torch import Tensor, nn
 
 from comixup import Mixer, OnePass, Origin, training_step
@@ -17,14 +16,16 @@ from comixup._saliency import LossFn
 from comixup._wrappers import unwrapped
 from comixup.data import Loader, Purpose, seed_for
 from comixup.mixers import ManifoldMixup
+from comixup.models import MEMORY_FORMAT
 from comixup.training._recipe import Recipe, Settings
 from comixup.training._vat import vat_loss
+
+if TYPE_CHECKING:
+    from comixup._lightning import FabricModule
 
 TOP = 5
 _OLD_NAMES = {"correct": "right", "predictions": "answers"}
 """Of sums, in older checkpoints."""
-FORMAT = torch.channels_last
-"""Of images and weights: convolutions are quicker in it, on CPUs by up to a half."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class Stepper:
     """
 
     fabric: Fabric
-    model: _FabricModule
+    model: FabricModule
     optimizer: torch.optim.Optimizer
     mixer: Mixer | OnePass
     loss_fn: LossFn
@@ -92,7 +93,7 @@ class Stepper:
     recipe: Recipe
     seed: int
     accumulate: int
-    memory_format: torch.memory_format = FORMAT
+    memory_format: torch.memory_format = MEMORY_FORMAT
 
     def run(
         self,
@@ -257,7 +258,7 @@ def evaluate(
     for number, (images, targets) in enumerate(loader.epoch(0)):
         if len(images):
             with fabric.autocast():
-                logits = inner(images.contiguous(memory_format=FORMAT)).float()
+                logits = inner(images.contiguous(memory_format=MEMORY_FORMAT)).float()
             top = logits.topk(min(TOP, logits.shape[1]), dim=1).indices == targets[:, None]
             sums[0] += F.cross_entropy(logits, targets, reduction="sum")
             sums[1] += top[:, 0].sum()
@@ -286,7 +287,7 @@ def logits_of(fabric: Fabric, model: nn.Module, loader: Loader) -> tuple[Tensor,
     found, classes = [], []
     for images, targets in loader.epoch(0):
         with fabric.autocast():
-            found.append(inner(images.contiguous(memory_format=FORMAT)).float())
+            found.append(inner(images.contiguous(memory_format=MEMORY_FORMAT)).float())
         classes.append(targets)
     return torch.cat(found).cpu(), torch.cat(classes).cpu()
 

@@ -18,9 +18,10 @@ from comixup import (
     PuzzleMix,
     SaliencyMemory,
 )
+from comixup._did_you_mean import did_you_mean
 from comixup.training._controls import ShuffledCoMixup, ShuffledOnePass, SpectralOnePass
-from comixup.training._recipe import Method, suggestion
-from comixup.training._settings import check_settings
+from comixup.training._recipe import Method, Recipe, SaliencyMode, Settings
+from comixup.training._settings import check_effect, check_settings
 
 MIXERS: Mapping[str, type[Mixer]] = {
     "vanilla": NoMix,
@@ -48,7 +49,7 @@ def mixer_class(method: Method) -> type[Mixer]:
     if method.mixer not in MIXERS:
         raise ValueError(
             f"`mixer` must be one of {', '.join(MIXERS)}, got {method.mixer!r}."
-            f"{suggestion(method.mixer, MIXERS)}"
+            f"{did_you_mean(method.mixer, MIXERS)}"
         )
     return MIXERS[method.mixer]
 
@@ -87,13 +88,50 @@ def make_method(
         if name not in known:
             raise ValueError(
                 f"`memory` must have settings among {', '.join(known)}, got {name!r}."
-                f"{suggestion(name, known)}"
+                f"{did_you_mean(name, known)}"
             )
     memory, turns = (
         check_settings(kind, {name: method.memory[name] for name in names if name in method.memory})
         for kind, names in _MEMORY_SETTINGS.items()
     )
     return ONE_PASS[method.saliency](mixer, SaliencyMemory(num_examples, **memory), **turns)
+
+
+def change_method(
+    recipe: Recipe,
+    method: str,
+    settings: Settings,
+    *,
+    saliency: SaliencyMode | None = None,
+    memory: Settings | None = None,
+) -> Recipe:
+    """Returns the recipe with a method's settings changed, after building its mixer with them.
+
+    Settings that the mixer does not have, rejects, or that have no effect raise `ValueError`.
+
+    Args:
+        recipe: which has the method.
+        method: its name.
+        settings: keywords of its mixer to change.
+        saliency: see `Method.saliency`; None leaves it.
+        memory: keywords to change in `Method.memory`.
+
+    >>> from comixup.training import RECIPES
+    >>> change_method(RECIPES["digits"], "comixup", {"beta": 1}).methods["comixup"].settings
+    {'beta': 1.0}
+    """
+    kind = mixer_class(recipe.choose(method))
+    changed = recipe.with_settings(method, check_settings(kind, settings))
+    if kind.needs_saliency:
+        changed = changed.with_saliency(method, saliency, memory)
+    elif saliency is not None or memory:
+        raise ValueError(
+            f"`{'memory' if memory else 'saliency'}` must be left out for {method}, which uses no "
+            "saliency. Train the methods that do by themselves."
+        )
+    check_effect(changed.choose(method).settings)
+    make_method(changed.choose(method), 2, 1, torch.Generator())
+    return changed
 
 
 def passes_per_image(method: Mapping[str, Any]) -> float:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 from torch import Tensor
 
-from comixup.training._figures import write_figure
+from comixup._plots import write_figure
 
 GREY = "#555555"
 MAX_TALL = 1.3

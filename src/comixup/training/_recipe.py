@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import itertools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from comixup._checks import check_choice, check_count, check_number, check_positive
-from comixup.models._build import MAX_WIDTH
+from comixup._did_you_mean import did_you_mean
+from comixup.data import MAX_SEED
+from comixup.models import MAX_WIDTH
 
 Settings: TypeAlias = Mapping[str, Any]
 LossName: TypeAlias = Literal["cross-entropy", "official"]
@@ -21,14 +22,14 @@ LossName: TypeAlias = Literal["cross-entropy", "official"]
 SaliencyMode: TypeAlias = Literal["paper", "one-pass", "one-pass-shuffled", "one-pass-spectral"]
 SALIENCY_MODES = ("paper", "one-pass", "one-pass-shuffled", "one-pass-spectral")
 
+UNMIXED = "vanilla"
+"""The mixer that leaves batches unmixed."""
 LOSS_ALIAS = "released"
 """What "official" was called at first; still read."""
 MAX_COUNT = 10**6
 """Epochs of a recipe and images of a batch: more is a slip of the keyboard."""
 MAX_IMAGES = 10**9
 """Of a class."""
-MAX_SEED = 2**64 - 1
-"""See `comixup.data.seed_for`."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ class Method:
     Attributes:
         mixer: "vanilla", "input", "manifold", "cutmix", "puzzlemix" or "comixup".
         settings: keywords of that mixer.
-        vat: keywords of `vat_loss` and its `weight`, for virtual adversarial training; or None.
+        vat: keywords of `vat_loss` and its `weight`, for virtual adversarial training of unmixed
+            images; None with any mixer but "vanilla".
         paper: the top-1 error in percent that the paper reports, or None.
         epoch_multiplier: epochs of this method, as a multiple of the recipe's.
         lr_multiplier: learning rates of this method, as a multiple of the recipe's.
@@ -59,6 +61,13 @@ class Method:
 
     def __post_init__(self) -> None:
         check_choice("saliency", self.saliency, SALIENCY_MODES)
+        if self.vat is not None and self.mixer != UNMIXED:
+            # Its loss compares the logits of unmixed images with those of the perturbed ones.
+            raise ValueError(
+                f'`vat` must be None unless mixer is "{UNMIXED}", got {dict(self.vat)} with '
+                f"{self.mixer!r}: a mixed batch has no logits of the unmixed images to smooth. "
+                "Train with one of them."
+            )
         if self.memory and self.saliency == "paper":
             raise ValueError(
                 '`memory` must be empty where saliency is "paper", which has none, got '
@@ -195,7 +204,7 @@ class Recipe:
         if name not in self.methods:
             raise ValueError(
                 f"`method` must be one of {', '.join(self.methods)} in recipe {self.name}, got "
-                f"{name!r}.{suggestion(name, self.methods)}"
+                f"{name!r}.{did_you_mean(name, self.methods)}"
             )
         return self.methods[name]
 
@@ -351,16 +360,6 @@ def _check_change(name: str, value: Any) -> None:
                 f"`validation` must be between 0 and 1, got {value!r}. Leave it out to hold out "
                 "nothing."
             )
-
-
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """Returns " Did you mean ...?" if something known is spelt much like a name, else nothing.
-
-    >>> suggestion("comixupp", ["comixup", "cutmix"])
-    ' Did you mean comixup or cutmix?'
-    """
-    close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
-    return f" Did you mean {' or '.join(close)}?" if close else ""
 
 
 def _ends(phases: tuple[Phase, ...], epochs: int | None = None) -> list[int]:

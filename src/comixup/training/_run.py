@@ -15,19 +15,18 @@ from lightning_fabric import Fabric
 from torch import Tensor
 
 from comixup import OnePass, models
+from comixup._atomic_write import atomic_write
 from comixup._wrappers import unwrapped
 from comixup.data import DataSet, Loader, Purpose, Split, load, seed_for
 from comixup.mixers import ManifoldMixup
 from comixup.training import _folder
 from comixup.training._checkpoint import State, load_optimizer, load_weights, save_state
-from comixup.training._files import atomic_write
 from comixup.training._first_batch import draw_first_batch
 from comixup.training._hardware import Hardware
 from comixup.training._identity import data_fields, identity_of
 from comixup.training._logits import logits_bytes, measures
 from comixup.training._loop import Stepper, Totals, evaluate, logits_of, summed, train_epoch
 from comixup.training._losses import losses
-from comixup.training._memory_format import memory_format
 from comixup.training._methods import make_method
 from comixup.training._optimizer import make_optimizer
 from comixup.training._pictures import draw_curves
@@ -124,7 +123,7 @@ class Training:
             height, width = (side, side) if side else own
             shape = (channels, height, width)
             models.check_fit(model, recipe.model, shape, self.data.num_classes)
-        layout = memory_format(model, fabric.device)
+        layout = models.memory_format(model, fabric.device)
         model.to(memory_format=layout)
         self.mixer = make_method(
             method, self.data.num_classes, len(self.data.train), torch.Generator()

@@ -1,4 +1,4 @@
-"""Settings of a method: read from words of a command line, checked by the mixer's annotations."""
+"""Settings of a method, checked by the annotations of its mixer."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from numbers import Integral, Real
 from typing import Any, Literal, TypeAlias
 
 from comixup import NoMix
-from comixup.training._recipe import Settings, suggestion
+from comixup._did_you_mean import did_you_mean
+from comixup.training._recipe import Settings
 
 Scalar: TypeAlias = float | bool | str | None
 """A value that a sweep can try."""
 
-_PYTHON: Mapping[str, bool | None] = {"True": True, "False": False, "None": None}
-"""Python's spelling of what JSON calls true, false and null."""
 _NOT_SETTINGS = ("num_classes", "generator")
 """Keywords of mixers that the data set and the seed decide."""
 _SWITCHES: Mapping[str, tuple[str, bool | None]] = {
@@ -30,51 +29,6 @@ _SWITCHES: Mapping[str, tuple[str, bool | None]] = {
 """Settings without effect, by the setting and the value of it that switches them off."""
 _SHOWN = 80
 """Letters of a wrong value that an error message repeats."""
-
-
-def parse_json(name: str, text: str) -> Any:
-    """Returns the value of a JSON text without NaN, infinities, or numbers that become infinite.
-
-    Args:
-        name: of the option that the text was given to, for error messages.
-        text: the JSON text. A text that is not JSON raises `json.JSONDecodeError`.
-    """
-    try:
-        return json.loads(text, parse_constant=_reject_constant, parse_float=_finite)
-    except json.JSONDecodeError:
-        raise
-    except RecursionError:
-        why = "it is nested too deeply"
-    except ValueError as error:  # also whole numbers of thousands of digits
-        why = str(error).split(";", maxsplit=1)[0]
-    raise ValueError(f"`{name}` must be followed by JSON, got {text[:_SHOWN]!r}: {why}.")
-
-
-def parse_value(name: str, text: str) -> Any:
-    """Returns the value that a word means: JSON, or Python's True, False, None, or else a string.
-
-    >>> [parse_value("--set", word) for word in ("2", "0.5", "false", "False", "None", "hard")]
-    [2, 0.5, False, False, None, 'hard']
-    """
-    if text in _PYTHON:
-        return _PYTHON[text]
-    try:
-        return parse_json(name, text)
-    except json.JSONDecodeError:
-        return text
-
-
-def parse_settings(words: Sequence[str], option: str = "--set") -> dict[str, Any]:
-    """Returns the settings that NAME=VALUE words mean, by name."""
-    settings: dict[str, Any] = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not (name and equals):
-            raise ValueError(f"`{option}` must be followed by NAME=VALUE, got {word[:_SHOWN]!r}.")
-        if name in settings:
-            raise ValueError(f"`{option}` must set {name} once, got it twice. Leave one out.")
-        settings[name] = parse_value(option, value)
-    return settings
 
 
 def keywords_of(kind: type[object]) -> dict[str, inspect.Parameter]:
@@ -100,7 +54,7 @@ def check_settings(kind: type[object], settings: Settings) -> dict[str, Any]:
         if name not in known:
             raise ValueError(
                 f"`settings` must be keywords of {kind.__name__} ({', '.join(known) or 'none'}), "
-                f"got {name!r}.{suggestion(name, known)}"
+                f"got {name!r}.{did_you_mean(name, known)}"
             )
     return {name: _converted(name, value, hints[name]) for name, value in settings.items()}
 
@@ -184,14 +138,3 @@ def _words(hint: Any) -> str:
         return f"a list whose members are each {_words(inner[0])}"
     names = {bool: "true or false", int: "an integer", float: "a finite number", str: "a word"}
     return "null" if hint is type(None) else names.get(hint, "")
-
-
-def _reject_constant(word: str) -> float:
-    raise ValueError(f"{word} is not a finite number")
-
-
-def _finite(word: str) -> float:
-    number = float(word)
-    if not math.isfinite(number):
-        raise ValueError(f"{word[:_SHOWN]} is too large for a number")
-    return number

@@ -5,18 +5,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TypedDict, TypeVar
 
 from lightning_fabric import Fabric
 from rich.console import Console
 
 from comixup._checks import check_count
-from comixup.data import DataSet
+from comixup._locks import locked, sole_training
+from comixup.data import MAX_SEED, DataSet
 from comixup.training import _folder
 from comixup.training._checkpoint import State, check_identity, load_state
 from comixup.training._hardware import Hardware
-from comixup.training._lock import locked, sole_training
-from comixup.training._recipe import MAX_SEED, Recipe
+from comixup.training._recipe import Recipe
 from comixup.training._report import Reporter
 from comixup.training._results import Result, summarise
 from comixup.training._run import Run, Training, title_of
@@ -31,6 +31,19 @@ _LOST = ("connection", "gloo", "nccl", "peer", "socket", "recv", "broken pipe")
 """Words in the errors of torch.distributed when another process has gone."""
 _LATE = ("timed out", "timeout")
 """The same when another process has not answered."""
+
+
+class TrainOptions(TypedDict, total=False):
+    """Keywords of `train` that do not name a method."""
+
+    seeds: Sequence[int]
+    out: Path
+    hardware: Hardware | None
+    fabric: Fabric | None
+    data_root: Path | None
+    download: bool
+    checkpoint_steps: int | None
+    console: Console | None
 
 
 def train(
@@ -68,7 +81,7 @@ def train(
     runs = [Run(recipe, method, seed) for seed in seeds]
     results = {}
     with sole_training():
-        fabric = fabric or hardware.fabric()
+        fabric = fabric or hardware.launch()
         for run in runs:
             folder = out / recipe.name / method / f"seed-{run.seed}"
             with _explained(fabric, hardware.timeout_minutes):
@@ -117,7 +130,7 @@ def _train_one(
         def begin() -> None:
             if not state.finished:
                 settings = {"method": run.method, "seed": run.seed, "hardware": vars(hardware)}
-                _folder.write_story(folder, run.trained.as_dict(), settings)
+                _folder.write_metadata(folder, run.trained.as_dict(), settings)
 
         state = _agreed(fabric, prepare)
         complete = state.finished and (folder / _folder.RESULT).exists()

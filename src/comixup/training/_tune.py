@@ -5,36 +5,42 @@ from __future__ import annotations
 import dataclasses
 import statistics
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from comixup.training._recipe import Method, Recipe
+from comixup.training._recipe import Recipe
 from comixup.training._results import Result, spread
 from comixup.training._settings import plain
-from comixup.training._train import train
+from comixup.training._train import TrainOptions
+from comixup.training._variants import launch_for, recipe_of_variants, train_variants, with_setting
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 HELD_OUT = 0.1
-"""Share of the training images to choose by, where the data has no validation part of its own."""
+"""Fraction of the training images to choose by, where the data have no validation split."""
+SUFFIX = "-tune"
 
 
 def tune(
-    recipe: Recipe, method: str | None = None, **how: Any
+    recipe: Recipe, method: str | None = None, **options: Unpack[TrainOptions]
 ) -> tuple[str, dict[str, dict[int, Result]]]:
-    """Returns the name of the best variant of a method, and the results of all.
+    """Returns the name of the best variant of a method, and the results of all by name and seed.
 
     The variants are those of `recipe.tuning_grid`: for the baselines alpha in {0.2, 1, 2}, where
     the paper tunes it. The best has the lowest mean validation error (median of the last ten
-    epochs): the test images have no say.
+    epochs); the test images are not used to choose.
 
     Args:
         recipe: what to train.
-        method: which of its methods to tune.
-        **how: keywords of `train`.
+        method: which of its methods to tune; None means the recipe's own.
+        **options: keywords of `train`.
     """
     variants = variants_of(recipe, method)
-    found = {name: train(variants, method=name, **how) for name in variants.methods}
-    return best_of(found), found
+    fabric = launch_for(variants, options)
+    results = dict(train_variants(variants, fabric, options))
+    return best_of(results), results
 
 
 def variants_of(recipe: Recipe, method: str | None = None) -> Recipe:
@@ -51,22 +57,16 @@ def variants_of(recipe: Recipe, method: str | None = None) -> Recipe:
             f"`method` must be {can if tunable else 'that of a recipe that tunes'}, got {name!r} "
             f"of recipe {recipe.name}, whose settings the paper fixes."
         )
-    methods: dict[str, Method] = {}
-    for setting, values in grid.items():
-        for value in values:
-            settings = {**chosen.settings, setting: value}
-            methods[f"{name}-{setting}-{plain(value)}"] = dataclasses.replace(
-                chosen, settings=settings, paper=None
-            )
+    variants = {
+        f"{name}-{setting}-{plain(value)}": with_setting(chosen, setting, value)
+        for setting, values in grid.items()
+        for value in values
+    }
     # What stops or reports by validation images has them in its data.
-    own_part = recipe.patience is not None or recipe.reported == "validation"
-    return dataclasses.replace(
-        recipe,
-        name=f"{recipe.name}-tune",
-        methods=methods,
-        method=next(iter(methods)),
-        validation=HELD_OUT if recipe.validation is None and not own_part else recipe.validation,
-    )
+    own_split = recipe.patience is not None or recipe.reported == "validation"
+    if recipe.validation is None and not own_split:
+        recipe = dataclasses.replace(recipe, validation=HELD_OUT)
+    return recipe_of_variants(recipe, SUFFIX, variants)
 
 
 def best_of(found: Mapping[str, Mapping[int, Result]]) -> str:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from comixup._locks import locked, sole_training
 from comixup.training import Hardware, train
-from comixup.training._lock import locked, sole_training
 from small_runs import WAIT_SECONDS, folder_of, processes, recipe, train_here, write_images
 
 

@@ -1,11 +1,12 @@
-"""The memory format to train a network in."""
+"""The memory format that networks run in."""
 
 from __future__ import annotations
 
 import torch
 from torch import nn
 
-from comixup.training._loop import FORMAT
+MEMORY_FORMAT = torch.channels_last
+"""Of images and weights: convolutions are faster in it, on CPUs by up to a half."""
 
 _BLOCK = {"AVX512": 16}
 """Channels that oneDNN's 1 x 1 convolutions compute together, by the CPU's capability."""
@@ -25,7 +26,7 @@ def memory_format(model: nn.Module, device: torch.device) -> torch.memory_format
     torch.channels_last
     """
     if device.type != "cpu":
-        return FORMAT
+        return MEMORY_FORMAT
     block = _BLOCK.get(torch.backends.cpu.get_cpu_capability(), _SMALLEST_BLOCK)
     narrow = any(
         isinstance(module, nn.Conv2d)
@@ -35,4 +36,4 @@ def memory_format(model: nn.Module, device: torch.device) -> torch.memory_format
         and 1 < module.in_channels < block
         for module in model.modules()
     )
-    return torch.contiguous_format if narrow else FORMAT
+    return torch.contiguous_format if narrow else MEMORY_FORMAT

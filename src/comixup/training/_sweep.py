@@ -7,23 +7,31 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 from rich import box
 from rich.table import Table
 
-from comixup.evaluation._sweep_figure import sweep_figure
-from comixup.evaluation._tables import NOTHING, csv_table, markdown_table
-from comixup.training._figures import write_figure
-from comixup.training._files import atomic_write, make_folder
-from comixup.training._hardware import Hardware
+from comixup._atomic_write import atomic_write, make_folder
+from comixup._plots import write_figure
+from comixup._tables import NOTHING, csv_table, markdown_table
 from comixup.training._methods import make_mixer, mixer_class
 from comixup.training._recipe import Method, Recipe
 from comixup.training._recipes import RECIPES
 from comixup.training._results import Result, spread
-from comixup.training._settings import Scalar, check_settings, keywords_of, plain
-from comixup.training._train import train
+from comixup.training._settings import Scalar, check_effect, check_settings, keywords_of, plain
+from comixup.training._sweep_figure import sweep_figure
+from comixup.training._train import TrainOptions
+from comixup.training._variants import (
+    launch_for,
+    recipe_of_variants,
+    train_variants,
+    with_setting,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 PAPER = "cifar100-sensitivity"
 """The recipe that has the paper's figures (tab:hyperparameter)."""
@@ -84,60 +92,41 @@ def sweep(
     grid: Mapping[str, Sequence[Scalar]],
     *,
     method: str | None = None,
-    seeds: Sequence[int] = (0,),
-    out: Path = Path("runs"),
-    hardware: Hardware | None = None,
-    **how: Any,
+    **options: Unpack[TrainOptions],
 ) -> Sweep:
     """Returns the errors with each setting varied alone, training what is not yet trained.
 
-    Each cell has the folder OUT/RECIPE-sweep/SETTING-VALUE and goes on from where that stands. The
-    cell that all settings share, with the method's own values, is trained once. The table of what
-    is done is in OUT/RECIPE-sweep after every cell, the figure at the end.
+    Each cell has the folder OUT/RECIPE-sweep/SETTING-VALUE and resumes from its last checkpoint.
+    The cell that all settings share, with the method's own values, is trained once. The table of
+    the trained cells is in OUT/RECIPE-sweep after every cell, the figure at the end.
 
     Args:
         recipe: what to train, with all changes made.
         grid: the values to try, by setting: keywords of the method's mixer.
         method: the name of one of the recipe's methods; None means its own.
-        seeds: a run each, for every value.
-        out: the folder of all runs.
-        hardware: what to train on.
-        **how: further keywords of `train`.
+        **options: keywords of `train`.
     """
     name = method or recipe.method
     cells = cells_of(recipe, grid, name)
-    seeds = tuple(seeds)
-    if not seeds or len(set(seeds)) < len(seeds):
-        raise ValueError(f"`seeds` must be different integers, one at least, got {seeds}.")
     variants = _variants(recipe, cells, name)
-    hardware = hardware or Hardware()
-    fabric = how.pop("fabric", None) or hardware.fabric()  # launched once, for all cells
-    folder = Path(out) / variants.name
-    found: dict[str, dict[int, Result]] = {}
-    done = Sweep(recipe, name, cells)
-    for cell in cells:
-        if cell.name not in found:
-            found[cell.name] = train(
-                variants,
-                method=cell.name,
-                seeds=seeds,
-                out=Path(out),
-                hardware=hardware,
-                fabric=fabric,
-                **how,
-            )
-        done = _filled(done, found)
+    fabric = launch_for(variants, options)
+    folder = options.get("out", Path("runs")) / variants.name
+    results: dict[str, dict[int, Result]] = {}
+    trained = Sweep(recipe, name, cells)
+    for variant, by_seed in train_variants(variants, fabric, options):
+        results[variant] = by_seed
+        trained = _filled(trained, results)
         if fabric.is_global_zero:
-            write_tables(done, folder)
+            write_tables(trained, folder)
     if fabric.is_global_zero:
-        write_figure(sweep_figure(done), folder / f"{STEM}.png")
-    return done
+        write_figure(sweep_figure(trained), folder / f"{STEM}.png")
+    return trained
 
 
 def cells_of(
     recipe: Recipe, grid: Mapping[str, Sequence[Scalar]], method: str | None = None
 ) -> tuple[SweepCell, ...]:
-    """Returns the cells of a sweep, none trained; what a mixer refuses is refused here.
+    """Returns the cells of a sweep, none trained; settings that a mixer rejects raise `ValueError`.
 
     >>> [cell.name for cell in cells_of(RECIPES["digits"], {"beta": [0.32, 0]})]
     ['beta-0', 'comixup']
@@ -158,7 +147,8 @@ def cells_of(
             )
         own = _own_value(chosen, setting)
         for value in _sorted(values):
-            trial = _with(chosen, setting, value)
+            trial = with_setting(chosen, setting, value)
+            check_effect(trial.settings)
             make_mixer(trial, num_classes=2, generator=torch.Generator())
             default = type(value) is type(own) and value == own
             paper = _paper_errors().get((setting, value)) if chosen.mixer == "comixup" else None
@@ -243,17 +233,10 @@ def _variants(recipe: Recipe, cells: Sequence[SweepCell], method: str) -> Recipe
     methods = {
         cell.name: dataclasses.replace(chosen, paper=None)
         if cell.default
-        else _with(chosen, cell.setting, cell.value)
+        else with_setting(chosen, cell.setting, cell.value)
         for cell in cells
     }
-    return dataclasses.replace(
-        recipe, name=f"{recipe.name}{SUFFIX}", methods=methods, method=next(iter(methods))
-    )
-
-
-def _with(method: Method, setting: str, value: Scalar) -> Method:
-    settings = {**method.settings, setting: value}
-    return dataclasses.replace(method, settings=settings, paper=None)
+    return recipe_of_variants(recipe, SUFFIX, methods)
 
 
 def _filled(found: Sweep, results: Mapping[str, Mapping[int, Result]]) -> Sweep:

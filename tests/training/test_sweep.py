@@ -11,10 +11,10 @@ import signal
 import pytest
 from rich.console import Console
 
-from comixup.evaluation._sweep import Sweep, cells_of, sweep, sweep_table, write_tables
-from comixup.evaluation._sweep_figure import sweep_figure
 from comixup.training import RECIPES, Hardware, Method, Result, TrainingStopped
 from comixup.training._folder import read_metrics
+from comixup.training._sweep import Sweep, cells_of, sweep, sweep_table, write_tables
+from comixup.training._sweep_figure import sweep_figure
 
 DIGITS = RECIPES["digits"]
 SMALL = DIGITS.changed(model="lenet", epochs=2, images_per_class=2, batch_size=10, lr=0.01)

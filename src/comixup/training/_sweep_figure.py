@@ -15,7 +15,7 @@ from comixup.training._settings import plain
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from comixup.evaluation._sweep import Sweep, SweepCell
+    from comixup.training._sweep import Sweep, SweepCell
 
 OURS, PAPERS, GREY = "#0072B2", "#D55E00", "#777777"
 """Colours that are told apart by those who see few colours too."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from matplotlib import style
 from matplotlib.figure import Figure
 
-from comixup.training._files import atomic_write, make_folder
+from comixup._atomic_write import atomic_write, make_folder
 
 FORMATS = (".png", ".pdf", ".svg")
 DPI = 110

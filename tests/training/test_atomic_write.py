@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from comixup.training._files import atomic_write
+from comixup._atomic_write import atomic_write
 from small_runs import WAIT_SECONDS, processes
 
 

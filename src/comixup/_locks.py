@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from comixup.training._files import not_writable
+from comixup._atomic_write import not_writable
 
 _FILE = "lock"
 _RETRY_SECONDS = 0.05

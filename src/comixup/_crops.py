@@ -1,0 +1,74 @@
+"""The centre crop that evaluation shows of an image: one geometry for pixels and for boxes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+RESIZED, CROPPED = 256, 224
+"""An image whose shorter side is resized to 256 is cropped to its central 224 x 224 pixels."""
+MAX_ASPECT = 16
+"""A longer image loses its ends first: a line of one pixel would be resized to 256 times itself."""
+
+
+@dataclass(frozen=True)
+class CenterCrop:
+    """How an image is cut, resized and cropped; all pairs are (x, y) or (width, height).
+
+    Attributes:
+        cut: first column and row of the image that are kept; (0, 0) unless it is very long.
+        cut_size: columns and rows kept.
+        resized: size they are resized to.
+        offset: first column and row of the crop in the resized image.
+        size: columns and rows of the crop.
+    """
+
+    cut: tuple[int, int]
+    cut_size: tuple[int, int]
+    resized: tuple[int, int]
+    offset: tuple[int, int]
+    size: tuple[int, int]
+
+    @classmethod
+    def of(cls, size: tuple[int, int], side: int | None) -> CenterCrop:
+        """Returns the crop of an image, rounded as torchvision's Resize and CenterCrop do.
+
+        Args:
+            size: width and height of the image.
+            side: pixels per side of the crop; None shows the whole image, not resized.
+
+        >>> CenterCrop.of((512, 256), 224).offset
+        (144, 16)
+        """
+        if side is None:
+            return cls((0, 0), size, size, (0, 0), size)
+        shorter, longest = round(side * RESIZED / CROPPED), MAX_ASPECT * min(size)
+        x, y = (max(0, (length - longest) // 2) for length in size)
+        width, height = size[0] - 2 * x, size[1] - 2 * y
+        least = min(width, height)
+        columns, rows = int(shorter * width / least), int(shorter * height / least)
+        offset = round((columns - side) / 2.0), round((rows - side) / 2.0)
+        return cls((x, y), (width, height), (columns, rows), offset, (side, side))
+
+    def box(self, edges: tuple[float, float, float, float]) -> tuple[int, int, int, int] | None:
+        """Returns the part of a box that the crop shows, x0, y0, x1, y1; None if it shows none.
+
+        Args:
+            edges: x0, y0, x1, y1 in the image's pixels; x1 and y1 are exclusive ends.
+
+        >>> CenterCrop.of((512, 256), 224).box((0, 0, 512, 256))
+        (0, 0, 224, 224)
+        >>> CenterCrop.of((512, 256), 224).box((0, 0, 100, 256)) is None
+        True
+        """
+        x0, x1 = self._along(0, edges[0], edges[2])
+        y0, y1 = self._along(1, edges[1], edges[3])
+        return None if x0 >= x1 or y0 >= y1 else (x0, y0, x1, y1)
+
+    def _along(self, axis: int, start: float, end: float) -> tuple[int, int]:
+        """Returns the first pixel and the exclusive end of what the crop shows of an interval."""
+        cut, original = self.cut[axis], self.cut_size[axis]
+        resized, offset = self.resized[axis], self.offset[axis]
+        low = round((start - cut) * resized / original) - offset
+        high = round((end - cut) * resized / original) - offset
+        high = max(high, low + 1)  # no box is lost by rounding
+        return max(low, 0), min(high, self.size[axis])
