@@ -11,9 +11,12 @@ NATIVE_TESTS := $(wildcard native/tests/*.cpp)
 KERNEL := CMakeLists.txt $(filter-out native/tests/%,$(wildcard native/*/*.hpp native/*/*.cpp))
 # The tests that reach the compiled kernel: the others have nothing to sanitize.
 KERNEL_TESTS = $(shell grep -lE '_native|solve|gather_cells|describe|best_masks' tests/test_*.py) src/comixup/_solve.py
+# One thread each, for the workers share the cores; a file's tests share what they set up, so they
+# stay on one worker, and the files that take longest come first (tests/conftest.py).
+TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 SANITIZERS := -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all -fno-omit-frame-pointer
 
-.PHONY: help demo test check bench sanitize format clean
+.PHONY: help demo test slow check bench sanitize format clean
 .DELETE_ON_ERROR:
 
 help:  ## print this list
@@ -23,7 +26,10 @@ demo: $(VENV)/.stamp-demo $(VENV)/.stamp-kernel  ## train on few digits without 
 	$(BIN)/python examples/demo.py
 
 test: $(VENV)/.stamp-dev $(VENV)/.stamp-kernel  ## run the tests (not those marked slow or data)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto  # one thread each: the workers share the cores
+	$(TEST)
+
+slow: $(VENV)/.stamp-dev $(VENV)/.stamp-kernel  ## run the tests marked slow, but for those that need data sets
+	$(TEST) -m 'slow and not data'
 
 check: $(VENV)/.stamp-dev $(VENV)/.stamp-kernel  ## lint, formatting and types, Python and C++
 	$(BIN)/ruff check .

@@ -2,10 +2,10 @@
 
 import functools
 
-import pytest
 import torch
 from torch import nn
 
+from cases import each_case
 from comixup import CoMixup, CutMix, InputMixup, ManifoldMixup, PuzzleMix
 from problems import generator
 
@@ -38,8 +38,8 @@ SALIENT = {name: METHODS[name] for name in ("co-mixup", "puzzle mix")}
 
 
 def over(methods):
-    """Runs a test once for each method of a named set, with the name as its id."""
-    return pytest.mark.parametrize("method", list(methods.values()), ids=list(methods))
+    """Runs a test for each method of a named set; the name tells which one failed."""
+    return each_case("method", methods.values(), ids=methods)
 
 
 def batch(m=8, size=(8, 8), channels=3, seed=0, dtype=torch.float32, classes=CLASSES):

@@ -1,9 +1,12 @@
 """What all tests share: the same examples on every run, and no trace in the user's cache."""
 
+import os
 import sys
 
 import pytest
 from hypothesis import settings
+
+import pictures
 
 if sys.platform == "win32":  # forked processes, signals and limits that Windows does not have
     collect_ignore = [
@@ -14,13 +17,25 @@ settings.register_profile("same-every-time", derandomize=True, deadline=None, ma
 settings.load_profile("same-every-time")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def session_cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("cache")
+    """Data sets are cached here, once for all workers of pytest-xdist: see `comixup.data`."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COMIXUP_CACHE", str(folder / "cache"))
+        yield folder / "cache"
 
 
-@pytest.fixture(autouse=True)
-def cache(session_cache, monkeypatch):
-    """Data sets are cached here: see `comixup.data`."""
-    monkeypatch.setenv("COMIXUP_CACHE", str(session_cache))
-    return session_cache
+@pytest.fixture(scope="session", autouse=True)
+def _no_drawing():
+    """Runs write their pictures without drawing them, unless a test asks for `drawn`."""
+    pictures.skip_drawing()
+
+
+@pytest.fixture
+def drawn():
+    """Pictures are drawn in this test, as they are for users."""
+    with pictures.drawing():
+        yield

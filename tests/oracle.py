@@ -97,21 +97,24 @@ def terms(problem, sources):
 
 
 def penalty(problem, o):
-    """(1/2)(gamma/n) sum_j phi(v_-j).o_j, the merit's compatibility, from the counts o_j."""
-    m, m_out = problem.cost.shape[0], len(o)
+    """(1/2)(gamma/n) sum_j phi(v_-j).o_j, the merit's compatibility, from the counts o_j.
+
+    `o` has shape (m', m), or (k, m', m) for k labellings at once.
+    """
+    o = np.asarray(o)
+    m_out, m = o.shape[-2:]
     n = math.prod(problem.cost.shape[1:])
     A = np.array(problem.compatibility.double().tolist())
     level = 2 * problem.tau * n * m_out / m
     value = 0.0
     for j in range(m_out):
-        v = 2 * A @ sum((o[a] for a in range(m_out) if a != j), np.zeros(m))
-        for i in range(m):
-            phi = {
-                None: v[i],
-                "soft": max(v[i] - level, 0.0),
-                "hard": v[i] if v[i] > level else 0.0,
-            }[problem.clip]
-            value += phi * o[j][i]
+        v = 2 * np.delete(o, j, axis=-2).sum(-2) @ A
+        phi = {
+            None: v,
+            "soft": np.maximum(v - level, 0.0),
+            "hard": np.where(v > level, v, 0.0),
+        }[problem.clip]
+        value = value + (phi * o[..., j, :]).sum(-1)
     return problem.gamma / n / 2 * value
 
 
@@ -140,12 +143,11 @@ def joint_minimum(problem, levels):
     best = {}
     for vector, energy in zip(map(tuple, counts.tolist()), value.tolist(), strict=True):
         best[vector] = min(energy, best.get(vector, math.inf))
-    own = list(best.values())
+    own = np.array(list(best.values()))
     o = np.array(list(best)) / levels
-    return min(
-        sum(own[a] for a in chosen) + penalty(problem, [o[a] for a in chosen])
-        for chosen in itertools.combinations_with_replacement(range(len(own)), problem.num_outputs)
-    )
+    chosen = itertools.combinations_with_replacement(range(len(own)), problem.num_outputs)
+    chosen = np.array(list(chosen))
+    return float((own[chosen].sum(1) + penalty(problem, o[chosen])).min())
 
 
 # ---- The inner step: sum_k unary[x_k, k] + sum over neighbours of charge[x_k, x_k'] ------------

@@ -1,8 +1,8 @@
 """A named set of small problems, shared by the tests of everything that takes a problem."""
 
-import pytest
 import torch
 
+from cases import each_case
 from comixup import Problem
 
 
@@ -85,8 +85,8 @@ ALL = TINY | SMALL
 
 
 def over(problems):
-    """Runs a test once for each problem of a named set, with the name as its id."""
-    return pytest.mark.parametrize("problem", list(problems.values()), ids=list(problems))
+    """Runs a test for each problem of a named set; the name tells which one failed."""
+    return each_case("problem", problems.values(), ids=problems)
 
 
 def random_sources(problem, levels, seed):

@@ -1,6 +1,8 @@
 """The command line: real calls, what runs leave behind, and a sentence for every mistake."""
 
+import contextlib
 import csv
+import io
 import json
 import os
 import re
@@ -18,19 +20,14 @@ from torch.testing import assert_close
 from comixup import cli, data, models
 from comixup.cli._options import FLAGS
 from comixup.training import RECIPES
+from pictures import drawing
 
 SMALL = ["--labels-per-class", "2", "--batch-size", "10"]
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture
-def called(cache, tmp_path, monkeypatch, capsys):
+def called(tmp_path, monkeypatch, capsys):
     """Calls the command line within this process; returns the exit code and what it said."""
-    monkeypatch.setenv("COMIXUP_CACHE", str(cache))
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.delenv(cli.DEBUG, raising=False)
     monkeypatch.chdir(tmp_path)
@@ -46,15 +43,6 @@ def called(cache, tmp_path, monkeypatch, capsys):
         return code, said.out, said.err
 
     return call
-
-
-def started(*words, cache, folder):
-    """Returns a finished process of the real command."""
-    environment = os.environ | {"COMIXUP_CACHE": str(cache), "COLUMNS": "80"}
-    command = [sys.executable, "-m", "comixup.cli", *words]
-    return subprocess.run(
-        command, capture_output=True, encoding="utf-8", env=environment, cwd=folder, check=False
-    )
 
 
 # ---- recipes ------------------------------------------------------------------------------------
@@ -106,25 +94,34 @@ def test_help_lists_the_commands(called):
 
 
 @pytest.fixture(scope="module")
-def trained(cache, tmp_path_factory):
-    """Returns a finished real call that trained two seeds, and the folder of its runs."""
+def trained(tmp_path_factory):
+    """Returns what a call that trained two seeds printed, and the folder of its runs."""
     folder = tmp_path_factory.mktemp("trained")
     words = ["train", "digits", "--epochs", "2", *SMALL, "--seeds", "0", "3"]
     words += ["--set", "beta=0.5", "sweeps=2", "--validation", "0.01", "--accelerator", "cpu"]
-    done = started(*words, cache=cache, folder=folder)
-    assert done.returncode == 0, done.stderr
-    return done, folder / "runs" / "digits" / "comixup"
+    printed, errors = io.StringIO(), io.StringIO()
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        drawing(),
+        contextlib.redirect_stdout(printed),
+        contextlib.redirect_stderr(errors),
+    ):
+        patch.setenv("COLUMNS", "80")
+        patch.chdir(folder)
+        patch.setattr(sys, "argv", ["comixup", *words])
+        cli.main()
+    assert "Traceback" not in errors.getvalue()
+    return printed.getvalue(), folder / "runs" / "digits" / "comixup"
 
 
 def test_training_tells_how_it_goes(trained):
-    lines = trained[0].stdout.splitlines()
+    lines = trained[0].splitlines()
     assert sum(line.startswith("epoch 2/2: loss ") for line in lines) == 2
     (row,) = [line for line in lines if line.strip().startswith("comixup ")]
     assert "0 3" in row
     assert "±" in row
     assert any("last*" in line for line in lines)
     assert lines[-1] == f"Runs are in {os.path.join('runs', 'digits')}."
-    assert "Traceback" not in trained[0].stderr
 
 
 def test_each_seed_has_its_folder(trained):
@@ -175,8 +172,7 @@ def test_pictures_of_a_run(run_folder, name):
     assert len(pixels.flatten(0, 1).unique(dim=0)) > 20
 
 
-def test_weights_of_a_run_can_be_used(run_folder, cache, monkeypatch):
-    monkeypatch.setenv("COMIXUP_CACHE", str(cache))
+def test_weights_of_a_run_can_be_used(run_folder):
     path = run_folder / "weights.safetensors"
     with safe_open(path, "pt") as file:
         about = file.metadata()
@@ -389,8 +385,9 @@ def test_a_wrong_word_on_the_line_gets_help(called, words):
     assert out + err
 
 
-def test_a_mistake_in_a_real_call_has_no_traceback(cache, tmp_path):
-    done = started("train", "digitz", cache=cache, folder=tmp_path)
+def test_a_mistake_in_a_process_of_its_own_has_no_traceback(tmp_path):
+    command = [sys.executable, "-m", "comixup.cli", "train", "digitz"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1

@@ -1,9 +1,10 @@
 """Runs the demonstration in its quick form, and checks what it prints and draws."""
 
+import contextlib
 import importlib
+import io
 import re
-import subprocess
-import sys
+import warnings
 from pathlib import Path
 
 import matplotlib.image as mpl_image
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 from comixup import Labelling
+from pictures import drawing
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -24,11 +26,19 @@ def demo(monkeypatch):
 @pytest.fixture(scope="module")
 def quick_run(tmp_path_factory):
     """Returns what a quick run printed, and where it drew."""
-    picture = tmp_path_factory.mktemp("demo") / "new" / "demo.png"
-    command = [sys.executable, EXAMPLES / "demo.py", "--quick", "--out", picture]
-    run = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
-    assert run.returncode == 0, run.stderr
-    return run.stdout, picture
+    picture, printed = tmp_path_factory.mktemp("demo") / "new" / "demo.png", io.StringIO()
+    threads = torch.get_num_threads()
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        drawing(),
+        contextlib.redirect_stdout(printed),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("default")  # as for users: matplotlib has one on torch's tensors
+        patch.syspath_prepend(str(EXAMPLES))
+        importlib.import_module("demo").main(["--quick", "--out", str(picture)])
+    torch.set_num_threads(threads)
+    return printed.getvalue(), picture
 
 
 def test_picture_is_drawn_in_many_colours(quick_run):

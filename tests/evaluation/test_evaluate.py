@@ -34,7 +34,7 @@ SEED = 5
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory, session_cache):
+def root(tmp_path_factory):
     """Returns a small Tiny-ImageNet whose boxes are large enough to be found."""
     root = tmp_path_factory.mktemp("data")
     folder = write_tiny_imagenet(root, [f"n{k}" for k in range(CLASSES)], each=2, val=IMAGES)
@@ -43,9 +43,7 @@ def root(tmp_path_factory, session_cache):
         for k in range(IMAGES)
     ]
     (folder / "val" / "val_annotations.txt").write_text("".join(notes))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COMIXUP_CACHE", str(session_cache))
-        yield root
+    return root
 
 
 @pytest.fixture(scope="module")
@@ -224,6 +222,7 @@ def test_what_is_written_comes_back(found, tmp_path):
     assert saved["corruption"]["replace"]["images"] == IMAGES - 2
 
 
+@pytest.mark.usefixtures("drawn")
 def test_pictures(found, data, boxes, tmp_path):
     evaluation.draw_evaluation(found, data, boxes, tmp_path, seed=SEED)
     names = ["corruption.png", "localisation.png", "reliability.png"]

@@ -45,12 +45,11 @@ def called(tmp_path, monkeypatch, capsys):
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory, session_cache):
+def trained(tmp_path_factory):
     """Returns the folder of digits' runs: two methods with two seeds each."""
     out = tmp_path_factory.mktemp("runs")
     words = ["train", "digits", *SMALL, "--labels-per-class", "2", "--method", "vanilla", "comixup"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COMIXUP_CACHE", str(session_cache))
         patch.setattr(sys, "argv", ["comixup", *words, "--seeds", "0", "1", "--out", str(out)])
         cli.main()
     return out / "digits"

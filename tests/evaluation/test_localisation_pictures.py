@@ -25,6 +25,8 @@ from comixup.evaluation._pictures import (
 from comixup.models import build
 from data_files import memory_split
 
+pytestmark = pytest.mark.usefixtures("drawn")
+
 
 def outlines(ax):
     return [(patch.get_linestyle(), patch.get_bbox().bounds) for patch in ax.patches]

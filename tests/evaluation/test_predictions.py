@@ -123,8 +123,7 @@ def test_a_bar_is_for_terminals():
     assert quiet.getvalue() == ""
 
 
-def test_a_network_of_ours_on_a_real_split(monkeypatch, tmp_path):
-    monkeypatch.setenv("COMIXUP_CACHE", str(tmp_path))
+def test_a_network_of_ours_on_a_real_split():
     torch.manual_seed(0)
     data = load("digits")
     split = data.test.subset(torch.arange(37))

@@ -9,6 +9,8 @@ from matplotlib.colors import same_color
 from comixup.evaluation._metrics import Bin, Metrics
 from comixup.evaluation._reliability import draw_reliability, pooled, reliability_figure
 
+pytestmark = pytest.mark.usefixtures("drawn")
+
 EMPTY = Bin(0, math.nan, math.nan)
 BINS = (EMPTY, Bin(10, 0.25, 0.1), EMPTY, Bin(40, 0.625, 0.5), Bin(100, 0.95, 0.75))
 

