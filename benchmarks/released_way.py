@@ -23,7 +23,7 @@ from gco import cut_grid_graph
 from torch import Tensor
 
 from comixup import Labelling, Problem, objective, solve
-from comixup._reference import charges
+from comixup._reference import pairwise_costs
 from comixup.reproduce.rivals import random_guess
 from common import console, options, realistic, seeded, table
 
@@ -130,7 +130,8 @@ def _pair_table(m: int, pairs: tuple[tuple[int, int], ...], form: str) -> np.nda
         for row, pair in enumerate(pairs, start=m):
             charge[row, pair] = charge[pair, row] = 0.25
         return charge
-    return charges(np.array([(i, i) for i in range(m)] + list(pairs)), m, form).astype(np.float32)
+    labels = np.array([(i, i) for i in range(m)] + list(pairs))
+    return pairwise_costs(labels, m, form).astype(np.float32)
 
 
 def _resolving(counts: Tensor, gamma: float) -> Tensor:

@@ -6,8 +6,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-IDS = [page.name for page in PAGES]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "native" / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+]
+IDS = [page.relative_to(ROOT).as_posix() for page in PAGES]
 
 
 def code_blocks(page):
@@ -59,6 +63,32 @@ def test_every_marked_departure_from_the_paper_is_listed():
         marks = file.read_text(encoding="utf-8").count("Paper:")
         listed = departures.count(f"(../{file.relative_to(ROOT).as_posix()})")
         assert listed >= marks, f"{file.name}: {marks} marked, {listed} listed"
+
+
+def test_the_kernels_map_names_every_header():
+    page = (ROOT / "native" / "README.md").read_text(encoding="utf-8")
+    headers = [f for f in (ROOT / "native").rglob("*.hpp") if f.parent.name != "bindings"]
+    assert len(headers) > 20
+    for header in headers:
+        section = page.split(f"\n## {header.parent.name}/\n")[1].split("\n## ")[0]
+        assert f"`{header.name}`" in section, header
+
+
+def test_the_kernel_and_its_readable_twin_name_each_others_steps():
+    kernel = (ROOT / "native" / "solver" / "algorithm.hpp").read_text(encoding="utf-8")
+    reference = (ROOT / "src" / "comixup" / "_reference.py").read_text(encoding="utf-8")
+    sources = "".join(
+        file.read_text(encoding="utf-8") for file in (ROOT / "native" / "solver").glob("*.hpp")
+    )
+    assert "src/comixup/_reference.py" in kernel
+    assert "native/solver/algorithm.hpp" in reference
+    rows = re.findall(r"^//   (\S+) {2,}(\S.*)$", kernel.split("#pragma once")[0], re.MULTILINE)
+    assert len(rows) > 8
+    for here, there in rows[1:]:
+        name = here.split("::")[-1]
+        assert re.search(rf"^(class|struct) {name}\b|\w {name}\(", sources, re.MULTILINE), name
+        for function in there.split(", "):
+            assert f"\ndef {function}(" in reference, function
 
 
 def test_hooks_use_the_tested_versions():

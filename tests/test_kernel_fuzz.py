@@ -59,17 +59,17 @@ def solve_arguments(rng):
         "resolve": bool(rng.integers(2)),
         "threads": int(rng.integers(1, 4)),
         "sources": np.zeros((outputs.sum(), levels, *grid), dtype=np.int64),
-        "merits": np.zeros((problems, sweeps)),
+        "objective_values": np.zeros((problems, sweeps)),
     }
 
 
 def minimise_arguments(rng):
     grid, labels = GRIDS[rng.integers(len(GRIDS))], rng.integers(1, 20)
     n = math.prod(grid)
-    charge = energies(rng, (labels, labels))
+    pairwise = energies(rng, (labels, labels))
     return {
         "unary": energies(rng, (labels, n)),
-        "charge": charge + charge.T,
+        "pairwise": pairwise + pairwise.T,
         "grid": list(grid),
         "start": rng.integers(labels, size=n, dtype=np.int32),
         "labels": np.zeros(n, dtype=np.int32),
@@ -155,7 +155,10 @@ def within(values, low, high):
 KERNELS = {
     "solve": (
         solve_arguments,
-        lambda a: within(a["sources"], 0, sum(map(len, a["costs"]))) and np.isfinite(a["merits"]),
+        lambda a: (
+            within(a["sources"], 0, sum(map(len, a["costs"])))
+            and np.isfinite(a["objective_values"])
+        ),
     ),
     "minimise": (minimise_arguments, lambda a: within(a["labels"], 0, len(a["unary"]))),
     "narasimhan_bilmes": (

@@ -63,9 +63,9 @@ def test_the_axes_are_not_confused():
         ({"unary": np.full((2, 4), np.nan)}, "unary must be finite"),
         ({"unary": np.full((2, 4), np.inf)}, "unary must be finite"),
         ({"unary": np.full((2, 4), -1e300)}, "unary must be finite and at most"),
-        ({"charge": np.zeros((2, 3))}, "charge must be"),
-        ({"charge": np.full((2, 2), np.nan)}, "charge must be finite"),
-        ({"charge": np.full((2, 2), -1.0)}, "charge must be finite, not negative"),
+        ({"pairwise": np.zeros((2, 3))}, "pairwise must be"),
+        ({"pairwise": np.full((2, 2), np.nan)}, "pairwise must be finite"),
+        ({"pairwise": np.full((2, 2), -1.0)}, "pairwise must be finite, not negative"),
         ({"grid": []}, "grid must have 1 to 3 sides"),
         ({"grid": [1, 1, 2, 2]}, "grid must have 1 to 3 sides"),
         ({"grid": [-2, -2]}, "grid sides must be positive"),
@@ -78,7 +78,7 @@ def test_the_axes_are_not_confused():
 def test_arrays_that_do_not_fit_are_refused(change, message):
     arguments = {
         "unary": np.zeros((2, 4)),
-        "charge": np.zeros((2, 2)),
+        "pairwise": np.zeros((2, 2)),
         "grid": [2, 2],
         "start": np.zeros(4, dtype=np.int32),
         "labels": np.zeros(4, dtype=np.int32),
@@ -111,7 +111,7 @@ def solve_arguments():
         "resolve": False,
         "threads": 1,
         "sources": np.zeros((3, 1, 2, 2), dtype=np.int64),
-        "merits": np.zeros((1, 2)),
+        "objective_values": np.zeros((1, 2)),
     }
 
 
@@ -144,7 +144,7 @@ def solve_arguments():
         ({"threads": 1025}, "threads must be from 1 to 1024"),
         ({"levels": 17}, "levels must be at most 16"),
         ({"sources": np.zeros((2, 1, 2, 2), dtype=np.int64)}, "sources' size"),
-        ({"merits": np.zeros((1, 3))}, "merits' shape"),
+        ({"objective_values": np.zeros((1, 3))}, "objective_values' shape"),
     ],
 )
 def test_a_solve_whose_arrays_do_not_fit_is_refused(change, message):
@@ -153,7 +153,7 @@ def test_a_solve_whose_arrays_do_not_fit_is_refused(change, message):
         _native.solve(**solve_arguments() | change)
 
 
-@pytest.mark.parametrize("name", ["sources", "merits"])
+@pytest.mark.parametrize("name", ["sources", "objective_values"])
 def test_a_solution_is_not_written_to_a_copy(name):
     arguments = solve_arguments()
     with pytest.raises(TypeError, match="incompatible function arguments"):

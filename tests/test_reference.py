@@ -18,10 +18,11 @@ def as_rows(sources):
 
 @over(ALL)
 @pytest.mark.parametrize("levels", [1, 2, 3])
-def test_merit_is_the_objective(problem, levels):
+def test_the_objective_value_is_the_objective(problem, levels):
     sources = random_sources(problem, levels, seed=levels + 10)
     expected = objective(problem, Labelling(sources, problem.num_inputs)).total
-    assert _reference.merit(weights_of(problem), as_rows(sources)) == pytest.approx(expected)
+    value = _reference.objective_value(weights_of(problem), as_rows(sources))
+    assert value == pytest.approx(expected)
 
 
 @over(TINY)
@@ -35,9 +36,9 @@ def test_no_update_of_one_output_raises_its_own_energy(problem):
             counts = [_reference.source_counts(z_j, m) for z_j in z]
             v = 2 * w.compatibility @ (np.sum(counts, axis=0) - counts[j])
             penalised = w._replace(cost=w.cost + w.gamma * _reference.phi(v, w)[:, None])
-            before = _reference.merit(penalised, z[j][None])
+            before = _reference.objective_value(penalised, z[j][None])
             z[j] = _reference.minimise_output(w, z, j, levels, np.zeros(m))
-            assert _reference.merit(penalised, z[j][None]) <= before + 1e-9
+            assert _reference.objective_value(penalised, z[j][None]) <= before + 1e-9
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -77,7 +78,7 @@ def test_charges_are_those_of_the_oracle(form, levels):
     labels = oracle.all_labels(4, levels)
     expected = [[oracle.charge(a, b, 4, form) for b in labels] for a in labels]
     np.testing.assert_allclose(
-        _reference.charges(np.array(labels), 4, form), expected, atol=1e-12, rtol=0
+        _reference.pairwise_costs(np.array(labels), 4, form), expected, atol=1e-12, rtol=0
     )
 
 

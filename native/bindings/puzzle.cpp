@@ -60,7 +60,7 @@ void puzzle_masks(Array<const double> unary, Array<const double> weights,
       });
 }
 
-/// Fills `block_at` (m, n) with the block that each place receives; see transport.hpp.
+/// Fills `block_at` (m, n) with the block that each location receives; see transport.hpp.
 void puzzle_transport(Array<const float> saliency, Array<const std::uint8_t> granted,
                       const std::vector<int>& sides, double eps, int threads,
                       Array<std::int32_t> block_at) {

@@ -71,7 +71,7 @@ void solve(const std::vector<Array<const double>>& costs,
            const std::vector<WeightTuple>& weights,
            const std::vector<Array<const std::int32_t>>& starts, const std::vector<int>& sides,
            int sweeps, int levels, bool resolve, int threads, Array<std::int64_t> sources,
-           Array<double> merits) {
+           Array<double> objective_values) {
   const Grid grid = make_grid(sides);
   const auto n = static_cast<std::size_t>(grid.size);
   require(costs.size() == compatibilities.size() && costs.size() == weights.size() &&
@@ -104,7 +104,8 @@ void solve(const std::vector<Array<const double>>& costs,
   }
   require(jobs.size() <= kMostLabels, "there must be at most 2^28 starts");
   require(sources.size() == outputs * static_cast<std::size_t>(levels) * n, "sources' size");
-  require_shape(merits, {costs.size(), static_cast<std::size_t>(sweeps)}, "merits' shape");
+  require_shape(objective_values, {costs.size(), static_cast<std::size_t>(sweeps)},
+                "objective_values' shape");
 
   run_released(static_cast<int>(jobs.size()), threads, [&](int k, Checkpoint& checkpoint) {
     Job& job = jobs[static_cast<std::size_t>(k)];
@@ -121,8 +122,8 @@ void solve(const std::vector<Array<const double>>& costs,
     const Algorithm1::Result* best = &job->result;
     for (; job != jobs.end() && job->problem == p; ++job)
       if (job->result.better_than(*best)) best = &job->result;
-    std::copy(best->merits.begin(), best->merits.end(),
-              merits.data() + p * static_cast<std::size_t>(sweeps));
+    std::copy(best->objective_values.begin(), best->objective_values.end(),
+              objective_values.data() + p * static_cast<std::size_t>(sweeps));
     const int* label = best->labels.data();
     for (int j = 0; j < problems[p].outputs; ++j, to += levels * grid.size)
       for (const int k : grid.location)
@@ -131,23 +132,24 @@ void solve(const std::vector<Array<const double>>& costs,
   }
 }
 
-/// The inner step alone: labels that (nearly) minimise unary + charges; returns whether the answer
-/// is known to be optimal.
-bool minimise(Array<const double> unary, Array<const double> charge, const std::vector<int>& sides,
-              Array<const std::int32_t> start, Array<std::int32_t> labels) {
+/// The inner step alone: labels that (nearly) minimise unary and pairwise costs; returns whether
+/// they are known to be optimal.
+bool minimise(Array<const double> unary, Array<const double> pairwise,
+              const std::vector<int>& sides, Array<const std::int32_t> start,
+              Array<std::int32_t> labels) {
   const Grid grid = make_grid(sides);
   const auto n = static_cast<std::size_t>(grid.size);
   const std::size_t count = unary.ndim() == 2 ? unary.shape(0) : 0;
   require(count > 0 && count <= kMostLocations, "unary must be (labels, n)");
   require_shape(unary, {count, n}, "unary must be (labels, n)");
-  require_shape(charge, {count, count}, "charge must be (labels, labels)");
+  require_shape(pairwise, {count, count}, "pairwise must be (labels, labels)");
   require_shape(start, {n}, "start must be (n,)");
   require_shape(labels, {n}, "labels must be (n,)");
   require_below(start, count, "start must be labels");
   require(all_between(unary, -kMostCost, kMostCost),
           "unary must be finite and at most 1e32 in size");
-  require(all_between(charge, 0.0, kMostWeight),
-          "charge must be finite, not negative and at most 1e30");
+  require(all_between(pairwise, 0.0, kMostWeight),
+          "pairwise must be finite, not negative and at most 1e30");
 
   bool optimal = false;
   run_released(1, 1, [&](int, Checkpoint& checkpoint) {
@@ -156,7 +158,7 @@ bool minimise(Array<const double> unary, Array<const double> charge, const std::
     std::vector<double> least(unary.data(), unary.data() + n);
     for (std::size_t a = 1; a < count; ++a)
       for (std::size_t k = 0; k < n; ++k) least[k] = std::min(least[k], unary.data()[a * n + k]);
-    double largest = *std::max_element(charge.data(), charge.data() + charge.size());
+    double largest = *std::max_element(pairwise.data(), pairwise.data() + pairwise.size());
     for (std::size_t a = 0; a < count; ++a)
       for (std::size_t k = 0; k < n; ++k)
         largest = std::max(largest, unary.data()[a * n + k] - least[k]);
@@ -168,11 +170,11 @@ bool minimise(Array<const double> unary, Array<const double> charge, const std::
         row[t] = unit(unary.data()[a * n + k] - least[k]);
       }
     }
-    minimiser.problem().charges.reset(static_cast<int>(count), 0);
+    minimiser.problem().pairwise.reset(static_cast<int>(count), 0);
     for (std::size_t a = 0; a < count; ++a)
       for (std::size_t b = 0; b <= a; ++b)
-        minimiser.problem().charges.set(static_cast<int>(a), static_cast<int>(b),
-                                        unit(charge.data()[a * count + b]));
+        minimiser.problem().pairwise.set(static_cast<int>(a), static_cast<int>(b),
+                                         unit(pairwise.data()[a * count + b]));
     std::vector<int> x(n);
     for (std::size_t t = 0; t < n; ++t) x[t] = start.data()[grid.location[t]];
     optimal = minimiser.minimise(x.data());
@@ -181,7 +183,7 @@ bool minimise(Array<const double> unary, Array<const double> charge, const std::
   return optimal;
 }
 
-/// The rival of appendix D; returns the iterations it took.
+/// The baseline of appendix D.2; returns the iterations it took.
 int narasimhan_bilmes(Array<const double> cost, Array<const double> compatibility, double beta,
                       double gamma, double total_clip, Array<const std::int32_t> start,
                       const std::vector<int>& sides, int iterations, std::uint64_t seed,
@@ -215,8 +217,8 @@ int narasimhan_bilmes(Array<const double> cost, Array<const double> compatibilit
       for (std::size_t i = 0; i < m; ++i) visited[i * n + t] = cost.data()[i * n + k];
       for (std::size_t j = 0; j < outputs; ++j) x[j * n + t] = start.data()[j * n + k];
     }
-    NarasimhanBilmes rival(grid, problem, total_clip, seed, checkpoint);
-    taken = rival.run(x.data(), visited.data(), iterations);
+    NarasimhanBilmes baseline(grid, problem, total_clip, seed, checkpoint);
+    taken = baseline.run(x.data(), visited.data(), iterations);
     for (std::size_t t = 0; t < n; ++t)
       for (std::size_t j = 0; j < outputs; ++j)
         labels.data()[j * n + static_cast<std::size_t>(grid.location[t])] = x[j * n + t];
@@ -229,8 +231,9 @@ int narasimhan_bilmes(Array<const double> cost, Array<const double> compatibilit
 void bind_solver(nb::module_& m) {
   m.def("solve", &solve, "costs"_a, "compatibilities"_a, "weights"_a, "starts"_a, "grid"_a,
         "sweeps"_a, "levels"_a, "resolve"_a, "threads"_a, "sources"_a.noconvert(),
-        "merits"_a.noconvert());
-  m.def("minimise", &minimise, "unary"_a, "charge"_a, "grid"_a, "start"_a, "labels"_a.noconvert());
+        "objective_values"_a.noconvert());
+  m.def("minimise", &minimise, "unary"_a, "pairwise"_a, "grid"_a, "start"_a,
+        "labels"_a.noconvert());
   m.def("narasimhan_bilmes", &narasimhan_bilmes, "cost"_a, "compatibility"_a, "beta"_a, "gamma"_a,
         "total_clip"_a, "start"_a, "grid"_a, "iterations"_a, "seed"_a, "labels"_a.noconvert());
 }

@@ -1,4 +1,4 @@
-// Stopping a long computation: all of its threads ask now and then whether to continue.
+// Stopping a long computation: each of its threads checks now and then whether to continue.
 #pragma once
 
 #include <atomic>
@@ -42,8 +42,8 @@ class StopSource {
   std::atomic<bool> stopped_{false};
 };
 
-/// One thread's side of it. Algorithms say how much they have done; the clock, which is slow to
-/// read on some machines, is looked at about once a millisecond.
+/// What one thread holds of it. Algorithms report how much they have done; the clock, which is slow
+/// to read on some machines, is looked at about once a millisecond.
 class Checkpoint {
  public:
   /// Never stops.

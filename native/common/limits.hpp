@@ -1,5 +1,5 @@
-// The kernel's door: what its functions accept. Within these limits no index overflows and no sum
-// becomes infinite or NaN, so that nothing further in has to look again.
+// What the kernel's functions accept, checked once by the bindings. Within these limits no index
+// overflows and no sum becomes infinite or NaN, so that no algorithm has to check again.
 #pragma once
 
 #include <cstddef>

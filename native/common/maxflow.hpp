@@ -196,7 +196,7 @@ class MinCut {
     return constant_ - std::ldexp(static_cast<double>(flow), exponent);
   }
 
-  /// The same where nobody may stop it.
+  /// The same, not to be interrupted.
   double solve() {
     Checkpoint checkpoint;
     return solve(checkpoint);
@@ -286,7 +286,7 @@ class MinCut {
   }
 
   /// Makes every node with excess the root of a source or sink tree; returns whether any is of the
-  /// source: else all is said, no label is 1.
+  /// source: else no label is 1.
   bool plant_trees() {
     time_ = 0;
     bool any_source = false;

@@ -1,5 +1,5 @@
 // What a problem needs of a saliency map: its range, the means of its cells, its most salient
-// place.
+// location.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ class MapSummary {
 
   void run(const float* map, double* to) {
     find_range_and_cells(map, to);
-    find_place(map, to + 2 + volume(grid_));
+    find_peak(map, to + 2 + volume(grid_));
   }
 
  private:
@@ -63,8 +63,8 @@ class MapSummary {
     to[1] = all_numbers ? high : not_a_number;
   }
 
-  /// The first place where the sum over the window is largest.
-  void find_place(const float* map, double* to) {
+  /// The first location where the sum over the window is largest.
+  void find_peak(const float* map, double* to) {
     const std::size_t rows = size_[0] * size_[1], columns = size_[2];
     const std::size_t ends[3] = {size_[0] - window_[0] + 1, size_[1] - window_[1] + 1,
                                  size_[2] - window_[2] + 1};

@@ -43,7 +43,7 @@ struct BitSet {
     return any == 0;
   }
   /// All numbers made larger by 0 < `by` < 64 W; those that leave the range are lost.
-  BitSet raised(int by) const {
+  BitSet shifted_up(int by) const {
     BitSet result;
     const int words = by >> 6, bits = by & 63;
     if (words == 0) {  // the usual case, without branches
@@ -58,7 +58,7 @@ struct BitSet {
     return result;
   }
   /// All numbers made smaller by 0 < `by` < 64 W; those that leave the range are lost.
-  BitSet lowered(int by) const {
+  BitSet shifted_down(int by) const {
     BitSet result;
     const int words = by >> 6, bits = by & 63;
     if (words == 0) {

@@ -3,17 +3,27 @@
 // Going up from label 0, location by location and one label at a time for as long as that pays by
 // itself, leads to labels that no minimum lies below; going down from label L, to labels that no
 // minimum lies above. In which order locations are looked at does not matter, for a step that pays
-// still pays after others have made theirs. So several of them are looked at at once.
+// still pays after others have made theirs. So several of them are visited at once.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "common/checkpoint.hpp"
-#include "puzzle/vec4d.hpp"
+#include "common/limits.hpp"
+#include "common/vec4f.hpp"
+
+// GCC unrolls loops of four before it vectorises them, and then does not: on 8 x 8 cells that makes
+// masks take 1.5 times as long.
+#if defined(__GNUC__) && !defined(__clang__)
+#define COMIXUP_KEEP_LOOP _Pragma("GCC unroll 1")
+#else
+#define COMIXUP_KEEP_LOOP
+#endif
 
 namespace comixup {
 
@@ -39,75 +49,61 @@ inline std::vector<Axis> neighbour_axes(const std::vector<int>& sides) {
 class PuzzleBounds {
  public:
   PuzzleBounds(int size, const std::vector<Axis>& axes, int levels)
-      : axes_(axes), n_(size), levels_(levels), size_(padded(size, kQuad)) {
-    for (const Axis& axis : axes) margin_ = std::max(margin_, padded(axis.stride, kQuad));
+      : axes_(axes), n_(size), levels_(levels), size_(padded(size)) {
+    for (const Axis& axis : axes) margin_ = std::max(margin_, padded(axis.stride));
     const auto length = index(margin_ + size_ + margin_);
-    pair_.resize(axes.size(), std::vector<double>(length));
+    weight_.resize(axes.size(), std::vector<double>(length));
     for (auto* labels : {&low_, &high_, &new_low_, &new_high_}) labels->resize(length);
-    pairs_at_.resize(index(size_));
-    climb_.resize(index(size_ * levels));
+    weights_at_.resize(index(size_));
+    step_cost_.resize(index(size_ * levels));
   }
 
-  /// Reads an energy; returns whether its unaries are convex. Else the bounds cannot be found.
-  bool read(const double* unary, const double* weight) {
-    bool convex = true;
-    with_quads([&](auto) { convex = read_now(unary, weight); });
-    return convex;
+  /// Reads an energy. Its unaries have to be convex in the label, or the bounds are wrong: throws
+  /// std::invalid_argument.
+  void read(const double* unary, const double* weight) {
+    require(is_convex(unary), "unary must be convex in the label");
+    read_weights(weight);
+    for (int l = 0; l < levels_; ++l) {
+      const double *here = unary + index(l) * index(n_), *next = here + n_;
+      double* cost = &step_cost_[index(l * size_)];
+      for (int k = 0; k < n_; ++k)
+        cost[k] = next[k] - here[k] + weights_at_[index(k)] * (2 * l + 1);
+    }
   }
 
-  /// Finds `low` and `high`, by the kind of quad that suits this machine.
-  void find(Checkpoint& checkpoint) {
-    with_quads([&](auto quad) { find<decltype(quad)>(checkpoint); });
-  }
-  template <typename Quad>
+  /// Finds `low` and `high`.
   void find(Checkpoint& checkpoint) {
     std::fill_n(&low_[index(margin_)], size_, 0.0);
     std::fill_n(&high_[index(margin_)], size_, static_cast<double>(levels_));
     if (axes_.size() == 2 && levels_ == 2)
-      sweep<2, 2, Quad>(checkpoint);  // the usual case
+      sweep<2, 2>(checkpoint);  // the usual case
     else
-      sweep<0, 0, Quad>(checkpoint);
+      sweep<0, 0>(checkpoint);
   }
 
   /// The bounds as numbers, for locations 0..n - 1; `low` is 0 around them, too.
   const double* low() const { return &low_[index(margin_)]; }
   const double* high() const { return &high_[index(margin_)]; }
 
-  /// The factor of (x[k] - x[k'])^2, where k' is k's next neighbour along an axis; 0 without one.
-  const double* pair(int axis) const { return &pair_[index(axis)][index(margin_)]; }
+  /// v, the weight of (x[k] - x[k'])^2, where k' is k's next neighbour along an axis; 0 without
+  /// one.
+  const double* weight(int axis) const { return &weight_[index(axis)][index(margin_)]; }
 
-  /// The sum of these factors over all of a location's neighbours.
-  const double* pairs_at() const { return pairs_at_.data(); }
+  /// The sum of these weights over all of a location's neighbours.
+  const double* weights_at() const { return weights_at_.data(); }
 
-  /// What going from `label` to the next one costs each location alone, but for what its
-  /// neighbours' labels save it: twice the sum of their labels, times the pairs. Rises with
-  /// `label`.
-  const double* climb(int label) const { return &climb_[index(label * size_)]; }
+  /// What going from `label` to the next one costs each location by itself, without what its
+  /// neighbours' labels save it: twice their sum, weighted by v. Rises with `label`.
+  const double* step_cost(int label) const { return &step_cost_[index(label * size_)]; }
 
  private:
-  /// Second differences above this share of the unaries' size, below zero, are rounding errors.
-  static constexpr double kRounding = 1e-13;
+  /// Negative second differences up to this fraction of the unaries' size are rounding errors.
+  static constexpr double kRounding = 1e-12;
 
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
-  bool read_now(const double* unary, const double* weight) {
-    const double factor = 1 / (static_cast<double>(levels_) * levels_);
-    for (std::size_t a = 0; a < axes_.size(); ++a) {
-      const Axis axis = axes_[a];
-      double* pair = &pair_[a][index(margin_)];
-      for (int begin = 0; begin < n_; begin += axis.block)
-        for (int k = begin; k < begin + axis.block - axis.stride; ++k) pair[k] = *weight++ * factor;
-    }
-    std::fill(pairs_at_.begin(), pairs_at_.end(), 0.0);
-    for (std::size_t a = 0; a < axes_.size(); ++a) {
-      const double *pair = &pair_[a][index(margin_)], *before = pair - axes_[a].stride;
-      for (int k = 0; k < size_; ++k) pairs_at_[index(k)] += pair[k] + before[k];
-    }
-    for (int l = 0; l < levels_; ++l) {
-      const double *here = unary + index(l) * index(n_), *next = here + n_;
-      double* climb = &climb_[index(l * size_)];
-      for (int k = 0; k < n_; ++k) climb[k] = next[k] - here[k] + pairs_at_[index(k)] * (2 * l + 1);
-    }
+  /// Whether all second differences along the labels are positive, up to rounding.
+  bool is_convex(const double* unary) const {
     std::int64_t concave = 0;  // counted to the end, without branches
     for (int l = 1; l < levels_; ++l) {
       const double *here = unary + index(l) * index(n_), *before = here - n_, *after = here + n_;
@@ -119,49 +115,71 @@ class PuzzleBounds {
     return concave == 0;
   }
 
-  /// Visits locations to and fro until none changes either of its labels: the numbers of climbs
-  /// that pay. `kAxes` and `kLevels` are those of the grid, or 0 if they are not known in advance.
-  template <int kAxes, int kLevels, typename Quad>
+  void read_weights(const double* weight) {
+    const double factor = 1 / (static_cast<double>(levels_) * levels_);
+    for (std::size_t a = 0; a < axes_.size(); ++a) {
+      const Axis axis = axes_[a];
+      double* v = &weight_[a][index(margin_)];
+      for (int begin = 0; begin < n_; begin += axis.block)
+        for (int k = begin; k < begin + axis.block - axis.stride; ++k) v[k] = *weight++ * factor;
+    }
+    std::fill(weights_at_.begin(), weights_at_.end(), 0.0);
+    for (std::size_t a = 0; a < axes_.size(); ++a) {
+      const double *next = &weight_[a][index(margin_)], *last = next - axes_[a].stride;
+      for (int k = 0; k < size_; ++k) weights_at_[index(k)] += next[k] + last[k];
+    }
+  }
+
+  /// Visits locations to and fro, kLanes at a time, until none changes either of its labels: the
+  /// numbers of steps that pay. `kAxes` and `kLevels` are those of the grid, or 0 if they are not
+  /// known at compile time.
+  template <int kAxes, int kLevels>
   void sweep(Checkpoint& checkpoint) {
     const int axes = kAxes > 0 ? kAxes : static_cast<int>(axes_.size());
     const int levels = kLevels > 0 ? kLevels : levels_;
-    const Quad none = Quad::everywhere(0);
     bool changed = true;
     for (bool forward = true; changed; forward = !forward) {
       const double *low = &low_[index(margin_)], *high = &high_[index(margin_)];
       double *new_low = &new_low_[index(margin_)], *new_high = &new_high_[index(margin_)];
-      Quad change = none;  // low rises and high sinks: nothing cancels
-      for (int i = 0; i < size_; i += kQuad) {
-        const int k = forward ? i : size_ - kQuad - i;
-        Quad toward_low = none, toward_high = none;
+      double change[kLanes] = {};  // low rises and high sinks: nothing cancels
+      for (int i = 0; i < size_; i += kLanes) {
+        const int k = forward ? i : size_ - kLanes - i;
+        double saved_low[kLanes] = {}, saved_high[kLanes] = {};  // by the neighbours' labels
         for (int a = 0; a < axes; ++a) {
           const int stride = axes_[index(a)].stride;
-          const double* pair = &pair_[index(a)][index(margin_ + k)];
-          const Quad next = Quad::from(pair), last = Quad::from(pair - stride);
-          // Labels found in this sweep serve at once, but not those of the last moment: to read
-          // across two numbers just written makes a processor wait.
-          const bool early = stride < kQuad;
-          const double* next_low = (early || forward ? low : new_low) + k + stride;
-          const double* last_low = (early || !forward ? low : new_low) + k - stride;
-          const double* next_high = (early || forward ? high : new_high) + k + stride;
-          const double* last_high = (early || !forward ? high : new_high) + k - stride;
-          toward_low = toward_low + (next * Quad::from(next_low) + last * Quad::from(last_low));
-          toward_high = toward_high + (next * Quad::from(next_high) + last * Quad::from(last_high));
+          const double* next = &weight_[index(a)][index(margin_ + k)];
+          const double* last = next - stride;
+          // Labels found in this sweep are used at once, but not those just written: a load that
+          // overlaps two stores makes a processor wait.
+          const bool near = stride < kLanes;
+          const double* next_low = (near || forward ? low : new_low) + k + stride;
+          const double* last_low = (near || !forward ? low : new_low) + k - stride;
+          const double* next_high = (near || forward ? high : new_high) + k + stride;
+          const double* last_high = (near || !forward ? high : new_high) + k - stride;
+          COMIXUP_KEEP_LOOP
+          for (int y = 0; y < kLanes; ++y) {
+            saved_low[y] += next[y] * next_low[y] + last[y] * last_low[y];
+            saved_high[y] += next[y] * next_high[y] + last[y] * last_high[y];
+          }
         }
-        toward_low = toward_low + toward_low;
-        toward_high = toward_high + toward_high;
-        Quad pays_low = none, pays_high = none;
+        double pays_low[kLanes] = {}, pays_high[kLanes] = {};
         for (int l = 0; l < levels; ++l) {
-          const Quad climb = Quad::from(&climb_[index(l * size_ + k)]);
-          pays_low = pays_low + less(climb, toward_low);
-          pays_high = pays_high + at_most(climb, toward_high);
+          const double* cost = &step_cost_[index(l * size_ + k)];
+          COMIXUP_KEEP_LOOP
+          for (int y = 0; y < kLanes; ++y) {
+            pays_low[y] += cost[y] < 2 * saved_low[y] ? 1.0 : 0.0;
+            pays_high[y] += cost[y] <= 2 * saved_high[y] ? 1.0 : 0.0;
+          }
         }
-        change = change + ((pays_low - Quad::from(low + k)) + (Quad::from(high + k) - pays_high));
-        pays_low.to(new_low + k);
-        pays_high.to(new_high + k);
+        COMIXUP_KEEP_LOOP
+        for (int y = 0; y < kLanes; ++y) {
+          change[y] += (pays_low[y] - low[k + y]) + (high[k + y] - pays_high[y]);
+          new_low[k + y] = pays_low[y];
+          new_high[k + y] = pays_high[y];
+        }
       }
-      changed = change.sum() > 0;
-      checkpoint.after(4 * climb_.size());
+      changed = std::accumulate(change, change + kLanes, 0.0) > 0;
+      checkpoint.after(4 * step_cost_.size());
       low_.swap(new_low_);
       high_.swap(new_high_);
     }
@@ -169,10 +187,10 @@ class PuzzleBounds {
 
   std::vector<Axis> axes_;
   int n_, levels_;
-  int size_;                               // n, padded to whole chunks
-  int margin_ = 0;                         // zeros on either side, so that all have neighbours
-  std::vector<std::vector<double>> pair_;  // for each axis
-  std::vector<double> pairs_at_, climb_, low_, high_, new_low_, new_high_;
+  int size_;                                 // n, padded to whole lanes
+  int margin_ = 0;                           // zeros on either side, so that all have neighbours
+  std::vector<std::vector<double>> weight_;  // for each axis
+  std::vector<double> weights_at_, step_cost_, low_, high_, new_low_, new_high_;
 };
 
 }  // namespace comixup

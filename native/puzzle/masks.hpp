@@ -3,8 +3,9 @@
 // Location k takes a label x[k] in 0..L, which stands for z[k] = x[k] / L. Minimised is
 //   E(x) = sum_k unary[x[k]][k] + sum_{edges (a, b)} v (x[a] - x[b])^2,   v = weight / L^2 >= 0.
 //
-// Where the unaries are convex in the label, E is L-natural-convex (Murota, "Discrete Convex
-// Analysis", 2003), and two facts make it easy:
+// The unaries have to be convex in the label, as those of Puzzle Mix are (linear terms and the log
+// of a binomial distribution). Then E is L-natural-convex (Murota, "Discrete Convex Analysis",
+// 2003), and two facts make it easy:
 //  * What locations gain one by one bounds all minima from below and from above; where both bounds
 //    agree, the label is known: bounds.hpp.
 //  * Labels x that no minimum lies below are a minimum if and only if no set of locations gains by
@@ -15,9 +16,6 @@
 //    minimum. So at most L cuts go up, and one more tells that nothing is left to gain. From one
 //    to the next only the steps change, and only where locations or their neighbours went up, so
 //    the flow of one cut serves the next (layer_cut.hpp).
-//
-// Unaries that are not convex make one cut with L nodes per location (Ishikawa, "Exact Optimization
-// for Markov Random Fields with Convex Priors", PAMI 2003). Both ways are exact.
 #pragma once
 
 #include <algorithm>
@@ -72,21 +70,21 @@ class PuzzleSolver {
 
   /// Writes the labels of least energy.
   ///
-  /// `unary` is (L + 1, n); `weight` has one number per edge, not negative. Sums of all of them are
-  /// finite.
+  /// `unary` is (L + 1, n), convex in the label (else throws std::invalid_argument); `weight` has
+  /// one number per edge, not negative. Sums of all of them are finite.
   void solve(const double* unary, const double* weight, std::int32_t* labels,
              Checkpoint& checkpoint) {
     x_ = labels;
     checkpoint.after(16 * index(n_) * index(levels_));
-    if (!bounds_.read(unary, weight)) return solve_at_once(unary, weight, checkpoint);
+    bounds_.read(unary, weight);
     bounds_.find(checkpoint);
     for (int k = 0; k < n_; ++k) x_[k] = static_cast<std::int32_t>(bounds_.low()[k]);
     if (small_)
-      rise(*small_);
+      ascend(*small_);
     else if (medium_)
-      rise(*medium_);
+      ascend(*medium_);
     else
-      while (move_up(checkpoint)) continue;
+      while (raise_labels(checkpoint)) continue;
   }
 
  private:
@@ -108,7 +106,7 @@ class PuzzleSolver {
 
   /// Moves the smallest best set of locations one label up, until there is none.
   template <int W>
-  void rise(LayerCut<W>& cut) {
+  void ascend(LayerCut<W>& cut) {
     BitSet<W> free;
     for (int k = 0; k < n_; ++k) free.insert(k, bounds_.low()[k] < bounds_.high()[k]);
     if (free.empty()) return;
@@ -117,7 +115,7 @@ class PuzzleSolver {
     for (;;) {
       const BitSet<W> up = cut.solve();
       if (up.empty()) return;
-      go_up(cut, up);
+      raise_labels(cut, up);
     }
   }
 
@@ -126,79 +124,81 @@ class PuzzleSolver {
   template <int W>
   void find_scale(const BitSet<W>& free) {
     double bound = 0;  // of all steps that free locations may ever meet, and of their pairs
-    const double *first = bounds_.climb(0), *last = bounds_.climb(levels_ - 1);
+    const double *first = bounds_.step_cost(0), *last = bounds_.step_cost(levels_ - 1);
     free.for_each([&](int k) {
-      bound += std::fabs(first[k]) + std::fabs(last[k]) + (2 * levels_ + 2) * bounds_.pairs_at()[k];
+      bound +=
+          std::fabs(first[k]) + std::fabs(last[k]) + (2 * levels_ + 2) * bounds_.weights_at()[k];
     });
     int exponent = 0;
     std::frexp(bound, &exponent);
     scale_ = PowerOfTwo(kBits - exponent);
   }
-  std::int64_t whole(double cost) const { return static_cast<std::int64_t>(scale_.times(cost)); }
+  std::int64_t quantise(double cost) const { return static_cast<std::int64_t>(scale_.times(cost)); }
 
   /// Sets up the first cut. A step includes pairs with locations that stay, and not those of two
   /// free ones, which are arcs.
   template <int W>
   void begin(LayerCut<W>& cut, const BitSet<W>& free) {
     cut.clear(free);
-    free.for_each([&](int k) { cut.set_excess(k, -whole(bounds_.climb(x_[k])[k])); });
+    free.for_each([&](int k) { cut.set_excess(k, -quantise(bounds_.step_cost(x_[k])[k])); });
     for (int a = 0; a < num_axes(); ++a) {
       const int stride = axes_[index(a)].stride;
-      const double *pair = bounds_.pair(a), *low = bounds_.low();
-      const BitSet<W> next_free = free.lowered(stride), last_free = free.raised(stride);
+      const double *v = bounds_.weight(a), *low = bounds_.low();
+      const BitSet<W> next_free = free.shifted_down(stride), last_free = free.shifted_up(stride);
       free.for_each([&](int k) {
-        const std::int64_t next = whole(pair[k]), last = whole(pair[k - stride]);
+        const std::int64_t next = quantise(v[k]), last = quantise(v[k - stride]);
         const int next_label = static_cast<int>(low[k + stride]);
         const int last_label = static_cast<int>(low[k - stride]);
         cut.add_excess(k, next * (2 * next_label + next_free.has(k)) +
                               last * (2 * last_label + last_free.has(k)));
-        if (next_free.has(k)) cut.join(a, k, next);
+        if (next_free.has(k)) cut.add_edge(a, k, next);
       });
     }
   }
 
   /// Moves locations up, and turns the cut into the question that is asked from there.
   template <int W>
-  void go_up(LayerCut<W>& cut, const BitSet<W>& up) {
+  void raise_labels(LayerCut<W>& cut, const BitSet<W>& up) {
     up.for_each([&](int k) {
       const int label = ++x_[k];
       if (label < levels_)
-        cut.add_excess(k, whole(bounds_.climb(label - 1)[k]) - whole(bounds_.climb(label)[k]));
+        cut.add_excess(
+            k, quantise(bounds_.step_cost(label - 1)[k]) - quantise(bounds_.step_cost(label)[k]));
     });
     for (int a = 0; a < num_axes(); ++a) {
       const int stride = axes_[index(a)].stride;
-      const double* pair = bounds_.pair(a);
-      const BitSet<W> before_free = up & cut.nodes().lowered(stride);
-      const BitSet<W> behind_free = up & cut.nodes().raised(stride);
-      before_free.for_each([&](int k) { cut.add_excess(k + stride, 2 * whole(pair[k])); });
-      behind_free.for_each([&](int k) { cut.add_excess(k - stride, 2 * whole(pair[k - stride])); });
+      const double* v = bounds_.weight(a);
+      const BitSet<W> before_free = up & cut.nodes().shifted_down(stride);
+      const BitSet<W> behind_free = up & cut.nodes().shifted_up(stride);
+      before_free.for_each([&](int k) { cut.add_excess(k + stride, 2 * quantise(v[k])); });
+      behind_free.for_each([&](int k) { cut.add_excess(k - stride, 2 * quantise(v[k - stride])); });
     }
     up.for_each([&](int k) {
-      if (x_[k] == static_cast<int>(bounds_.high()[k])) cut.leave(k);
+      if (x_[k] == static_cast<int>(bounds_.high()[k])) cut.remove_node(k);
     });
   }
 
   // ---- Larger grids.
 
   /// Moves the smallest best set of locations one label up; returns whether any moved.
-  bool move_up(Checkpoint& checkpoint) {
+  bool raise_labels(Checkpoint& checkpoint) {
     if (!large_) large_ = std::make_unique<Graph>(n_, grid_edges(sides_));
     MinCut& cut = large_->cut;
     cut.clear();
     const auto is_free = [&](int k) { return x_[k] < bounds_.high()[k]; };
     for (int k = 0; k < n_; ++k)
-      if (is_free(k)) cut.add_unary(k, 0, bounds_.climb(x_[k])[k]);
+      if (is_free(k)) cut.add_unary(k, 0, bounds_.step_cost(x_[k])[k]);
     int edge = 0;
     for (int a = 0; a < num_axes(); ++a) {
       const Axis axis = axes_[index(a)];
       for (int k = 0; k < n_; ++k) {
         if (k % axis.block + axis.stride >= axis.block) continue;
         const int next = k + axis.stride;
-        const double pair = bounds_.pair(a)[k];
+        const double v = bounds_.weight(a)[k];
         const bool inside = is_free(k) && is_free(next);
-        if (is_free(k)) cut.add_unary(k, 0, -pair * (2 * x_[next] + inside));
-        if (is_free(next)) cut.add_unary(next, 0, -pair * (2 * x_[k] + inside));
-        if (inside) cut.add_potts(edge, pair);
+        if (is_free(k)) cut.add_unary(k, 0, -v * (2 * x_[next] + inside));
+        if (is_free(next)) cut.add_unary(next, 0, -v * (2 * x_[k] + inside));
+        if (inside) cut.add_potts(edge, v);
         ++edge;
       }
     }
@@ -209,59 +209,6 @@ class PuzzleSolver {
       moved |= cut.label(k) > 0;
     }
     return moved;
-  }
-
-  // ---- Unaries that are not convex.
-
-  /// One cut for any unaries: node (k, l) has label 1 if and only if x[k] > l.
-  ///
-  /// For edge (a, b), v (x[a] - x[b])^2 = sum over l, l' of v c(l - l') [x[a] > l][x[b] <= l'] and
-  /// the same with a and b exchanged, with c(0) = 1, c(d) = 2 for d > 0, and 0 for d < 0.
-  void solve_at_once(const double* unary, const double* weight, Checkpoint& checkpoint) {
-    const int L = levels_;
-    if (!chains_) chains_ = std::make_unique<Graph>(n_ * L, chain_edges());
-    MinCut& cut = chains_->cut;
-    cut.clear();
-    double forbidden = 0;  // more than all other terms together
-    for (int k = 0; k < n_; ++k)
-      for (int l = 0; l < L; ++l) {
-        const double rise =
-            unary[index(l + 1) * index(n_) + index(k)] - unary[index(l) * index(n_) + index(k)];
-        cut.add_unary(k * L + l, 0, rise);
-        forbidden += std::fabs(rise);
-      }
-    const int pairs = (chains_->graph.num_edges - n_ * (L - 1)) / (L * L);
-    for (int e = 0; e < pairs; ++e) forbidden += weight[e];
-    forbidden *= 2;
-    int edge = 0;
-    for (int k = 0; k < n_; ++k)
-      for (int l = 1; l < L; ++l)
-        cut.add_pair(edge++, 0, forbidden, 0, 0);  // x > l needs x > l - 1
-    for (int e = 0; e < pairs; ++e)
-      for (int l = 0; l < L; ++l)
-        for (int below = 0; below < L; ++below) {
-          const double v = weight[e] / (static_cast<double>(L) * L);
-          const double ab = v * (l == below ? 1 : l > below ? 2 : 0);
-          const double ba = v * (l == below ? 1 : l < below ? 2 : 0);
-          cut.add_pair(edge++, 0, ba, ab, 0);
-          checkpoint.after(8);
-        }
-    cut.solve(checkpoint);
-    for (int k = 0; k < n_; ++k) {
-      x_[k] = 0;
-      for (int l = 0; l < L; ++l) x_[k] += cut.label(k * L + l);
-    }
-  }
-
-  EdgeList chain_edges() const {
-    const int L = levels_;
-    EdgeList list;
-    for (int k = 0; k < n_; ++k)
-      for (int l = 1; l < L; ++l) list.emplace_back(k * L + l - 1, k * L + l);
-    for (const auto& [a, b] : grid_edges(sides_))
-      for (int l = 0; l < L; ++l)
-        for (int below = 0; below < L; ++below) list.emplace_back(a * L + l, b * L + below);
-    return list;
   }
 
   /// A graph for cuts by trees, made when it is first needed.
@@ -279,7 +226,7 @@ class PuzzleSolver {
   PowerOfTwo scale_{0};
   std::optional<LayerCut<kSmall>> small_;  // one of these two, or none
   std::optional<LayerCut<kMedium>> medium_;
-  std::unique_ptr<Graph> large_, chains_;
+  std::unique_ptr<Graph> large_;
 };
 
 }  // namespace comixup

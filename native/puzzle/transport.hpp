@@ -1,4 +1,4 @@
-// Puzzle Mix's transport: salient blocks move to places that their image may show.
+// Puzzle Mix's transport: salient blocks move to locations that their image may show.
 #pragma once
 
 #include <algorithm>
@@ -12,10 +12,10 @@ namespace comixup {
 
 /// Finds where blocks move, on one grid; all memory is allocated once.
 ///
-/// The cost of moving block j to place i is eps |i - j|^2 / (g - 1)^2 - saliency[j] [i is granted],
-/// with g the longest side. In each of g rounds every block chooses its cheapest place (the first,
-/// where several are), the cheapest block that chose a place wins it (likewise), and every loser's
-/// cost of that place rises by 1.
+/// The cost of moving block j to location i is eps |i - j|^2 / (g - 1)^2 - saliency[j] [i is
+/// granted], with g the longest side. In each of g rounds every block chooses its cheapest location
+/// (the first, where several are), the cheapest block that chose a location wins it (likewise), and
+/// every loser's cost of that location rises by 1.
 class Transport {
  public:
   Transport(const std::vector<int>& sides, double eps) : eps_(eps) {
@@ -39,14 +39,14 @@ class Transport {
     lost_.resize(index(size_));
   }
 
-  /// Writes the block that each place receives. A place that no block won keeps its own; it is not
-  /// granted (see below), so nobody sees it.
+  /// Writes the block that each location receives. A location that no block won keeps its own; it
+  /// is not granted (see below), so it is not visible.
   ///
-  /// A granted place is never left without a block: its own chooses it first, unless others are as
-  /// cheap, and whoever holds it goes on choosing it until a cheaper one comes.
+  /// A granted location is never left without a block: its own chooses it first, unless others are
+  /// as cheap, and whoever holds it goes on choosing it until a cheaper one comes.
   void solve(const float* saliency, const std::uint8_t* granted, std::int32_t* block_at,
              Checkpoint& checkpoint) {
-    for (auto& places : lost_) places.clear();
+    for (auto& locations : lost_) locations.clear();
     for (int j = 0; j < size_; ++j) choose(j, saliency, granted, checkpoint);
     for (int round = 0;; ++round) {
       std::fill(winner_.begin(), winner_.end(), -1);
@@ -70,11 +70,11 @@ class Transport {
  private:
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
-  /// Sets the cheapest place of block j and its cost.
+  /// Sets the cheapest location of block j and its cost.
   void choose(int j, const float* saliency, const std::uint8_t* granted, Checkpoint& checkpoint) {
     const double worth = saliency[j];
     const bool first = lost_[index(j)].empty();
-    // Its own place costs least of all if it is granted, or if going anywhere costs too much.
+    // Its own location costs least of all if it is granted, or if going anywhere costs too much.
     if (first && eps_ > 0 && (granted[j] || worth < unit_)) {
       choice_[index(j)] = j;
       price_[index(j)] = granted[j] ? -worth : 0.0;
@@ -86,7 +86,7 @@ class Transport {
     for (int i = 0; i < size_; ++i) {
       double cost = unit_ * squared_distance(i, j) - (granted[i] ? worth : 0.0);
       if (!first)
-        for (const int place : lost_[index(j)]) cost += place == i;
+        for (const int location : lost_[index(j)]) cost += location == i;
       if (i == 0 || cost < least) least = cost, best = i;
     }
     choice_[index(j)] = best;
@@ -105,11 +105,11 @@ class Transport {
 
   double eps_, unit_ = 0;
   int size_ = 1, longest_ = 1, dimensions_ = 1;
-  std::vector<int> position_;           // coordinates of each place
-  std::vector<std::int32_t> choice_;    // the place that each block wants
+  std::vector<int> position_;           // coordinates of each location
+  std::vector<std::int32_t> choice_;    // the location that each block chose
   std::vector<double> price_;           // and its cost
-  std::vector<std::int32_t> winner_;    // the block that holds each place, or -1
-  std::vector<std::vector<int>> lost_;  // places that each block lost, once for each time
+  std::vector<std::int32_t> winner_;    // the block that holds each location, or -1
+  std::vector<std::vector<int>> lost_;  // locations that each block lost, once for each time
 };
 
 }  // namespace comixup

@@ -1,5 +1,23 @@
 // Algorithm 1: iterative submodular minimisation over the outputs of one batch.
-// Letters as in the paper: i input, j output; t is a location in visiting order.
+//
+// src/comixup/_reference.py is this file's twin, written to be read: the same steps in the same
+// order. Letters are the paper's in both: i input, j output, k location, m inputs, n locations, L
+// levels, z_j the labels of output j, o_j its source counts, v the pressure, A the compatibility; t
+// is a location in visiting order (see grid.hpp).
+//
+//   here                             there
+//   Algorithm1::run                  solve
+//   kick                             kick
+//   minimise_output                  minimise_output
+//   update_support                   source_counts
+//   Candidates                       candidate_labels, mixing_bonus, pairwise_costs
+//   Weights::phi                     phi
+//   find_duplicates                  duplicates, resolving_penalty
+//   objective_value                  objective_value
+//   is_better                        is_better
+//   Minimiser                        minimise
+//   Elimination                      eliminate
+//   Frontier                         frontier_minimum
 #pragma once
 
 #include <algorithm>
@@ -42,9 +60,9 @@ class Algorithm1 {
         m_(problem.inputs),
         levels_(settings.levels),
         z_(static_cast<std::size_t>(problem.outputs) * n_ * levels_),
-        shares_(static_cast<std::size_t>(problem.outputs) * (m_ + 1)),
-        num_shares_(problem.outputs),
-        pull_(static_cast<std::size_t>(problem.outputs) * m_),
+        source_counts_(static_cast<std::size_t>(problem.outputs) * (m_ + 1)),
+        num_sources_(problem.outputs),
+        own_pressure_(static_cast<std::size_t>(problem.outputs) * m_),
         pressure_(m_),
         penalty_(m_),
         uses_(m_),
@@ -54,46 +72,49 @@ class Algorithm1 {
   /// Runs the sweeps from i.i.d. one-hot labels `start`, (m', n) row-major.
   void run(const std::int32_t* start) {
     initialise(start);
-    merits_.assign(settings_.sweeps, 0);
+    objective_values_.assign(settings_.sweeps, 0);
     bool settled = false;  // whether a sweep has changed nothing: the rest are spare
     int kicks = 0;
-    for (int s = 0; s < settings_.sweeps; ++s) {
-      const bool resolving = settings_.resolve && s > 0 && s == settings_.sweeps - 1;
+    for (int sweep = 0; sweep < settings_.sweeps; ++sweep) {
+      const bool resolving = settings_.resolve && sweep > 0 && sweep == settings_.sweeps - 1;
       const bool spare = settled && !resolving;
       if (resolving || settled) restore_best();
       if (resolving) find_duplicates();
-      if (spare && !kick(kicks++)) {  // nothing left to try
-        merits_[s] = merits_[s - 1];
+      if (spare && !kick(kicks++)) {  // all kicks have been tried
+        objective_values_[sweep] = objective_values_[sweep - 1];
         continue;
       }
       bool changed = false;
-      for (int j = 0; j < problem_.outputs; ++j) changed |= minimise_output(j, s > 0, resolving);
-      gather_pressure();  // anew, so that rounding does not pile up
-      merits_[s] = merit();
-      const Rank rank = {settings_.resolve ? find_duplicates() : 0.0, merits_[s]};
-      const bool better = s == 0 || is_better(rank, best_rank_);
+      for (int j = 0; j < problem_.outputs; ++j)
+        changed |= minimise_output(j, sweep > 0, resolving);
+      sum_pressure();  // afresh, so that rounding errors do not accumulate
+      objective_values_[sweep] = objective_value();
+      const Rank rank = {settings_.resolve ? find_duplicates() : 0.0, objective_values_[sweep]};
+      const bool better = sweep == 0 || is_better(rank, best_rank_);
       if (better) {
         best_rank_ = rank;
         best_ = z_;
       }
-      settled = spare ? !better : s > 0 && !changed;
-      if (spare && !better) merits_[s] = merits_[s - 1];  // what the kick led to is given up
+      settled = spare ? !better : sweep > 0 && !changed;
+      if (spare && !better)  // the result of the kick is discarded
+        objective_values_[sweep] = objective_values_[sweep - 1];
     }
   }
 
-  /// Number of duplicated outputs (if they are to be resolved), then merit: less is better.
+  /// Number of duplicated outputs (if they are to be resolved), then objective value: less is
+  /// better.
   using Rank = std::pair<double, double>;
 
-  /// What a run comes to.
+  /// The best labelling of a run.
   struct Result {
     Rank rank;
-    std::vector<int> labels;     ///< (m', n, L), locations in visiting order
-    std::vector<double> merits;  ///< after every sweep
+    std::vector<int> labels;               ///< (m', n, L), locations in visiting order
+    std::vector<double> objective_values;  ///< after every sweep
 
     /// Whether it is better than another by more than rounding.
     bool better_than(const Result& other) const { return is_better(rank, other.rank); }
   };
-  Result take_result() { return {best_rank_, std::move(best_), std::move(merits_)}; }
+  Result take_result() { return {best_rank_, std::move(best_), std::move(objective_values_)}; }
 
  private:
   static constexpr double kRounding = 1e-14;
@@ -109,12 +130,12 @@ class Algorithm1 {
     for (int j = 0; j < problem_.outputs; ++j)
       for (int t = 0; t < n_; ++t)
         std::fill_n(z(j, t), levels_, start[static_cast<std::size_t>(j) * n_ + grid_.location[t]]);
-    take_stock();
+    recompute_state();
   }
 
   void restore_best() {
     z_ = best_;
-    take_stock();
+    recompute_state();
   }
 
   // ---- Spare sweeps: a way out of the local optimum that the sweeps have settled in.
@@ -137,75 +158,77 @@ class Algorithm1 {
       if (input >= m_) return false;
       std::fill_n(z(output), n_ * levels_, input);
     }
-    take_stock();
+    recompute_state();
     return true;
   }
 
   /// The input that output j uses most among those not taken; if it uses none of them the first
   /// one not taken; if all are taken, the one it uses most.
   int favourite(int j) const {
-    const Share* best = nullptr;
-    for (const Share& share : support(j))
-      if (!taken_[share.input] && (!best || share.count > best->count)) best = &share;
+    const SourceCount* best = nullptr;
+    for (const SourceCount& source : support(j))
+      if (!taken_[source.input] && (!best || source.count > best->count)) best = &source;
     if (best) return best->input;
     const auto free = std::find(taken_.begin(), taken_.end(), 0);
     if (free != taken_.end()) return static_cast<int>(free - taken_.begin());
-    return std::max_element(support(j).begin(), support(j).end(),
-                            [](const Share& a, const Share& b) { return a.count < b.count; })
+    return std::max_element(
+               support(j).begin(), support(j).end(),
+               [](const SourceCount& a, const SourceCount& b) { return a.count < b.count; })
         ->input;
   }
 
-  // ---- The state that outputs share: who uses which input.
+  // ---- The state that outputs share: source counts o_j and pressure v.
 
   /// o_j as a sparse vector, in the order of inputs.
-  Shares support(int j) const { return {&shares_[share_at(j)], num_shares_[j]}; }
-  std::size_t share_at(int j) const { return static_cast<std::size_t>(j) * (m_ + 1); }
+  SourceCounts support(int j) const { return {&source_counts_[offset(j)], num_sources_[j]}; }
+  std::size_t offset(int j) const { return static_cast<std::size_t>(j) * (m_ + 1); }
 
-  /// Output j's part in the pressure on each input, 2 A o_j.
-  double* pull(int j) { return &pull_[static_cast<std::size_t>(j) * m_]; }
+  /// Output j's contribution to the pressure on each input, 2 A o_j.
+  double* own_pressure(int j) { return &own_pressure_[static_cast<std::size_t>(j) * m_]; }
 
-  /// Finds o_j, and what follows from it.
-  void find_support(int j) {
+  /// Recomputes o_j and its contribution to the pressure.
+  void update_support(int j) {
     checkpoint_.after(2 * (n_ * levels_ + m_));
     const int* sources = z(j);
     for (int s = 0; s < n_ * levels_; ++s) ++uses_[sources[s]];
-    Share* shares = &shares_[share_at(j)];
+    SourceCount* counts = &source_counts_[offset(j)];
     int used = 0;
     for (int i = 0; i < m_; ++i) {  // without branches
-      shares[used] = {i, static_cast<double>(uses_[i]) / levels_};
+      counts[used] = {i, static_cast<double>(uses_[i]) / levels_};
       used += uses_[i] > 0;
       uses_[i] = 0;
     }
-    num_shares_[j] = used;
-    double* pull = this->pull(j);
-    std::fill_n(pull, m_, 0.0);
-    for (const Share& share : support(j)) {
-      const double* row = problem_.compatibility + static_cast<std::size_t>(share.input) * m_;
-      for (int i = 0; i < m_; ++i) pull[i] += 2 * share.count * row[i];
+    num_sources_[j] = used;
+    double* own_pressure = this->own_pressure(j);
+    std::fill_n(own_pressure, m_, 0.0);
+    for (const SourceCount& source : support(j)) {
+      const double* row = problem_.compatibility + static_cast<std::size_t>(source.input) * m_;
+      for (int i = 0; i < m_; ++i) own_pressure[i] += 2 * source.count * row[i];
       checkpoint_.after(m_);
     }
   }
 
-  void take_stock() {
-    for (int j = 0; j < problem_.outputs; ++j) find_support(j);
+  /// Recomputes all that follows from z.
+  void recompute_state() {
+    for (int j = 0; j < problem_.outputs; ++j) update_support(j);
     std::fill(own_energy_.begin(), own_energy_.end(), kUnknown);
-    gather_pressure();
+    sum_pressure();
   }
 
-  void gather_pressure() {
+  void sum_pressure() {
     std::fill(pressure_.begin(), pressure_.end(), 0.0);
     for (int j = 0; j < problem_.outputs; ++j)
-      for (int i = 0; i < m_; ++i) pressure_[i] += pull(j)[i];
-    checkpoint_.after(pull_.size());
+      for (int i = 0; i < m_; ++i) pressure_[i] += own_pressure(j)[i];
+    checkpoint_.after(own_pressure_.size());
   }
 
   // ---- One pass of the inner loop.
 
   /// Solves z_j = argmin of the modularised f_j; returns whether z_j changed.
   bool minimise_output(int j, bool mixed, bool resolving) {
-    for (int i = 0; i < m_; ++i) pressure_[i] -= pull(j)[i];  // now v_-j, Eq. (2)
+    for (int i = 0; i < m_; ++i) pressure_[i] -= own_pressure(j)[i];  // now v_-j, Eq. (2)
     for (int i = 0; i < m_; ++i) penalty_[i] = w_.gamma * w_.phi(pressure_[i]);
-    if (resolving && charged_[j] >= 0) penalty_[charged_[j]] += w_.gamma;
+    if (resolving && penalised_[j] >= 0) penalty_[penalised_[j]] += w_.gamma;
     candidates_.find(penalty_, z(j), support(j), mixed, labels_.data());
     minimiser_.minimise(labels_.data());
 
@@ -218,33 +241,33 @@ class Algorithm1 {
         *here = label[l];
       }
     }
-    if (differences > 0) find_support(j);
+    if (differences > 0) update_support(j);
     if (differences > 0 || own_energy_[j] == kUnknown) own_energy_[j] = own_energy(j);
-    for (int i = 0; i < m_; ++i) pressure_[i] += pull(j)[i];
+    for (int i = 0; i < m_; ++i) pressure_[i] += own_pressure(j)[i];
     return differences > 0;
   }
 
   // ---- Duplicates: outputs with the same support (the authors' `resolve`).
 
-  /// Returns how many outputs repeat an earlier one's support, and notes in `charged_` the input
-  /// that drives each of them apart: the r-th output of a support is charged for its r-th input.
+  /// Returns how many outputs repeat an earlier one's support, and writes to `penalised_` the input
+  /// that each of them pays for: the r-th output with a support its r-th input.
   double find_duplicates() {
     std::map<std::vector<int>, std::vector<int>> groups;
     for (int j = 0; j < problem_.outputs; ++j) {
       std::vector<int> inputs;
-      for (const Share& share : support(j)) inputs.push_back(share.input);
+      for (const SourceCount& source : support(j)) inputs.push_back(source.input);
       groups[std::move(inputs)].push_back(j);
       checkpoint_.after(256);
     }
-    charged_.assign(problem_.outputs, -1);
+    penalised_.assign(problem_.outputs, -1);
     for (const auto& [inputs, outputs] : groups)
       if (outputs.size() > 1)
         for (std::size_t r = 0; r < std::min(inputs.size(), outputs.size()); ++r)
-          charged_[outputs[r]] = inputs[r];
+          penalised_[outputs[r]] = inputs[r];
     return static_cast<double>(problem_.outputs) - static_cast<double>(groups.size());
   }
 
-  // ---- Merit.
+  // ---- Objective value.
 
   /// Costs, prior and smoothness of output j, which has just been solved.
   double own_energy(int j) {
@@ -260,14 +283,15 @@ class Algorithm1 {
     return cost / levels_ - w_.eta * bonus + w_.beta * units / rules_.most_units();
   }
 
-  double merit() {
+  /// What `objective` calls `total`: Eq. (1) with the penalty of Eq. (2) in place of its max.
+  double objective_value() {
     double sum = 0;
     for (int j = 0; j < problem_.outputs; ++j) {
       sum += own_energy_[j];
       checkpoint_.after(16);
-      for (const Share& share : support(j)) {
-        const double v = pressure_[share.input] - pull(j)[share.input];
-        sum += w_.gamma / 2 * w_.phi(v) * share.count;
+      for (const SourceCount& source : support(j)) {
+        const double v = pressure_[source.input] - own_pressure(j)[source.input];
+        sum += w_.gamma / 2 * w_.phi(v) * source.count;
       }
     }
     return sum;
@@ -282,14 +306,14 @@ class Algorithm1 {
   Minimiser minimiser_;
   Candidates candidates_;
   const int n_, m_, levels_;
-  std::vector<int> z_, best_;  // (m', n, L), each label sorted
-  std::vector<Share> shares_;  // (m', m + 1): the last one is never looked at
-  std::vector<int> num_shares_;
-  std::vector<double> pull_;  // (m', m)
-  std::vector<double> pressure_, penalty_, merits_;
+  std::vector<int> z_, best_;               // (m', n, L), each label sorted
+  std::vector<SourceCount> source_counts_;  // (m', m + 1): the last one is never read
+  std::vector<int> num_sources_;
+  std::vector<double> own_pressure_;  // (m', m)
+  std::vector<double> pressure_, penalty_, objective_values_;
   std::vector<int> uses_;           // scratch: all zero
   std::vector<double> own_energy_;  // of each output, without the penalty
-  std::vector<int> labels_, charged_;
+  std::vector<int> labels_, penalised_;
   std::vector<char> taken_;
   Rank best_rank_;
 };

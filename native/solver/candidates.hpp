@@ -1,4 +1,4 @@
-// The labels that one output may take in an inner step, what they cost and what they charge.
+// The labels that one output may take in an inner step, with their unary and pairwise costs.
 #pragma once
 
 #include <algorithm>
@@ -43,42 +43,42 @@ class Candidates {
       return problem.cost[static_cast<std::size_t>(i) * n_ + grid.location[t]];
     };
     std::vector<double> least_cost(n_, std::numeric_limits<double>::infinity());
-    double dearest = 0;
+    double cost_range = 0;
     for (int t = 0; t < n_; ++t) {
       double most_cost = -std::numeric_limits<double>::infinity();
       for (int i = 0; i < m_; ++i) {
         least_cost[t] = std::min(least_cost[t], cost(i, t));
         most_cost = std::max(most_cost, cost(i, t));
       }
-      dearest = std::max(dearest, most_cost - least_cost[t]);
+      cost_range = std::max(cost_range, most_cost - least_cost[t]);
       checkpoint.after(2 * m_);
     }
-    unit_ = EnergyUnit(largest_energy(problem, n_, dearest));
+    unit_ = EnergyUnit(largest_energy(problem, n_, cost_range));
     for (int i = 0; i < m_; ++i, checkpoint.after(2 * n_))
       for (int t = 0; t < n_; ++t)
         cost_[static_cast<std::size_t>(i) * row_size_ + t] = unit_(cost(i, t) - least_cost[t]);
     const double beta = problem.weights.beta;
     eta_ = unit_.wide(problem.weights.eta);
     beta_ = unit_(beta);
-    useful_ = unit_.wide((dearest + grid.max_degree * beta) * (1 + 1e-6));
+    useful_ = unit_.wide((cost_range + grid.max_degree * beta) * (1 + 1e-6));
     for (int t = 0; t < n_; ++t)  // what the neighbours can add, and some room for rounding
-      margin_[t] = unit_((beta * grid.neighbours[t].size()) * (1 + 1e-5) + 1e-6 * dearest);
+      margin_[t] = unit_((beta * grid.neighbours[t].size()) * (1 + 1e-5) + 1e-6 * cost_range);
     for (int u = 0; u <= rules.most_units(); ++u)
-      charge_.push_back(unit_(beta * u / rules.most_units()));
+      pairwise_of_units_.push_back(unit_(beta * u / rules.most_units()));
   }
 
   /// Finds the labels of an output that stands at labels z and uses the inputs of `support`, given
   /// the penalty on each input; `mixed`: not one-hot labels alone. Writes to `present` which
   /// candidate each location holds, -1 for a one-hot label that can be best nowhere.
-  void find(const std::vector<double>& penalty, const int* z, const Shares& support, bool mixed,
-            int* present) {
+  void find(const std::vector<double>& penalty, const int* z, const SourceCounts& support,
+            bool mixed, int* present) {
     const double least_penalty = *std::min_element(penalty.begin(), penalty.end());
     for (int i = 0; i < m_; ++i) base_[i] = unit_(penalty[i] - least_penalty);
     add_pure();
     if (mixed) add_multisets_of_top(support);
     for (int t = 0; t < n_; ++t, z += levels_)
       present[t] = is_pure(z) ? candidate_of_[z[0]] : add_mixed(z);
-    fill_charges();
+    fill_pairwise();
     checkpoint_.after(static_cast<std::size_t>(count()) * count());
   }
 
@@ -93,8 +93,8 @@ class Candidates {
   bool is_pure(const int* label) const { return label[0] == label[levels_ - 1]; }
   const float* cost(int i) const { return &cost_[static_cast<std::size_t>(i) * row_size_]; }
 
-  /// Adds the one-hot labels that can be best somewhere: nobody can favour one over another by
-  /// more than beta a neighbour.
+  /// Adds the one-hot labels that can be best somewhere: no neighbour can favour one over another
+  /// by more than beta.
   void add_pure() {
     for (int c = 0; c < pure_; ++c) candidate_of_[label(c)[0]] = -1;  // those of the last time
     int near = 0;
@@ -103,10 +103,9 @@ class Candidates {
       near += base_[i] <= useful_;
     }
     for (int t = 0; t < n_; t += kLanes) {
-      Lanes bound = all_lanes(std::numeric_limits<float>::infinity());
-      for (int a = 0; a < near; ++a)
-        bound = least(bound, load(cost(near_[a]) + t) + base_[near_[a]]);
-      store(minus(bound + load(&margin_[t])), &bound_[t]);  // so that it can be added
+      Vec4f bound = broadcast(std::numeric_limits<float>::infinity());
+      for (int a = 0; a < near; ++a) bound = min(bound, load(cost(near_[a]) + t) + base_[near_[a]]);
+      store(negative(bound + load(&margin_[t])), &bound_[t]);  // so that it can be added
       checkpoint_.after(near);
     }
     std::fill(bound_.begin() + n_, bound_.end(), std::numeric_limits<float>::infinity());
@@ -118,13 +117,13 @@ class Candidates {
       const float* c = cost(i);
       const float base = base_[i];
       float* to = inner_.add_label();
-      Lanes closest = all_lanes(std::numeric_limits<float>::infinity());
+      Vec4f closest = broadcast(std::numeric_limits<float>::infinity());
       for (int t = 0; t < n_; t += kLanes) {
-        const Lanes u = load(c + t) + base;
+        const Vec4f u = load(c + t) + base;
         store(u, to + t);
-        closest = least(closest, u + load(&bound_[t]));
+        closest = min(closest, u + load(&bound_[t]));
       }
-      const bool useful = least_of(closest) <= 0;
+      const bool useful = min_lane(closest) <= 0;
       for (int l = 0; l < levels_; ++l) sources_[kept * levels_ + l] = i;
       candidate_of_[i] = useful ? kept : -1;
       kept += useful;
@@ -138,7 +137,7 @@ class Candidates {
   }
 
   /// Adds the multisets of the inputs this output uses most.
-  void add_multisets_of_top(const Shares& support) {
+  void add_multisets_of_top(const SourceCounts& support) {
     top_.assign(support.begin(), support.end());
     while (top_.size() > kTopSources) {  // the last of those used least goes
       std::size_t least_used = 0;
@@ -182,30 +181,30 @@ class Candidates {
     return count() - 1;
   }
 
-  void fill_charges() {
+  void fill_pairwise() {
     const int pure_norm = levels_ * levels_;
-    inner_.charges.reset(count(), beta_);
+    inner_.pairwise.reset(count(), beta_);
     units_.assign(static_cast<std::size_t>(count()) * count(), rules_.most_units());
     for (int a = 0; a < count(); ++a) units_[static_cast<std::size_t>(a) * count() + a] = 0;
     for (int a = pure_; a < count(); ++a) {
       const int norm = norms_[a - pure_];
       // Apart from the inputs it is made of, a mixed label is as far from one as from another.
       const int apart = rules_.units(0, norm, pure_norm);
-      for (int b = 0; b < pure_; ++b) set_charge(a, b, apart);
+      for (int b = 0; b < pure_; ++b) set_pairwise(a, b, apart);
       for (int l = 0, run = 0; l < levels_; ++l) {
         run = l > 0 && label(a)[l] == label(a)[l - 1] ? run + 1 : 1;  // the last of equals counts
         const int b = candidate_of_[label(a)[l]];
-        if (b >= 0) set_charge(a, b, rules_.units(run * levels_, norm, pure_norm));
+        if (b >= 0) set_pairwise(a, b, rules_.units(run * levels_, norm, pure_norm));
       }
       for (int b = pure_; b <= a; ++b)
-        set_charge(a, b, rules_.units(rules_.inner(label(a), label(b)), norm, norms_[b - pure_]));
+        set_pairwise(a, b, rules_.units(rules_.inner(label(a), label(b)), norm, norms_[b - pure_]));
     }
   }
 
-  void set_charge(int a, int b, int units) {
+  void set_pairwise(int a, int b, int units) {
     units_[static_cast<std::size_t>(a) * count() + b] = units;
     units_[static_cast<std::size_t>(b) * count() + a] = units;
-    inner_.charges.set(a, b, charge_[units]);
+    inner_.pairwise.set(a, b, pairwise_of_units_[units]);
   }
 
   const LabelRules& rules_;
@@ -216,18 +215,18 @@ class Candidates {
   EnergyUnit unit_{0};  // of all that follows
   double eta_ = 0;
   float beta_ = 0;
-  double useful_ = 0;        // labels with a larger penalty than this can be best nowhere
+  double useful_ = 0;        // labels with a larger penalty than this are best nowhere
   int pure_ = 0;             // the first candidates are one-hot
   std::vector<float> cost_;  // (m, n), visiting order, above the cheapest
   std::vector<float> base_;  // penalty of each input above the least one
   std::vector<float> bound_, margin_;
-  std::vector<float> charge_;  // of each number of units
+  std::vector<float> pairwise_of_units_;  // of each number of units
   std::vector<int> near_, candidate_of_, label_;
   std::vector<int> sources_;   // (candidates, L)
   std::vector<int> norms_;     // L^2 z.z of each mixed candidate
   std::vector<double> bonus_;  // of each candidate
   std::vector<int> units_;     // (candidates, candidates)
-  std::vector<Share> top_;
+  std::vector<SourceCount> top_;
 };
 
 }  // namespace comixup

@@ -59,11 +59,11 @@ class Choices {
   std::vector<float> costs_;
 };
 
-/// Charges V between neighbouring labels, symmetric, not negative; rows padded to whole lanes
-/// and, the last one too, followed by enough to look labels up in.
-class Charges {
+/// Pairwise costs V between labels of neighbours, symmetric, not negative; rows padded to whole
+/// lanes and, the last one too, followed by enough to look labels up in.
+class PairwiseCosts {
  public:
-  /// Charges `off_diagonal` between any two labels, nothing between equal ones.
+  /// Sets V to `off_diagonal` between any two labels, and to 0 between equal ones.
   void reset(int labels, float off_diagonal) {
     stride_ = padded(labels);
     largest_ = off_diagonal_ = off_diagonal;
@@ -71,17 +71,17 @@ class Charges {
     for (int a = 0; a < labels; ++a) entry(a, a) = 0;
     alike_ = labels;
   }
-  void set(int a, int b, float charge) {
-    entry(a, b) = entry(b, a) = charge;
-    largest_ = std::max(largest_, charge);
+  void set(int a, int b, float pairwise) {
+    entry(a, b) = entry(b, a) = pairwise;
+    largest_ = std::max(largest_, pairwise);
     alike_ = std::min(alike_, std::max(a, b));
   }
 
-  /// The first labels, up to this one, charge each other `off_diagonal` and themselves nothing.
+  /// Among the first labels, up to this one, V is `off_diagonal` off the diagonal and 0 on it.
   int alike() const { return alike_; }
   float off_diagonal() const { return off_diagonal_; }
 
-  /// At least the largest charge.
+  /// At least the largest pairwise cost.
   float largest() const { return largest_; }
 
   int stride() const { return stride_; }
@@ -119,16 +119,16 @@ class Frontier {
   /// table_t[x] is the least energy of locations 0..t over all but the last `width` of them, whose
   /// labels are x, the newest varying fastest. All tables are kept: walking back over them finds
   /// the minimiser without storing any decision.
-  float minimise(const Choices& choices, const Charges& charges, int* labels) {
+  float minimise(const Choices& choices, const PairwiseCosts& pairwise, int* labels) {
     lay_out(choices);
     tables_[0] = 0;  // before the first location: one empty labelling, at no cost
     const float* from = tables_.data();
     for (int t = 0; t < grid_.size; ++t) {
       float* to = tables_.data() + begin_[t];
-      step(choices, charges, t, from, to);
+      step(choices, pairwise, t, from, to);
       from = to;
     }
-    return walk_back(choices, charges, labels);
+    return walk_back(choices, pairwise, labels);
   }
 
  private:
@@ -152,30 +152,31 @@ class Frontier {
   }
 
   /// Fills the table of location t from the one before it.
-  void step(const Choices& choices, const Charges& charges, int t, const float* from, float* to) {
+  void step(const Choices& choices, const PairwiseCosts& pairwise, int t, const float* from,
+            float* to) {
     const int num_y = choices.count(t);
     const int oldest = t - grid_.width;  // leaves the frontier, if there is one
     const int num_x = oldest >= 0 ? choices.count(oldest) : 1;
     const int rest = rest_[t];
-    // The newest location before t varies fastest; where it is a neighbour of t, its charges are
-    // added on the way.
+    // The newest location before t varies fastest; where it is a neighbour of t, its pairwise costs
+    // are added on the way.
     const bool beside = grid_.beside[t];
     const int num_l = beside ? choices.count(t - 1) : 1;
 
     // From the last group of labels to the first: see `relax` for why.
     for (int first = (num_y - 1) / kLanes * kLanes; first >= 0; first -= kLanes) {
       const int* label_y = choices.labels(t) + first;
-      store(Lanes{}, removed_.data());
+      store(Vec4f{}, removed_.data());
       for (int x = 0; x < num_x && oldest >= 0; ++x)
-        store(gather(charges.row(choices.labels(oldest)[x]), label_y), &removed_[x * kLanes]);
-      const Lanes cost = load(choices.costs(t) + first);
+        store(gather(pairwise.row(choices.labels(oldest)[x]), label_y), &removed_[x * kLanes]);
+      const Vec4f cost = load(choices.costs(t) + first);
       store(cost, stays_.data());
       for (int l = 0; l < num_l && beside; ++l)
-        store(gather(charges.row(choices.labels(t - 1)[l]), label_y) + cost, &stays_[l * kLanes]);
+        store(gather(pairwise.row(choices.labels(t - 1)[l]), label_y) + cost, &stays_[l * kLanes]);
       relax(from, rest, num_x, num_l, to + first, num_y);
     }
     for (const int other : grid_.between[t])
-      add_charges(choices, charges, t, other, to, rest * num_y);
+      add_pairwise(choices, pairwise, t, other, to, rest * num_y);
   }
 
   /// to[r][y] = min_x (from[x][r] + removed[x][y]) + stays[r % num_l][y] for up to kLanes labels y.
@@ -197,37 +198,37 @@ class Frontier {
     }
   }
 
-  /// The first `kHeld` labels' charges are held in registers.
+  /// The first `kHeld` labels' pairwise costs are held in registers.
   template <int kHeld>
   void relax(const float* from, int rest, int num_x, int num_l, float* to, int num_y) {
-    Lanes held[kHeld];
+    Vec4f held[kHeld];
     for (int x = 0; x < kHeld; ++x) held[x] = load(removed_.data() + x * kLanes);
     for (int r = 0; r < rest;)
       for (int l = 0; l < num_l; ++l, ++r) {
-        Lanes best = held[0] + from[r];
-        for (int x = 1; x < kHeld; ++x) best = least(best, held[x] + from[x * rest + r]);
+        Vec4f best = held[0] + from[r];
+        for (int x = 1; x < kHeld; ++x) best = min(best, held[x] + from[x * rest + r]);
         for (int x = kHeld; x < num_x; ++x)
-          best = least(best, load(removed_.data() + x * kLanes) + from[x * rest + r]);
+          best = min(best, load(removed_.data() + x * kLanes) + from[x * rest + r]);
         store(best + load(stays_.data() + l * kLanes), to + r * num_y);
       }
   }
 
-  /// Adds the charges between location t and an earlier one that stays in the frontier.
-  static void add_charges(const Choices& choices, const Charges& charges, int t, int other,
-                          float* to, int to_size) {
+  /// Adds the pairwise costs between location t and an earlier one that stays in the frontier.
+  static void add_pairwise(const Choices& choices, const PairwiseCosts& pairwise, int t, int other,
+                           float* to, int to_size) {
     const int num_x = choices.count(other), num_y = choices.count(t);
     int between = 1;  // labellings of the locations after `other` and before t
     for (int s = other + 1; s < t; ++s) between *= choices.count(s);
     for (float* out = to; out < to + to_size;)
       for (int x = 0; x < num_x; ++x) {
-        const float* charge = charges.row(choices.labels(other)[x]);
+        const float* row = pairwise.row(choices.labels(other)[x]);
         for (int r = 0; r < between; ++r)
-          for (int y = 0; y < num_y; ++y) *out++ += charge[choices.labels(t)[y]];
+          for (int y = 0; y < num_y; ++y) *out++ += row[choices.labels(t)[y]];
       }
   }
 
   /// Walks back from the least entry of the last table.
-  float walk_back(const Choices& choices, const Charges& charges, int* labels) {
+  float walk_back(const Choices& choices, const PairwiseCosts& pairwise, int* labels) {
     const int n = grid_.size, width = grid_.width;
     const float* last = tables_.data() + begin_[n - 1];
     int state = static_cast<int>(std::min_element(last, last + begin_[n] - begin_[n - 1]) - last);
@@ -243,12 +244,11 @@ class Frontier {
       for (int s = oldest + 1; s < t; ++s) rest = rest * choices.count(s) + chosen_[s];
       const int rest_size = rest_[t];
       const float* from = tables_.data() + begin_[t - 1] + rest;
-      const float* charge = charges.row(choices.labels(t)[chosen_[t]]);
+      const float* row = pairwise.row(choices.labels(t)[chosen_[t]]);
       const int* label_x = choices.labels(oldest);
       int best = 0;
       for (int x = 1; x < choices.count(oldest); ++x)
-        if (from[x * rest_size] + charge[label_x[x]] <
-            from[best * rest_size] + charge[label_x[best]])
+        if (from[x * rest_size] + row[label_x[x]] < from[best * rest_size] + row[label_x[best]])
           best = x;
       chosen_[oldest] = best;
     }
@@ -260,7 +260,8 @@ class Frontier {
   std::vector<int> begin_;  // where each location's table begins
   std::vector<int> rest_;   // labellings of the locations that stay in the frontier at each step
   std::vector<float> tables_;
-  std::vector<float> removed_, stays_;  // a step's charges, per label that leaves or stays beside
+  std::vector<float> removed_,
+      stays_;  // a step's pairwise costs, per label that leaves or stays beside
   std::vector<int> chosen_;
 };
 

@@ -8,7 +8,7 @@
 
 namespace comixup {
 
-/// Up to two neighbours along each of three axes, stored in place: the inner loops live on them.
+/// Up to two neighbours along each of three axes, stored in the object: the inner loops read them.
 class Neighbours {
  public:
   static constexpr int kMost = 6;

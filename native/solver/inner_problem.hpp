@@ -1,6 +1,7 @@
-// The inner problem of Algorithm 1: candidate labels for one output, what each costs at every
-// location, and what neighbouring labels charge each other. The energy of a labelling x is
-//   sum_t unary[x_t][t] + sum over neighbours of charge[x_t][x_t'].
+// The inner problem of Algorithm 1: candidate labels for one output, the unary cost of each at
+// every location, and the pairwise costs between labels of neighbours. The energy of a labelling x
+// is
+//   sum_t unary[x_t][t] + sum over neighbours of pairwise[x_t][x_t'].
 #pragma once
 
 #include <algorithm>
@@ -40,12 +41,12 @@ class EnergyUnit {
 
 class InnerProblem {
  public:
-  explicit InnerProblem(const Grid& grid) : grid_(grid), row_size_(padded(grid.size, 2 * kOctet)) {}
+  explicit InnerProblem(const Grid& grid) : grid_(grid), row_size_(padded(grid.size, 2 * kVec8f)) {}
 
   void clear() { num_labels_ = 0; }
 
   /// Adds a label; its costs at all locations are to be written to the row returned, which has
-  /// room for pairs of octets.
+  /// room for whole Vec16f.
   float* add_label() {
     const auto size = static_cast<std::size_t>(num_labels_ + 1) * row_size_;
     if (unary_.size() < size) unary_.resize(2 * size);
@@ -65,17 +66,17 @@ class InnerProblem {
     double sum = 0;
     for (int t = 0; t < grid_.size; ++t) sum += unary(labels[t])[t];
     for (const auto& edge : grid_.edges)
-      sum += charges.row(labels[edge.earlier])[labels[edge.later]];
+      sum += pairwise.row(labels[edge.earlier])[labels[edge.later]];
     return sum;
   }
 
-  Charges charges;
+  PairwiseCosts pairwise;
 
  private:
   const Grid& grid_;
   const int row_size_;
   int num_labels_ = 0;
-  std::vector<float> unary_;  // (labels, n), rows padded to pairs of octets
+  std::vector<float> unary_;  // (labels, n), rows padded to whole Vec16f
 };
 
 }  // namespace comixup

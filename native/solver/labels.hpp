@@ -8,7 +8,7 @@
 
 namespace comixup {
 
-/// What labels charge each other, and what blends are worth to the prior.
+/// Pairwise costs V between labels, and the prior's bonus for blends.
 ///
 /// V(z, z') is counted in units of 1 / (2 L^2): whole numbers in all forms, so that sums are exact.
 class LabelRules {

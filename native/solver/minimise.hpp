@@ -46,8 +46,9 @@ class Minimiser {
   /// known to be optimal.
   bool minimise(int* labels) {
     checkpoint_.after(static_cast<std::size_t>(grid_.size) * problem_.num_labels());
-    // Where charges rule, what a label costs nearby does not tell whether it is promising.
-    if (four_wide_ && problem_.num_labels() <= kMostTags && !charges_rule())
+    // Where pairwise costs dominate, what a label costs nearby does not tell whether it is
+    // promising.
+    if (four_wide_ && problem_.num_labels() <= kMostTags && !pairwise_costs_dominate())
       return minimise_four_wide(labels);
     return minimise_anywhere(labels);
   }
@@ -56,7 +57,7 @@ class Minimiser {
   // ---- Grids four locations wide.
 
   bool minimise_four_wide(int* labels) {
-    const float tie = Elimination::kTie * problem_.charges.largest();
+    const float tie = Elimination::kTie * problem_.pairwise.largest();
     const bool stable = four_wide_->minimise(problem_, tie, trial_.data());
     take_if_better(labels, tie);
     if (!stable) {
@@ -71,7 +72,7 @@ class Minimiser {
   bool minimise_anywhere(int* labels) {
     elimination_.run();
     if (frontier_.fits(elimination_.choices(), kExactWork)) {
-      frontier_.minimise(elimination_.choices(), problem_.charges, labels);
+      frontier_.minimise(elimination_.choices(), problem_.pairwise, labels);
       return true;
     }
     for (int t = 0; t < grid_.size; ++t)
@@ -84,8 +85,8 @@ class Minimiser {
     for (int t = 0; t < grid_.size; ++t) same += labels[t] == start_[t];
     if (2 * same < grid_.size) solve_restricted(labels);
     // On a small grid that is optimal nearly always, and moves find next to nothing, unless it had
-    // to leave out most, or charges rule.
-    if (grid_.size > kSmallGrid || left_out() > kMovesFrom || charges_rule())
+    // to leave out most, or pairwise costs dominate.
+    if (grid_.size > kSmallGrid || left_out() > kMovesFrom || pairwise_costs_dominate())
       improve_by_moves(labels);
     return false;
   }
@@ -97,12 +98,12 @@ class Minimiser {
 
   // ---- Restriction, where a few labels too many survive for an exact solution.
 
-  /// Leaves out the least promising labels, those that lag farthest behind the best one at their
+  /// Leaves out the least promising labels, those with the largest gap to the best one at their
   /// location, until an exact solution over the rest is cheap, and takes that. The present labels
   /// stay, so it is at least as good. Returns whether it is better.
   bool solve_restricted(int* labels) {
     if (!restrict_to_budget(labels)) return false;
-    frontier_.minimise(restricted_, problem_.charges, trial_.data());
+    frontier_.minimise(restricted_, problem_.pairwise, trial_.data());
     return take_if_better(labels, elimination_.tie());
   }
 
@@ -111,67 +112,67 @@ class Minimiser {
     const Choices& choices = elimination_.choices();
     const int n = grid_.size;
     if (n > kExactWork) return false;
-    const auto size = static_cast<std::size_t>(n) * problem_.charges.stride();
-    if (lags_.size() < size) lags_.resize(size);
+    const auto size = static_cast<std::size_t>(n) * problem_.pairwise.stride();
+    if (gaps_.size() < size) gaps_.resize(size);
     restricted_.reset(n, problem_.num_labels() + 1);
-    float most_lag = 0;
-    for (int t = 0; t < n; ++t) most_lag = std::max(most_lag, find_lags(t, labels));
-    // within_[s][t]: how many labels at t lag by at most s shades (0: not at all).
-    const float scale = most_lag > kNoLag ? static_cast<float>(kShades) / most_lag : 0.0f;
-    const auto shade = [scale](float lag) { return static_cast<int>(lag * scale + 0.999f); };
-    within_.assign(static_cast<std::size_t>(kShades + 2) * n, 0);
+    float largest_gap = 0;
+    for (int t = 0; t < n; ++t) largest_gap = std::max(largest_gap, find_gaps(t, labels));
+    // within_[s][t]: how many labels at t have a gap in the first s bins (bin 0: no gap).
+    const float scale = largest_gap > kNoGap ? static_cast<float>(kGapBins) / largest_gap : 0.0f;
+    const auto bin = [scale](float gap) { return static_cast<int>(gap * scale + 0.999f); };
+    within_.assign(static_cast<std::size_t>(kGapBins + 2) * n, 0);
     for (int t = 0; t < n; ++t)
       for (int a = 0; a < choices.count(t); ++a)
-        ++within_[shade(lags(t)[choices.labels(t)[a]]) * n + t];
-    for (int s = n; s < kShades * n; ++s) within_[s] += within_[s - n];
+        ++within_[bin(gaps(t)[choices.labels(t)[a]]) * n + t];
+    for (int s = n; s < kGapBins * n; ++s) within_[s] += within_[s - n];
     const auto fits = [&](int s) { return frontier_.fits(&within_[s * n], kExactWork); };
     if (!fits(0)) return false;
-    int limit = 0;  // the most shades that fit; fewer always do
-    for (int more = kShades / 2; more > 0; more /= 2)
+    int limit = 0;  // the most bins that fit; fewer always do
+    for (int more = kGapBins / 2; more > 0; more /= 2)
       if (fits(limit + more)) limit += more;
     for (int t = 0; t < n; ++t) {
       for (int a = 0; a < choices.count(t); ++a) {
         const int label = choices.labels(t)[a];
-        restricted_.add_if(t, label, choices.costs(t)[a], shade(lags(t)[label]) <= limit);
+        restricted_.add_if(t, label, choices.costs(t)[a], bin(gaps(t)[label]) <= limit);
       }
       restricted_.pad(t);
     }
     return true;
   }
 
-  /// How far each label left at t lags behind the best one there, 0 for the present label; returns
-  /// the most. A label's charges are taken half way between the least they can be and what the
-  /// present neighbours make them.
-  float find_lags(int t, const int* present) {
-    const int stride = problem_.charges.stride();
+  /// The gap of each label left at t to the best one there, 0 for the present label; returns the
+  /// largest. A label's pairwise costs are taken half way between the least they can be and those
+  /// with the present neighbours.
+  float find_gaps(int t, const int* present) {
+    const int stride = problem_.pairwise.stride();
     checkpoint_.after(8 * stride);
     const float* rows[2 * Neighbours::kMost];
     int num_rows = 0;
     for (const int other : grid_.neighbours[t]) {
       rows[num_rows++] = elimination_.lowest(other);
-      rows[num_rows++] = problem_.charges.row(present[other]);
+      rows[num_rows++] = problem_.pairwise.row(present[other]);
     }
-    float* lag = lags(t);
-    Lanes best = all_lanes(Elimination::kNever);
+    float* gap = gaps(t);
+    Vec4f best = broadcast(Elimination::kInfinity);
     for (int c = 0; c < stride; c += kLanes) {
-      Lanes charge = Lanes{};
-      for (int r = 0; r < num_rows; ++r) charge = charge + load(rows[r] + c);
-      const Lanes total = load(elimination_.costs(t) + c) + charge * 0.5f;
-      best = least(best, total);
-      store(total, lag + c);
+      Vec4f pairwise = Vec4f{};
+      for (int r = 0; r < num_rows; ++r) pairwise = pairwise + load(rows[r] + c);
+      const Vec4f total = load(elimination_.costs(t) + c) + pairwise * 0.5f;
+      best = min(best, total);
+      store(total, gap + c);
     }
-    const float least_total = least_of(best);
+    const float least_total = min_lane(best);
     float most = 0;
     const Choices& choices = elimination_.choices();
     for (int a = 0; a < choices.count(t); ++a) {
-      float& entry = lag[choices.labels(t)[a]];
+      float& entry = gap[choices.labels(t)[a]];
       entry = choices.labels(t)[a] == present[t] ? 0 : entry - least_total;
       most = std::max(most, entry);
     }
     return most;
   }
 
-  /// The share of labels that the restriction left out.
+  /// The fraction of labels that the restriction left out.
   double left_out() const {
     const Choices& choices = elimination_.choices();
     const int n = grid_.size;
@@ -179,18 +180,18 @@ class Minimiser {
     return 1 - std::accumulate(restricted_.counts(), restricted_.counts() + n, 0.0) / all;
   }
 
-  /// Whether charges outweigh costs: at no location do labels differ by one charge.
-  bool charges_rule() const {
+  /// Whether at every location unary costs differ by less than the largest pairwise cost.
+  bool pairwise_costs_dominate() const {
     for (int t = 0; t < grid_.size; t += kLanes) {
-      Lanes low = load(problem_.unary(0) + t), high = low;
+      Vec4f low = load(problem_.unary(0) + t), high = low;
       for (int a = 1; a < problem_.num_labels(); ++a) {
-        const Lanes cost = load(problem_.unary(a) + t);
-        low = least(low, cost);
-        high = most(high, cost);
+        const Vec4f cost = load(problem_.unary(a) + t);
+        low = min(low, cost);
+        high = max(high, cost);
       }
-      const Lanes range = high + minus(low);
+      const Vec4f range = high + negative(low);
       for (int y = 0; y < kLanes && t + y < grid_.size; ++y)
-        if (range.lane[y] >= problem_.charges.largest()) return false;
+        if (range.lane[y] >= problem_.pairwise.largest()) return false;
     }
     return true;
   }
@@ -205,12 +206,12 @@ class Minimiser {
     return true;
   }
 
-  float* lags(int t) {
-    return lags_.data() + static_cast<std::size_t>(t) * problem_.charges.stride();
+  float* gaps(int t) {
+    return gaps_.data() + static_cast<std::size_t>(t) * problem_.pairwise.stride();
   }
 
-  static constexpr int kShades = 16;  // how finely lags are told apart
-  static constexpr float kNoLag = 1e-30f;
+  static constexpr int kGapBins = 16;
+  static constexpr float kNoGap = 1e-30f;
 
   const Grid& grid_;
   Checkpoint& checkpoint_;
@@ -219,7 +220,7 @@ class Minimiser {
   Frontier frontier_;
   Moves moves_;
   Choices restricted_;
-  std::vector<float> lags_;  // (n, labels)
+  std::vector<float> gaps_;  // (n, labels)
   std::vector<int> within_, start_, trial_;
   std::optional<FourWide> four_wide_;
 };

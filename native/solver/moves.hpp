@@ -87,27 +87,27 @@ class Moves {
       wide_ = true;
       return false;
     }
-    frontier_.minimise(pair_, problem_.charges, trial_.data());
+    frontier_.minimise(pair_, problem_.pairwise, trial_.data());
     return accept(labels);
   }
 
-  /// Returns the most that changing any locations to `label` can gain: charges are not negative,
-  /// so a location gains at most its present cost and charges less the label's cost.
+  /// Returns the most that changing any locations to `label` can gain: pairwise costs are not
+  /// negative, so a location gains at most its present unary and pairwise cost less the label's.
   double best_case(const int* labels, int label) const {
     double gain = 0;
     const float* cost = problem_.unary(label);
     for (int t = 0; t < grid_.size; ++t) {
       if (labels[t] == label) continue;
-      const float* charge = problem_.charges.row(labels[t]);
+      const float* pairwise = problem_.pairwise.row(labels[t]);
       float present = problem_.unary(labels[t])[t] - cost[t];
-      for (const int other : grid_.neighbours[t]) present += charge[labels[other]];
+      for (const int other : grid_.neighbours[t]) present += pairwise[labels[other]];
       gain += std::max(0.0f, present);
     }
     return gain;
   }
 
   /// Exchanges two labels wherever that helps, for all pairs: each an exact minimum cut, since
-  /// V(a, a) + V(b, b) <= 2 V(a, b) for every form of charge.
+  /// V(a, a) + V(b, b) <= 2 V(a, b) for every form of smoothness.
   bool swap_pairs(int* labels) {
     bool improved = false;
     for (std::size_t a = 0; a < survivors_.size(); ++a)
@@ -133,15 +133,15 @@ class Moves {
         const bool fixed = !((labels[other] == zero && elimination_.allowed(other, one)) ||
                              (labels[other] == one && elimination_.allowed(other, zero)));
         if (fixed) {
-          cost0 += problem_.charges.row(zero)[labels[other]];
-          cost1 += problem_.charges.row(one)[labels[other]];
+          cost0 += problem_.pairwise.row(zero)[labels[other]];
+          cost1 += problem_.pairwise.row(one)[labels[other]];
         }
       }
       cut.add_unary(t, cost0, cost1);
     }
     if (!any) return false;
-    const float* from0 = problem_.charges.row(zero);
-    const float* from1 = problem_.charges.row(one);
+    const float* from0 = problem_.pairwise.row(zero);
+    const float* from1 = problem_.pairwise.row(one);
     for (int e = 0; e < static_cast<int>(grid_.edges.size()); ++e)
       if (takes_part_[grid_.edges[e].earlier] && takes_part_[grid_.edges[e].later])
         cut.add_pair(e, from0[zero], from0[one], from1[zero], from1[one]);

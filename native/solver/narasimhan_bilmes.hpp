@@ -1,4 +1,5 @@
-// The rival of appendix D: the submodular-supermodular procedure of Narasimhan and Bilmes (2005).
+// The baseline of appendix D: the submodular-supermodular procedure of Narasimhan and Bilmes
+// (2005).
 //
 // The compatibility term is taken as a set function on the elements (output j, location k, input
 // i). It is bounded from above, tightly at the present set, by a modular function: the gains along
@@ -49,16 +50,16 @@ class NarasimhanBilmes {
 
  private:
   void find_unit(const double* cost) {
-    double dearest = 0;
+    double cost_range = 0;
     for (int t = 0; t < n_; ++t) {
       double low = cost[t], high = cost[t];
       for (int i = 1; i < m_; ++i) {
         low = std::min(low, cost[static_cast<std::size_t>(i) * n_ + t]);
         high = std::max(high, cost[static_cast<std::size_t>(i) * n_ + t]);
       }
-      dearest = std::max(dearest, high - low);
+      cost_range = std::max(cost_range, high - low);
     }
-    unit_ = EnergyUnit(largest_energy(problem_, n_, dearest));
+    unit_ = EnergyUnit(largest_energy(problem_, n_, cost_range));
   }
 
   /// Finds `gain_`, the modular bound: for each element, how much the compatibility term grows when
@@ -107,7 +108,7 @@ class NarasimhanBilmes {
       float* row = minimiser_.problem().add_label();
       for (int t = 0; t < n_; ++t) row[t] = unit_(total(i, t) - least_total[t]);
     }
-    minimiser_.problem().charges.reset(m_, unit_(problem_.weights.beta));
+    minimiser_.problem().pairwise.reset(m_, unit_(problem_.weights.beta));
     int* mine = labels + static_cast<std::size_t>(j) * n_;
     const std::vector<int> before(mine, mine + n_);
     minimiser_.minimise(mine);

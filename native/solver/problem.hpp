@@ -31,11 +31,11 @@ struct ProblemView {
   Weights weights;
 };
 
-/// The largest energy that decides between labels, given the most that inputs cost above the
-/// cheapest one at a location; where neither they nor beta or eta do, the largest penalty.
-inline double largest_energy(const ProblemView& problem, int locations, double dearest) {
+/// The largest energy that decides between labels, given the largest range of costs over the inputs
+/// at a location; where neither they nor beta or eta do, the largest penalty.
+inline double largest_energy(const ProblemView& problem, int locations, double cost_range) {
   const Weights& w = problem.weights;
-  const double largest = std::max({dearest, w.beta, w.eta});
+  const double largest = std::max({cost_range, w.beta, w.eta});
   if (largest > 0) return largest;
   const auto m = static_cast<std::size_t>(problem.inputs);
   const double* A = problem.compatibility;
@@ -43,20 +43,20 @@ inline double largest_energy(const ProblemView& problem, int locations, double d
 }
 
 /// How much of an output an input fills, in locations.
-struct Share {
+struct SourceCount {
   int input;
   double count;
 };
 
 /// The inputs that an output uses.
-class Shares {
+class SourceCounts {
  public:
-  Shares(const Share* first, int count) : first_(first), count_(count) {}
-  const Share* begin() const { return first_; }
-  const Share* end() const { return first_ + count_; }
+  SourceCounts(const SourceCount* first, int count) : first_(first), count_(count) {}
+  const SourceCount* begin() const { return first_; }
+  const SourceCount* end() const { return first_ + count_; }
 
  private:
-  const Share* first_;
+  const SourceCount* first_;
   int count_;
 };
 

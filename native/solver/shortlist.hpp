@@ -14,7 +14,7 @@
 namespace comixup {
 
 /// Labels are ranked by two rounds of messages (min-sum belief propagation): a neighbour's message
-/// about a label is the least that it must pay, itself and in charges, if that label is taken.
+/// about a label is its least cost, unary and pairwise, if that label is taken.
 ///
 /// A row of the grid is one vector, and no loop has a branch that depends on the data.
 class Shortlist {
@@ -23,46 +23,46 @@ class Shortlist {
 
   explicit Shortlist(const Grid& grid)
       : size_(grid.size),
-        row_size_(padded(grid.size, 2 * kOctet) + 2 * kMargin),
+        row_size_(padded(grid.size, 2 * kVec8f) + 2 * kMargin),
         labels_(static_cast<std::size_t>(grid.size + 1) * kSize),
         costs_(static_cast<std::size_t>(grid.size + 1) * kSize),
-        places_(padded(grid.size, kOctet)) {}
+        indices_(padded(grid.size, kVec8f)) {}
 
   const int* labels(int t) const { return &labels_[static_cast<std::size_t>(t) * kSize]; }
   const float* costs(int t) const { return &costs_[static_cast<std::size_t>(t) * kSize]; }
 
   /// Finds the labels of least rank; where there are fewer than four, some are repeated.
-  template <typename Octet>
+  template <typename Vec8f>
   void find(const InnerProblem& problem) {
     const std::size_t needed = static_cast<std::size_t>(problem.num_labels()) * row_size_;
     if (ranks_.size() < needed) {
       ranks_.resize(needed);
       messages_.resize(needed);  // margins stay 0
     }
-    // The first messages count a little less: they take no notice of the receiver's own part.
-    find_messages<Octet>(problem, [&](int a) { return problem.unary(a); });
-    add_messages<Octet>(problem, 0.75f);
-    find_messages<Octet>(problem, [&](int a) { return rank(a); });
-    add_messages<Octet>(problem, 1.0f);
+    // The first messages are damped: they do not exclude what came from the receiver.
+    find_messages<Vec8f>(problem, [&](int a) { return problem.unary(a); });
+    add_messages<Vec8f>(problem, 0.75f);
+    find_messages<Vec8f>(problem, [&](int a) { return rank(a); });
+    add_messages<Vec8f>(problem, 1.0f);
     for (int t = 0; t < size_; t += kLanes) choose(problem, t);
   }
 
   /// Whether no single location of a labelling could do better by more than `tie`.
-  template <typename Octet>
+  template <typename Vec8f>
   bool is_stable(const InnerProblem& problem, const int* x, float tie) {
     const int count = problem.num_labels();
-    std::copy(x, x + size_, places_.begin());
-    for (int t = 0; t < size_; t += kOctet) {
-      const typename Octet::Places at{&places_[t], &places_[t + kLanes]};
+    std::copy(x, x + size_, indices_.begin());
+    for (int t = 0; t < size_; t += kVec8f) {
+      const typename Vec8f::Indices at{&indices_[t], &indices_[t + kLanes]};
       for (int a = 0; a < count; ++a)
-        Octet::look_up(problem.charges.row(a), count, at).to(message(a) + t);
+        Vec8f::look_up(problem.pairwise.row(a), count, at).store(message(a) + t);
     }
-    if (size_ % kOctet > 0) clear_margin(count);
-    add_messages<Octet>(problem, 1);  // ranks are now what each label would cost, charges and all
+    if (size_ % kVec8f > 0) clear_margin(count);
+    add_messages<Vec8f>(problem, 1);  // ranks are now each label's whole cost
     bool stable = true;
     for (int t = 0; t < size_; t += kLanes) {
-      Lanes least_total = load(rank(0) + t);
-      for (int a = 1; a < count; ++a) least_total = least(least_total, load(rank(a) + t));
+      Vec4f least_total = load(rank(0) + t);
+      for (int a = 1; a < count; ++a) least_total = min(least_total, load(rank(a) + t));
       for (int s = 0; s < kLanes; ++s) stable &= rank(x[t + s])[t + s] - least_total.lane[s] <= tie;
     }
     return stable;
@@ -75,57 +75,57 @@ class Shortlist {
   float* message(int a) { return &messages_[static_cast<std::size_t>(a) * row_size_ + kMargin]; }
 
   /// message[a] = min_b (cost_of(b) + V(a, b)), at all locations.
-  template <typename Octet, typename CostOf>
+  template <typename Vec8f, typename CostOf>
   void find_messages(const InnerProblem& problem, CostOf&& cost_of) {
-    const int count = problem.num_labels(), alike = problem.charges.alike();
-    for (int t = 0; t < size_; t += 2 * kOctet) {
-      const auto cost = [&](int b) { return OctetPair<Octet>::from(cost_of(b) + t); };
-      auto another = OctetPair<Octet>::everywhere(std::numeric_limits<float>::infinity());
-      for (int b = 0; b < alike; ++b) another = least(another, cost(b));
-      another = another + OctetPair<Octet>::everywhere(problem.charges.off_diagonal());
+    const int count = problem.num_labels(), alike = problem.pairwise.alike();
+    for (int t = 0; t < size_; t += 2 * kVec8f) {
+      const auto cost = [&](int b) { return Vec16f<Vec8f>::load(cost_of(b) + t); };
+      auto another = Vec16f<Vec8f>::broadcast(std::numeric_limits<float>::infinity());
+      for (int b = 0; b < alike; ++b) another = min(another, cost(b));
+      another = another + Vec16f<Vec8f>::broadcast(problem.pairwise.off_diagonal());
       for (int a = 0; a < count; ++a) {
-        const float* charge = problem.charges.row(a);
-        auto total = cost(a) + OctetPair<Octet>::everywhere(charge[a]);
-        if (a < alike) total = least(total, another);  // no need to go through them
+        const float* pairwise = problem.pairwise.row(a);
+        auto total = cost(a) + Vec16f<Vec8f>::broadcast(pairwise[a]);
+        if (a < alike) total = min(total, another);  // no need to go through them
         for (int b = a < alike ? alike : 0; b < count; ++b)
-          total = least(total, cost(b) + OctetPair<Octet>::everywhere(charge[b]));
-        total.to(message(a) + t);
+          total = min(total, cost(b) + Vec16f<Vec8f>::broadcast(pairwise[b]));
+        total.store(message(a) + t);
       }
     }
-    if (size_ % (2 * kOctet) > 0) clear_margin(count);
+    if (size_ % (2 * kVec8f) > 0) clear_margin(count);
   }
 
-  /// Below the last row there is nobody to say anything.
+  /// Below the last row there is no neighbour: its messages are 0.
   void clear_margin(int count) {
-    for (int a = 0; a < count; ++a) store(Lanes{}, message(a) + size_);
+    for (int a = 0; a < count; ++a) store(Vec4f{}, message(a) + size_);
   }
 
   /// rank[a] = unary[a] + weight * the neighbours' messages about a.
-  template <typename Octet>
+  template <typename Vec8f>
   void add_messages(const InnerProblem& problem, float weight) {
-    static constexpr float kLeft[kOctet] = {0, 1, 1, 1, 0, 1, 1, 1};
-    static constexpr float kRight[kOctet] = {1, 1, 1, 0, 1, 1, 1, 0};
-    const Octet left = Octet::from(kLeft), right = Octet::from(kRight);
-    const Octet weights = Octet::everywhere(weight);
+    static constexpr float kLeft[kVec8f] = {0, 1, 1, 1, 0, 1, 1, 1};
+    static constexpr float kRight[kVec8f] = {1, 1, 1, 0, 1, 1, 1, 0};
+    const Vec8f left = Vec8f::load(kLeft), right = Vec8f::load(kRight);
+    const Vec8f weights = Vec8f::broadcast(weight);
     for (int a = 0; a < problem.num_labels(); ++a) {
       const float* from = message(a);
-      for (int t = 0; t < size_; t += kOctet) {
-        const Octet row = Octet::from(from + t - 1) * left + Octet::from(from + t + 1) * right;
-        const Octet column = Octet::from(from + t - kLanes) + Octet::from(from + t + kLanes);
-        (Octet::from(problem.unary(a) + t) + (row + column) * weights).to(rank(a) + t);
+      for (int t = 0; t < size_; t += kVec8f) {
+        const Vec8f row = Vec8f::load(from + t - 1) * left + Vec8f::load(from + t + 1) * right;
+        const Vec8f column = Vec8f::load(from + t - kLanes) + Vec8f::load(from + t + kLanes);
+        (Vec8f::load(problem.unary(a) + t) + (row + column) * weights).store(rank(a) + t);
       }
     }
   }
 
   /// Sorts the labels of the four locations from t on into the four of least rank each.
   void choose(const InnerProblem& problem, int t) {
-    Lanes best[kSize];
-    for (Lanes& entry : best) entry = all_lanes(std::numeric_limits<float>::infinity());
+    Vec4f best[kSize];
+    for (Vec4f& entry : best) entry = broadcast(std::numeric_limits<float>::infinity());
     for (int a = 0; a < problem.num_labels(); ++a) {
-      Lanes entry = tagged(load(rank(a) + t), a);
+      Vec4f entry = tagged(load(rank(a) + t), a);
       for (int k = 0; k < kSize; ++k) {
-        const Lanes worse = most(best[k], entry);
-        best[k] = least(best[k], entry);
+        const Vec4f worse = max(best[k], entry);
+        best[k] = min(best[k], entry);
         entry = worse;
       }
     }
@@ -141,7 +141,7 @@ class Shortlist {
   const int size_, row_size_;
   std::vector<int> labels_;  // (n, 4), and room for one location more
   std::vector<float> costs_;
-  std::vector<int> places_;              // a labelling, padded
+  std::vector<int> indices_;             // a labelling, padded
   std::vector<float> ranks_, messages_;  // (labels, n)
 };
 

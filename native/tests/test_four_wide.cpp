@@ -1,4 +1,4 @@
-// Checks FourWide: against the general dynamic programme, and one kind of octet against the other.
+// Checks FourWide against the general dynamic programme, and one Vec8f against the other.
 #include <algorithm>
 #include <cstdio>
 #include <random>
@@ -19,7 +19,7 @@ void check(bool ok, const char* what) {
   if (++failures <= 20) std::printf("FAILED: %s\n", what);
 }
 
-/// Random costs and charges; the first `alike` labels charge each other the same.
+/// Random unary and pairwise costs; those among the first `alike` labels are equal.
 void fill(InnerProblem& problem, int n, int labels, int alike, float beta, std::mt19937& random) {
   std::uniform_real_distribution<float> uniform(0, 1);
   problem.clear();
@@ -27,9 +27,9 @@ void fill(InnerProblem& problem, int n, int labels, int alike, float beta, std::
     float* row = problem.add_label();
     std::generate_n(row, n, [&] { return uniform(random); });
   }
-  problem.charges.reset(labels, beta);
+  problem.pairwise.reset(labels, beta);
   for (int a = alike; a < labels; ++a)
-    for (int b = 0; b <= a; ++b) problem.charges.set(a, b, a == b ? 0 : beta * uniform(random));
+    for (int b = 0; b <= a; ++b) problem.pairwise.set(a, b, a == b ? 0 : beta * uniform(random));
 }
 
 double least_energy(const Grid& grid, const InnerProblem& problem) {
@@ -40,7 +40,7 @@ double least_energy(const Grid& grid, const InnerProblem& problem) {
     choices.pad(t);
   }
   std::vector<int> labels(grid.size);
-  Frontier(grid).minimise(choices, problem.charges, labels.data());
+  Frontier(grid).minimise(choices, problem.pairwise, labels.data());
   return problem.energy(labels.data());
 }
 
@@ -76,9 +76,9 @@ void test_answers() {
       const int labels = 1 + round % 8, alike = round % 3 == 0 ? labels : round % (labels + 1);
       fill(problem, grid.size, labels, alike, round % 2 == 0 ? 0.1f : 0.3f, random);
       std::vector<int> plain(grid.size), best(grid.size);
-      const bool stable = four_wide.minimise<PlainOctet>(problem, kTie, plain.data());
+      const bool stable = four_wide.minimise<PortableVec8f>(problem, kTie, plain.data());
       const bool stable_again = four_wide.minimise(problem, kTie, best.data());
-      check(plain == best && stable == stable_again, "the kind of octet changes nothing");
+      check(plain == best && stable == stable_again, "the width of the registers changes nothing");
 
       const double energy = problem.energy(plain.data());
       const double least = least_energy(grid, problem);

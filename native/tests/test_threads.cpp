@@ -1,5 +1,5 @@
 // Checks run_jobs: that every job runs once, also where threads cannot be started, and that what is
-// thrown in one place ends the work everywhere.
+// thrown on one thread ends the work on all.
 #include <atomic>
 #include <chrono>
 #include <cstdio>

@@ -19,11 +19,11 @@ def solve(
     resolve: bool,
     threads: int,
     sources: npt.NDArray[np.int64],
-    merits: _Floats,
+    objective_values: _Floats,
 ) -> None: ...
 def minimise(
     unary: _Floats,
-    charge: _Floats,
+    pairwise: _Floats,
     grid: Sequence[int],
     start: npt.NDArray[np.int32],
     labels: npt.NDArray[np.int32],

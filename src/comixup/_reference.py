@@ -1,6 +1,11 @@
 """Algorithm 1 in NumPy, written to be read beside the paper; the kernel is tested against it.
 
-A label is a multiset of L inputs, kept as a sorted row of a (labels, L) array:
+`native/solver/algorithm.hpp` is this file's twin, written to be fast: the same steps in the same
+order. Its header lists which function here is which there.
+
+Letters are the paper's in both: i input, j output, k location, m inputs, n locations, L levels, z_j
+the labels of output j, o_j its source counts, v the pressure, A the compatibility; t is a location
+in visiting order. A label is a multiset of L inputs, kept as a sorted row of a (labels, L) array:
 z = (1/L) sum_l onehot.
 """
 
@@ -29,7 +34,7 @@ TIE = 1e-12
 """Energies closer than this, relative to their size, are equal: rounding must not decide."""
 
 ROUNDING = 1e-14
-"""Merits closer than this, relative to their size, are equal."""
+"""Objective values closer than this, relative to their size, are equal."""
 
 _WIDEST = 1e-200
 """The unit of energy is at least this, relative to the largest number there is."""
@@ -52,9 +57,10 @@ class Weights(NamedTuple):
 def solve(
     w: Weights, start: Ints, *, sweeps: int, levels: int, resolve: bool
 ) -> tuple[Ints, Floats]:
-    """Returns the labels, (m', n, L), and the merit after every sweep: Algorithm 1.
+    """Returns the labels, (m', n, L), and the objective value after every sweep: Algorithm 1.
 
-    With `resolve`, a labelling with fewer duplicated outputs is the better one whatever its merit.
+    With `resolve`, a labelling with fewer duplicated outputs is the better one whatever its
+    objective value.
 
     Paper: the algorithm ends when a sweep changes nothing. Sweeps left over are spent on kicks:
     see `kick`.
@@ -63,34 +69,34 @@ def solve(
     w = w._replace(cost=w.cost / unit, beta=w.beta / unit, gamma=w.gamma / unit, eta=w.eta / unit)
     z = np.repeat(start[..., None], levels, axis=2)
     best, best_rank = z, (0.0, 0.0)
-    merits = np.zeros(sweeps)
+    objective_values = np.zeros(sweeps)
     settled = False
     kicks = itertools.count()
-    for t in range(sweeps):
-        resolving = resolve and t > 0 and t == sweeps - 1
+    for sweep in range(sweeps):
+        resolving = resolve and sweep > 0 and sweep == sweeps - 1
         spare = settled and not resolving
         if resolving or settled:
             z = best
         if spare:
             kicked = kick(z, len(w.cost), next(kicks))
             if kicked is None:
-                merits[t] = merits[t - 1]
+                objective_values[sweep] = objective_values[sweep - 1]
                 continue
             z = kicked
         extra = resolving_penalty(w, z) if resolving else np.zeros((len(z), len(w.cost)))
         previous, z = z, z.copy()
         for j in range(len(z)):
-            allowed = levels if t > 0 else 1  # the first sweep knows one-hot labels alone
+            allowed = levels if sweep > 0 else 1  # the first sweep knows one-hot labels alone
             z[j] = minimise_output(w, z, j, allowed, extra[j])
-        merits[t] = merit(w, z)
-        rank = (duplicates(z) if resolve else 0, merits[t])
-        better = t == 0 or is_better(rank, best_rank)
+        objective_values[sweep] = objective_value(w, z)
+        rank = (duplicates(z) if resolve else 0, objective_values[sweep])
+        better = sweep == 0 or is_better(rank, best_rank)
         if better:
             best, best_rank = z, rank
-        settled = not better if spare else t > 0 and np.array_equal(z, previous)
+        settled = not better if spare else sweep > 0 and np.array_equal(z, previous)
         if spare and not better:
-            merits[t] = merits[t - 1]
-    return best, merits * unit
+            objective_values[sweep] = objective_values[sweep - 1]
+    return best, objective_values * unit
 
 
 def energy_unit(w: Weights, num_outputs: int) -> float:
@@ -107,7 +113,7 @@ def energy_unit(w: Weights, num_outputs: int) -> float:
 
 
 def is_better(rank: tuple[float, float], other: tuple[float, float]) -> bool:
-    """Returns whether a number of duplicates and a merit are better by more than rounding."""
+    """Returns whether a pair (duplicates, objective value) is better by more than rounding."""
     if rank[0] != other[0]:
         return rank[0] < other[0]
     return rank[1] < other[1] - ROUNDING * abs(other[1])
@@ -143,9 +149,9 @@ def minimise_output(w: Weights, z: Ints, j: int, levels: int, extra: Floats) -> 
     penalty = w.gamma * phi(v, w) + extra
     labels = candidate_labels(z[j], m, levels)
     unary = (w.cost + penalty[:, None])[labels].mean(1) - w.eta * mixing_bonus(labels)[:, None]
-    charge = w.beta * charges(labels, m, w.smoothness)
+    pairwise = w.beta * pairwise_costs(labels, m, w.smoothness)
     start = np.array([index_of(labels, z_jk) for z_jk in z[j]])
-    return labels[minimise(unary, charge, w.grid, start)]
+    return labels[minimise(unary, pairwise, w.grid, start)]
 
 
 def phi(v: Floats, w: Weights) -> Floats:
@@ -157,7 +163,7 @@ def phi(v: Floats, w: Weights) -> Floats:
     return np.where(v > w.clip_level, v, 0.0)
 
 
-def merit(w: Weights, z: Ints) -> float:
+def objective_value(w: Weights, z: Ints) -> float:
     """Returns what `objective` calls `total`, from plain arrays."""
     m = len(w.cost)
     counts = np.stack([source_counts(z_j, m) for z_j in z])
@@ -167,10 +173,10 @@ def merit(w: Weights, z: Ints) -> float:
     for z_j in z:
         labels, site = np.unique(z_j, axis=0, return_inverse=True)
         unary = w.cost[labels].mean(1) - w.eta * mixing_bonus(labels)[:, None]
-        charge = w.beta * charges(labels, m, w.smoothness)
+        pairwise = w.beta * pairwise_costs(labels, m, w.smoothness)
         site = site.ravel()
         value += float(unary[site, np.arange(len(site))].sum())
-        value += float(charge[site[pairs[:, 0]], site[pairs[:, 1]]].sum())
+        value += float(pairwise[site[pairs[:, 0]], site[pairs[:, 1]]].sum())
     return value
 
 
@@ -207,7 +213,7 @@ def mixing_bonus(labels: Ints) -> Floats:
     return bonus
 
 
-def charges(labels: Ints, m: int, form: str) -> Floats:
+def pairwise_costs(labels: Ints, m: int, form: str) -> Floats:
     """Returns V(z, z') between all labels, (labels, labels)."""
     z = np.stack([np.bincount(row, minlength=m) for row in labels]) / labels.shape[1]
     inner: Floats = z @ z.T
@@ -236,7 +242,7 @@ def duplicates(z: Ints) -> int:
 def resolving_penalty(w: Weights, z: Ints) -> Floats:
     """Returns the extra penalty, (m', m), that drives outputs with the same support apart.
 
-    The r-th output with a support is charged gamma / n for the support's r-th input (the authors'
+    The r-th output with a support pays gamma / n for the support's r-th input (the authors'
     code, for pairs; the paper has no such step).
     """
     extra = np.zeros((len(z), len(w.cost)))
@@ -250,25 +256,25 @@ def resolving_penalty(w: Weights, z: Ints) -> Floats:
     return extra
 
 
-# ---- The inner step: minimise sum_k unary[x_k, k] + sum_(k,k') charge[x_k, x_k'] ---------------
+# ---- The inner step: minimise sum_k unary[x_k, k] + sum_(k,k') pairwise[x_k, x_k'] ---------------
 
 
-def minimise(unary: Floats, charge: Floats, grid: Sequence[int], start: Ints) -> Ints:
+def minimise(unary: Floats, pairwise: Floats, grid: Sequence[int], start: Ints) -> Ints:
     """Returns a labelling (n,) of least energy, exactly if few labels survive elimination.
 
     Otherwise: fusion moves from `start`, each an exact choice between the current label and
     another at every location, until none helps.
     """
     pairs = edges(grid)
-    allowed = eliminate(unary, charge, pairs)
+    allowed = eliminate(unary, pairwise, pairs)
     if frontier_states(allowed, grid) <= EXACT_STATES:
-        return frontier_minimum(unary, charge, grid, allowed)
+        return frontier_minimum(unary, pairwise, grid, allowed)
     x = start
     for k, labels in enumerate(allowed):
         if x[k] not in labels:  # a dominated label has a better one whatever its neighbours are
             x = x.copy()
             x[k] = labels[unary[labels, k].argmin()]
-    value = energy(unary, charge, pairs, x)
+    value = energy(unary, pairwise, pairs, x)
     improved = True
     while improved:
         improved = False
@@ -277,23 +283,23 @@ def minimise(unary: Floats, charge: Floats, grid: Sequence[int], start: Ints) ->
                 np.array([x_k] if x_k == label or label not in labels else [x_k, label])
                 for x_k, labels in zip(x, allowed, strict=True)
             ]
-            proposal = frontier_minimum(unary, charge, grid, choices)
-            proposed = energy(unary, charge, pairs, proposal)
+            proposal = frontier_minimum(unary, pairwise, grid, choices)
+            proposed = energy(unary, pairwise, pairs, proposal)
             if proposed < value - TIE * max(1.0, abs(value)):
                 x, value, improved = proposal, proposed, True
     return x
 
 
-def energy(unary: Floats, charge: Floats, pairs: Ints, x: Ints) -> float:
+def energy(unary: Floats, pairwise: Floats, pairs: Ints, x: Ints) -> float:
     """Returns the energy of a labelling x."""
-    return float(unary[x, np.arange(len(x))].sum() + charge[x[pairs[:, 0]], x[pairs[:, 1]]].sum())
+    return float(unary[x, np.arange(len(x))].sum() + pairwise[x[pairs[:, 0]], x[pairs[:, 1]]].sum())
 
 
-def eliminate(unary: Floats, charge: Floats, pairs: Ints) -> list[Ints]:
+def eliminate(unary: Floats, pairwise: Floats, pairs: Ints) -> list[Ints]:
     """Returns the labels that may still be optimal at each location.
 
     Label l can go if some l' is better there whatever the neighbours hold:
-    unary[l] - unary[l'] > sum over neighbours of max_x (charge[l', x] - charge[l, x]).
+    unary[l] - unary[l'] > sum over neighbours of max_x (pairwise[l', x] - pairwise[l, x]).
     """
     num_labels, n = unary.shape
     neighbours: list[list[int]] = [[] for _ in range(n)]
@@ -309,7 +315,7 @@ def eliminate(unary: Floats, charge: Floats, pairs: Ints) -> list[Ints]:
             best = labels[unary[labels, k].argmin()]
             # How much the neighbours can favour each label over the best one, at the most.
             favour = sum(
-                (charge[best][allowed[other]] - charge[labels][:, allowed[other]]).max(1)
+                (pairwise[best][allowed[other]] - pairwise[labels][:, allowed[other]]).max(1)
                 for other in neighbours[k]
             )
             slack = TIE * max(1.0, float(np.abs(unary[labels, k]).max()))
@@ -338,7 +344,7 @@ def frontier_states(allowed: list[Ints], grid: Sequence[int]) -> int:
 
 
 def frontier_minimum(
-    unary: Floats, charge: Floats, grid: Sequence[int], allowed: list[Ints]
+    unary: Floats, pairwise: Floats, grid: Sequence[int], allowed: list[Ints]
 ) -> Ints:
     """Returns the labelling of least energy by dynamic programming over the frontier.
 
@@ -354,7 +360,7 @@ def frontier_minimum(
         table = table[..., None] + unary[allowed[k], k]
         for axis, other in enumerate(front):
             if (min(k, other), max(k, other)) in neighbours:
-                between = charge[np.ix_(allowed[other], allowed[k])]
+                between = pairwise[np.ix_(allowed[other], allowed[k])]
                 shape = [1] * table.ndim
                 shape[axis], shape[-1] = between.shape
                 table = table + between.reshape(shape)

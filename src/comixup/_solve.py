@@ -168,7 +168,7 @@ def _solve_reference(
 
 
 def _rank(w: _reference.Weights, z: _reference.Ints, resolve: bool) -> tuple[float, float]:
-    return (_reference.duplicates(z) if resolve else 0, _reference.merit(w, z))
+    return (_reference.duplicates(z) if resolve else 0, _reference.objective_value(w, z))
 
 
 def _random_labels(problem: Problem, starts: int, generator: torch.Generator | None) -> _Starts:
