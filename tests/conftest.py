@@ -2,6 +2,7 @@
 
 import os
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -15,6 +16,27 @@ if sys.platform == "win32":  # forked processes, signals and limits that Windows
 
 settings.register_profile("same-every-time", derandomize=True, deadline=None, max_examples=25)
 settings.load_profile("same-every-time")
+
+LONGEST = (
+    "training/test_processes.py",
+    "training/test_survival.py",
+    "evaluation/test_evaluation_commands.py",
+    "test_examples.py",
+    "test_cli.py",
+    "training/test_recipes.py",
+    "training/test_sweep.py",
+    "training/test_identity.py",
+    "training/test_killed_commands.py",
+    "training/test_pictures.py",
+    "models/test_models_build.py",
+)
+
+
+def pytest_collection_modifyitems(items):
+    """Puts the files that take longest first, so that workers end at the same time."""
+    here = Path(__file__).parent
+    rank = {here / name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path, len(rank)))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -385,6 +385,7 @@ def test_a_wrong_word_on_the_line_gets_help(called, words):
     assert out + err
 
 
+@pytest.mark.slow
 def test_a_mistake_in_a_process_of_its_own_has_no_traceback(tmp_path):
     command = [sys.executable, "-m", "comixup.cli", "train", "digitz"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)

@@ -1,8 +1,6 @@
 """Two processes give the gradients of one; Fabric's and Accelerate's scales are kept."""
 
 import copy
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,11 +11,14 @@ import torch.nn.functional as F
 from lightning_fabric import Fabric
 from torch.testing import assert_close
 
+sys.path.append(str(Path(__file__).parent / "training"))
+
 import two_processes
 from batches import CLASSES, batch, gradients, net
 from comixup import CoMixup, saliency, training_step
 from comixup._wrappers import unwrapped
 from problems import generator
+from small_runs import WAIT_SECONDS, processes
 from two_processes import CASES, co_mixup, cutmix, half, manifold_mixup, whole_batch
 
 
@@ -25,23 +26,16 @@ from two_processes import CASES, co_mixup, cutmix, half, manifold_mixup, whole_b
 def results(tmp_path_factory):
     """What both processes report, in order of rank."""
     folder = tmp_path_factory.mktemp("processes")
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    command = [sys.executable, "-W", "error::UserWarning:comixup", two_processes.__file__]
-    processes = [
-        subprocess.Popen(
-            [*command, str(rank), str(folder)],
-            env=environment,
-            stderr=subprocess.PIPE,
-            cwd=Path(two_processes.__file__).parent,
-        )
-        for rank in range(2)
-    ]
+    both = [processes.Process(target=two_processes.run, args=(rank, folder)) for rank in range(2)]
+    for process in both:
+        process.start()
     try:
-        errors = [process.communicate(timeout=120)[1].decode() for process in processes]
+        for process in both:
+            process.join(WAIT_SECONDS)
+        assert [process.exitcode for process in both] == [0, 0]
     finally:
-        for process in processes:
+        for process in both:
             process.kill()
-    assert [process.returncode for process in processes] == [0, 0], "\n".join(errors)
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
 
 

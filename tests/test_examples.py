@@ -103,6 +103,7 @@ def test_segmentation(example):
     check(*example("segmentation").main(STEPS))
 
 
+@pytest.mark.slow
 def test_ddp_training_in_two_processes():
     run = subprocess.run(
         [sys.executable, "-W", "error", str(EXAMPLES / "ddp_training.py"), "--steps", str(STEPS)],

@@ -88,7 +88,12 @@ def test_importing_the_package_loads_nothing_else():
         "import sys, torch, numpy\n"
         "before = set(sys.modules)\n"
         "import comixup\n"
-        "print(*sorted(set(sys.modules) - before), sep='\\n')"
+        "print(*sorted(set(sys.modules) - before), sep='\\n')\n"
+        # Our own networks are no part of it, and load no other library either.
+        "assert 'comixup.models' not in sys.modules\n"
+        "import comixup.models\n"
+        "comixup.models.build('small', 10)\n"
+        "assert not {'torchvision', 'timm'} & set(sys.modules)\n"
     )
     run = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120

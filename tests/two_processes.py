@@ -1,7 +1,7 @@
 """One of two processes that train together; test_distributed.py starts both and compares."""
 
-import sys
-from pathlib import Path
+import os
+import warnings
 
 import torch
 import torch.nn.functional as F
@@ -84,8 +84,10 @@ def train(rank):
     return results
 
 
-if __name__ == "__main__":
-    rank, folder = int(sys.argv[1]), Path(sys.argv[2])
+def run(rank, folder):
+    """Trains, and saves what came of it."""
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    warnings.filterwarnings("error", category=UserWarning, module="comixup")
     torch.set_num_threads(1)
     init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
     torch.save(train(rank), folder / f"{rank}.pt")

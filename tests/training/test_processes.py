@@ -166,7 +166,7 @@ def start_and_stop(arguments, log, stops):
     return both
 
 
-@pytest.mark.parametrize("stops", [0, 1])
+@pytest.mark.parametrize("stops", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_a_process_that_stays_stopped_is_not_waited_for_longer_than_asked(
     data, tmp_path, unbroken, stops
 ):

@@ -69,16 +69,18 @@ def check_run(recipe, root, out, method=None, epochs=1):
     return folder
 
 
-REAL_NETWORKS = [
+REAL_NETWORKS = [  # one of each data set
     "cifar100-preactresnet18",
+    "speech-lenet",
+    "tiny-imagenet-small",
+    "digits",
+]
+LARGE_NETWORKS = [
     "cifar100-wrn16-8",
     "cifar100-resnext29-4-24",
     "tiny-imagenet-preactresnet18",
     "speech-vgg11",
-    "speech-lenet",
     "cifar100-low-data",
-    "tiny-imagenet-small",
-    "digits",
 ]
 SMALL_NETWORKS = [
     ("cifar100-multi-input", "input-3"),
@@ -94,7 +96,9 @@ SMALL_NETWORKS = [
 """Other methods, with networks that the list above has in the recipe's place."""
 
 
-@pytest.mark.parametrize("name", REAL_NETWORKS)
+@pytest.mark.parametrize(
+    "name", REAL_NETWORKS + [pytest.param(name, marks=pytest.mark.slow) for name in LARGE_NETWORKS]
+)
 def test_recipe_trains(name, root, tmp_path):
     check_run(reduced(RECIPES[name], batch_size=2, images_per_class=1), root, tmp_path)
 
@@ -112,7 +116,7 @@ def test_the_comparison_on_small_data_trains(root, tmp_path):
 
 def test_every_recipe_is_trained_above_or_below():
     others = {"imagenet-resnet50", "cifar100-small-data"}
-    trained = {*REAL_NETWORKS, *(name for name, _ in SMALL_NETWORKS), *others}
+    trained = {*REAL_NETWORKS, *LARGE_NETWORKS, *(name for name, _ in SMALL_NETWORKS), *others}
     assert trained == set(RECIPES)
 
 
@@ -139,6 +143,7 @@ def test_three_phases_of_imagenet(root, tmp_path, seen):
     assert all(len(groups) == 2 and groups[0] == groups[1] for groups in seen["rates"])
 
 
+@pytest.mark.slow
 def test_imagenets_own_network_and_co_mixup_train(root, tmp_path):
     recipe = reduced(RECIPES["imagenet-resnet50"], image_sizes=(32,))
     check_run(recipe, root, tmp_path)
