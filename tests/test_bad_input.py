@@ -3,9 +3,9 @@
 import re
 
 import numpy as np
-import pytest
 import torch
 
+from cases import each_case
 from comixup import Problem, objective, solve
 from problems import generator, make
 from rejections import INF, NAN, rejects
@@ -81,7 +81,7 @@ MAPS = {
 }
 
 
-@pytest.mark.parametrize(("change", "error", "message"), MAPS.values(), ids=MAPS.keys())
+@each_case(("change", "error", "message"), MAPS.values(), ids=MAPS.keys())
 def test_from_saliency_rejects(change, error, message):
     arguments = {"saliency": SALIENCY} | change
     with rejects(error, message):
@@ -92,8 +92,8 @@ COUNTS = [0, -1, True, 1.5, "2", NAN]
 GOOD = make(3, (2, 2), 0)
 
 
-@pytest.mark.parametrize("name", ["sweeps", "levels", "starts", "num_threads"])
-@pytest.mark.parametrize("value", COUNTS, ids=str)
+@each_case("name", ["sweeps", "levels", "starts", "num_threads"])
+@each_case("value", COUNTS, ids=str)
 def test_counts_of_solve_must_be_positive_integers(name, value):
     with rejects(ValueError, rf"`{name}` must be a positive integer, got {re.escape(repr(value))}"):
         solve(GOOD, **{name: value})
@@ -138,9 +138,7 @@ SOLVES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("problem", "change", "error", "message"), SOLVES.values(), ids=SOLVES.keys()
-)
+@each_case(("problem", "change", "error", "message"), SOLVES.values(), ids=SOLVES.keys())
 def test_solve_rejects(problem, change, error, message):
     with rejects(error, message):
         solve(problem, generator=generator(0), **change)

@@ -1,9 +1,9 @@
 """A problem that makes no sense gets a sentence that names the field and the rule."""
 
 import numpy as np
-import pytest
 import torch
 
+from cases import each_case
 from comixup import Problem
 from problems import maps
 from rejections import INF, NAN, rejects
@@ -196,14 +196,14 @@ PROBLEMS = {
 }
 
 
-@pytest.mark.parametrize(("change", "error", "message"), PROBLEMS.values(), ids=PROBLEMS.keys())
+@each_case(("change", "error", "message"), PROBLEMS.values(), ids=PROBLEMS.keys())
 def test_a_problem_rejects(change, error, message):
     with rejects(error, message):
         Problem(**{"cost": cost(), "compatibility": EYE} | change)
 
 
-@pytest.mark.parametrize("name", WEIGHTS)
-@pytest.mark.parametrize(
+@each_case("name", WEIGHTS)
+@each_case(
     ("value", "error"),
     [
         (-0.1, ValueError),

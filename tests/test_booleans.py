@@ -8,6 +8,7 @@ import torch
 
 import comixup
 from batches import CLASSES, batch, net
+from cases import each_case
 from comixup import (
     CoMixup,
     CutMix,
@@ -48,21 +49,21 @@ def booleans():
             continue
         for name, parameter in inspect.signature(one).parameters.items():
             if parameter.annotation in ("bool", bool):
-                yield pytest.param(one, name, id=f"{one.__name__}-{name}")
+                yield f"{one.__name__}-{name}", (one, name)
 
 
-CASES = list(booleans())
+CASES = dict(booleans())
 
 
 def test_they_are_found():
-    found = {case.id for case in CASES}
+    found = set(CASES)
     assert {"CoMixup-keep_gradients", "CoMixup-resolve", "PuzzleMix-transport"} <= found
     assert {"saliency-keep_gradients", "solve-resolve", "CutMix-per_sample"} <= found
     assert {"mix-validate", "NoMix-validate", "Mixup-correct_lam", "OnePass-recycle"} <= found
 
 
-@pytest.mark.parametrize(("function", "name"), CASES)
-@pytest.mark.parametrize(
+@each_case(("function", "name"), CASES.values(), ids=CASES)
+@each_case(
     "value", ["False", "no", "maybe", 0, 1, None, [], torch.tensor(True), np.True_], ids=repr
 )
 def test_anything_but_true_and_false_is_an_error(function, name, value):
@@ -70,7 +71,7 @@ def test_anything_but_true_and_false_is_an_error(function, name, value):
         function(*NEEDED.get(function, ()), **{name: value})
 
 
-@pytest.mark.parametrize(("function", "name"), CASES)
+@each_case(("function", "name"), CASES.values(), ids=CASES)
 def test_true_is_taken(function, name):
     settings = {"num_classes": CLASSES} if function is mix else {}
     function(*NEEDED.get(function, ()), **settings, **{name: True})

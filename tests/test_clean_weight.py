@@ -10,6 +10,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from batches import CLASSES, batch, gradients, net, over
+from cases import each_case
 from comixup import CoMixup, CutMix, InputMixup, ManifoldMixup, NoMix, PuzzleMix, training_step
 from comixup.mixers._mixer import loss_weights
 from problems import generator
@@ -91,7 +92,7 @@ def test_gradients_are_those_of_the_two_losses_weighted_by_hand(method, rule, we
             assert step.clean_outputs is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "default"),
     [(name, 1.0) for name in ("co-mixup", "puzzle mix")]
     + [(name, 0.0) for name in WITHOUT_SALIENCY],
@@ -102,7 +103,7 @@ def test_defaults(name, default):
 
 
 @over(ALL)
-@pytest.mark.parametrize("how", ["p", "enabled"])
+@each_case("how", ["p", "enabled"])
 def test_a_batch_that_is_not_mixed_has_its_own_loss_alone(method, how):
     model, (images, targets, _) = net(norm=False), batch(8)
     plain = copy.deepcopy(model)
@@ -130,8 +131,8 @@ def test_weights_follow_chance(method):
     assert seen == {False, True}
 
 
-@pytest.mark.parametrize("method", [CoMixup, PuzzleMix])
-@pytest.mark.parametrize("reduction", ["sum", "mean"])
+@each_case("method", [CoMixup, PuzzleMix])
+@each_case("reduction", ["sum", "mean"])
 def test_a_clean_pass_that_trains_nothing_leaves_the_mixed_loss_its_weight(method, reduction):
     model, (images, targets, _) = net(norm=False), batch(8)
     mixer = method(CLASSES, keep_gradients=False, clean_reduction=reduction)
@@ -142,8 +143,8 @@ def test_a_clean_pass_that_trains_nothing_leaves_the_mixed_loss_its_weight(metho
 
 
 @over(ALL)
-@pytest.mark.parametrize("ask", ["saliency", "clean_pass"])
-@pytest.mark.parametrize("reduction", ["sum", "mean"])
+@each_case("ask", ["saliency", "clean_pass"])
+@each_case("reduction", ["sum", "mean"])
 def test_a_loop_of_ones_own_is_the_training_step(method, ask, reduction):
     model, (images, targets, _) = net(norm=False), batch(8)
     other = copy.deepcopy(model)
@@ -309,7 +310,7 @@ BAD = {
 
 
 @over(ALL)
-@pytest.mark.parametrize(("change", "error", "message"), BAD.values(), ids=BAD.keys())
+@each_case(("change", "error", "message"), BAD.values(), ids=BAD.keys())
 def test_senseless_weights_are_refused(method, change, error, message):
     with rejects(error, message):
         method(CLASSES, **change)

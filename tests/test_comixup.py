@@ -7,6 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from batches import CLASSES, batch, one_hot
+from cases import each_case
 from comixup import CoMixup
 from comixup.mixers._batch import part_sizes
 from problems import generator
@@ -48,8 +49,8 @@ UNUSABLE = {
 }
 
 
-@pytest.mark.parametrize("change", UNUSABLE.values(), ids=UNUSABLE.keys())
-@pytest.mark.parametrize("target_weight", ["area", "saliency"])
+@each_case("change", UNUSABLE.values(), ids=UNUSABLE.keys())
+@each_case("target_weight", ["area", "saliency"])
 def test_unusable_maps_become_uniform_and_are_counted(change, target_weight):
     images, targets, saliency = batch(6)
     change(saliency)
@@ -85,7 +86,7 @@ def test_the_warning_comes_once_and_the_count_every_time():
     assert caught[0].filename == __file__  # it points at the caller
 
 
-@pytest.mark.parametrize("scale", [2.0**-120, 2.0**80, 1.0], ids=["tiny", "huge", "one"])
+@each_case("scale", [2.0**-120, 2.0**80, 1.0], ids=["tiny", "huge", "one"])
 def test_the_scale_of_the_maps_plays_no_part(scale):
     # PEERS D: half-precision gradients underflow; each map is normalised.
     images, targets, saliency = batch(6)
@@ -97,7 +98,7 @@ def test_the_scale_of_the_maps_plays_no_part(scale):
     assert_close(mixed, expected, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("value", [1e-38, 1e-45, 1e29], ids=["tiny", "least", "huge"])
+@each_case("value", [1e-38, 1e-45, 1e29], ids=["tiny", "least", "huge"])
 def test_extreme_values_do_not_break_anything(value):
     images, targets, saliency = batch(6)
     saliency = torch.zeros_like(saliency)
@@ -109,7 +110,7 @@ def test_extreme_values_do_not_break_anything(value):
     assert_close(soft.sum(1), torch.ones(6))
 
 
-@pytest.mark.parametrize("value", [-1.0, -1e-30], ids=str)
+@each_case("value", [-1.0, -1e-30], ids=str)
 def test_negative_maps_are_refused(value):
     images, targets, saliency = batch(6)
     saliency[4, 2, 2] = value
@@ -120,8 +121,8 @@ def test_negative_maps_are_refused(value):
 # --- parts and outputs ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("m", [1, 2, 19, 20, 21, 39, 41, 100, 101])
-@pytest.mark.parametrize("partition_size", [1, 3, 20, 200])
+@each_case("m", [1, 2, 19, 20, 21, 39, 41, 100, 101])
+@each_case("partition_size", [1, 3, 20, 200])
 def test_parts_are_near_equal_and_at_most_as_large_as_asked(m, partition_size):
     parts = part_sizes(m, partition_size, m)
     sizes = [inputs for inputs, _ in parts]
@@ -137,7 +138,7 @@ def test_21_are_parted_as_11_and_10():
     assert part_sizes(100, None, 100) == [(100, 100)]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("m", "partition_size", "num_outputs"),
     [
         (21, 20, None),
@@ -176,7 +177,7 @@ def test_partition_size_none_mixes_across_the_whole_batch():
     assert float(ratio[:15, 15:].sum() + ratio[15:, :15].sum()) > 0
 
 
-@pytest.mark.parametrize("num_outputs", [1, 4, 10, 25])
+@each_case("num_outputs", [1, 4, 10, 25])
 def test_num_outputs_also_where_nothing_is_mixed(num_outputs):
     images, targets, saliency = batch(10)
     mixer = mixup(num_outputs=num_outputs, p=0)
@@ -193,7 +194,7 @@ def test_num_outputs_also_where_nothing_is_mixed(num_outputs):
     assert seen == set(range(10))  # not always the first ones
 
 
-@pytest.mark.parametrize("num_threads", [1, 2, 5, None])
+@each_case("num_threads", [1, 2, 5, None])
 def test_the_number_of_threads_changes_nothing(num_threads):
     given = batch(45)
     expected = mixup(partition_size=10)(*given)
@@ -205,8 +206,8 @@ def test_the_number_of_threads_changes_nothing(num_threads):
 # --- settings ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("levels", [1, 2, 3])
-@pytest.mark.parametrize("size", [(8, 8), (9, 7)], ids=str)
+@each_case("levels", [1, 2, 3])
+@each_case("size", [(8, 8), (9, 7)], ids=str)
 def test_targets_weighted_by_the_saliency_that_is_shown(levels, size):
     images, targets, saliency = batch(8, size)
     mixer = mixup(target_weight="saliency", levels=levels)
@@ -226,7 +227,7 @@ def blocks(m):
     return root @ root.T / m
 
 
-@pytest.mark.parametrize("partition_size", [20, 4])
+@each_case("partition_size", [20, 4])
 def test_compatibility_as_a_matrix_and_as_a_function(partition_size):
     images, targets, saliency = batch(8)
     matrix, seen = blocks(8), []
@@ -251,7 +252,7 @@ def test_a_matrix_of_another_size_is_refused():
         mixup(compatibility=torch.eye(4))(*batch(5))
 
 
-@pytest.mark.parametrize("settings", [{"grid": 2}, {"tau": 5.0}], ids=str)
+@each_case("settings", [{"grid": 2}, {"tau": 5.0}], ids=str)
 def test_resolve_lowers_the_number_of_duplicates(settings):
     def duplicates(resolve):
         count = 0
@@ -281,7 +282,7 @@ def test_salient_places_are_kept():
     assert float(shown.mean()) > 1.1
 
 
-@pytest.mark.parametrize("grid", [1, 2, (2, 3), [8, 8], 16])
+@each_case("grid", [1, 2, (2, 3), [8, 8], 16])
 def test_grid(grid):
     given = batch(5)
     mixer = mixup(grid=grid)
@@ -312,7 +313,7 @@ SETTINGS = {
 CASES = [(name, value) for name, values in SETTINGS.items() for value in values]
 
 
-@pytest.mark.parametrize(("name", "value"), CASES)
+@each_case(("name", "value"), CASES)
 def test_a_bad_setting_is_refused_at_construction(name, value):
     with rejects((ValueError, TypeError), rf"`{name}` must "):
         CoMixup(CLASSES, **{name: value})

@@ -5,6 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from batches import batch, telling
+from cases import each_case
 from comixup import CutMix
 from comixup.mixers._cutmix import Boxes
 from problems import generator
@@ -16,9 +17,9 @@ def origin(mixed, images):
     return mixed[:, 0].long() // images[0].numel()
 
 
-@pytest.mark.parametrize("num_inputs", [2, 3, 4])
-@pytest.mark.parametrize("per_sample", [False, True])
-@pytest.mark.parametrize("size", [(24,), (7, 9), (16, 16), (5, 6, 7)], ids=str)
+@each_case("num_inputs", [2, 3, 4])
+@each_case("per_sample", [False, True])
+@each_case("size", [(24,), (7, 9), (16, 16), (5, 6, 7)], ids=str)
 def test_targets_count_the_visible_pixels_exactly(num_inputs, per_sample, size):
     m = 6
     images = telling(m, 2, size, torch.float64)
@@ -35,7 +36,7 @@ def test_targets_count_the_visible_pixels_exactly(num_inputs, per_sample, size):
     assert most == num_inputs
 
 
-@pytest.mark.parametrize("per_sample", [False, True])
+@each_case("per_sample", [False, True])
 def test_later_boxes_lie_over_earlier_ones(per_sample):
     rows = 3 if per_sample else 1
     partners = torch.tensor([[1, 2], [2, 0], [0, 1]])
@@ -95,7 +96,7 @@ def test_areas_are_spread_like_the_ratios():
     assert float(area.min()) < 0.01
 
 
-@pytest.mark.parametrize("per_sample", [False, True])
+@each_case("per_sample", [False, True])
 def test_one_position_for_the_batch_is_a_choice(per_sample):
     # kornia#4712: one cut position for the whole batch; big_vision#90: per-example ratios.
     images = telling(8, 1, (16, 16))
@@ -137,7 +138,7 @@ def test_another_size_or_batch_is_refused():
         mixer.last.plan.mix_images(torch.rand(5, 3, 8, 8))
 
 
-@pytest.mark.parametrize("value", [1, 0, 2.5, True, "2"])
+@each_case("value", [1, 0, 2.5, True, "2"])
 def test_num_inputs_counts_two_or_more(value):
     with rejects(ValueError, r"`num_inputs` must be an integer of at least 2"):
         CutMix(7, num_inputs=value)

@@ -8,6 +8,7 @@ import torch
 from torch.testing import assert_close
 
 import oracle
+from cases import each_case
 from comixup import Labelling, Problem, objective, solve
 from problems import generator, identity, make, maps, psd, ratio
 
@@ -63,8 +64,8 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("problem", ODD.values(), ids=ODD.keys())
-@pytest.mark.parametrize("levels", [1, 2, 5])
+@each_case("problem", ODD.values(), ids=ODD.keys())
+@each_case("levels", [1, 2, 5])
 def test_the_kernel_survives(problem, levels):
     z = solve(problem, levels=levels, starts=2, resolve=True, generator=generator(levels))
     assert_close(z.masks.sum(1), torch.ones(problem.num_outputs, *problem.grid))
@@ -85,7 +86,7 @@ def test_the_kernel_survives(problem, levels):
         assert total <= objective(problem, start).total + 1e-6 * size
 
 
-@pytest.mark.parametrize(
+@each_case(
     "name",
     [name for name, problem in ODD.items() if problem.num_locations <= 16 and name[:2] != "fi"],
 )
@@ -97,8 +98,8 @@ def test_the_reference_survives(name):
 
 
 @with_each
-@pytest.mark.parametrize("factor", [1e-300, 1e-30, 1e-6, 1.0, 1e6, 1e28])
-@pytest.mark.parametrize("clip", [None, "soft"])
+@each_case("factor", [1e-300, 1e-30, 1e-6, 1.0, 1e6, 1e28])
+@each_case("clip", [None, "soft"])
 def test_the_scale_of_the_objective_does_not_matter(method, factor, clip):
     # Same start, same way: every energy is multiplied by the same number.
     plain, large = scaled(1.0, clip=clip), scaled(factor, clip=clip)
@@ -109,7 +110,7 @@ def test_the_scale_of_the_objective_does_not_matter(method, factor, clip):
 
 
 @with_each
-@pytest.mark.parametrize("exponent", [-900, -120, 90])
+@each_case("exponent", [-900, -120, 90])
 def test_a_power_of_two_changes_no_label(method, exponent):
     # Flat maps, on which no inner step is exact: fusion moves, and their tolerances, decide.
     factor = 2.0**exponent
@@ -123,7 +124,7 @@ def test_a_power_of_two_changes_no_label(method, exponent):
 
 
 @with_each
-@pytest.mark.parametrize("offset", [1e3, -1e6, 1e9])
+@each_case("offset", [1e3, -1e6, 1e9])
 def test_a_large_constant_at_every_location_does_not_matter(method, offset):
     # Costs are only ever compared at one location, however large they are there.
     for seed in range(4):

@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from batches import telling
+from cases import each_case
 from comixup import Labelling, _native
 from comixup._gather import gather_cells, gather_pixels
 from comixup._grid import cell_of_pixel
@@ -48,8 +49,8 @@ def slow(images, sources):
 
 
 @OVER_SIZES
-@pytest.mark.parametrize("levels", [1, 2, 3, 4])
-@pytest.mark.parametrize(("m", "outputs"), [(3, 3), (2, 5), (5, 2), (1, 1)])
+@each_case("levels", [1, 2, 3, 4])
+@each_case(("m", "outputs"), [(3, 3), (2, 5), (5, 2), (1, 1)])
 def test_every_pixel_comes_from_the_inputs_of_its_cell(size, grid, levels, m, outputs):
     images = telling(m, 2, size)
     sources = sources_for(m, outputs, levels, grid)
@@ -87,7 +88,7 @@ DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
 
 
 @OVER_SIZES
-@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+@each_case("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
 def test_the_kernel_and_torch_agree_bit_for_bit(size, grid, layout):
     for dtype, levels in itertools.product(DTYPES, (1, 2, 4)):
         images = torch.rand(4, 3, *size, generator=generator(levels), dtype=torch.float64) - 0.5
@@ -99,7 +100,7 @@ def test_the_kernel_and_torch_agree_bit_for_bit(size, grid, layout):
         assert_close(answer, other, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@each_case("dtype", DTYPES, ids=str)
 def test_thirds_of_three_inputs_agree_bit_for_bit(dtype):
     images = (torch.rand(4, 3, 8, 8, generator=generator(0), dtype=torch.float64) - 0.5).to(dtype)
     order = torch.rand(5, 4, 2, 2, generator=generator(1)).argsort(1)
@@ -107,7 +108,7 @@ def test_thirds_of_three_inputs_agree_bit_for_bit(dtype):
     assert_close(gather_cells(images, sources), gather_pixels(images, sources), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@each_case("dtype", [torch.float32, torch.float64], ids=str)
 def test_a_cell_of_one_input_three_times_is_that_input(dtype):
     images = (torch.rand(4, 3, 8, 8, generator=generator(0), dtype=torch.float64) - 0.5).to(dtype)
     sources = sources_for(4, 5, 1, (2, 2)).repeat(1, 3, 1, 1)
@@ -116,19 +117,19 @@ def test_a_cell_of_one_input_three_times_is_that_input(dtype):
     assert_close(gather_pixels(images, sources), expected, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "dtype",
     [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool, torch.complex64],
     ids=str,
 )
-@pytest.mark.parametrize("layout", ["contiguous", "channels last"])
+@each_case("layout", ["contiguous", "channels last"])
 def test_one_level_copies_any_dtype(dtype, layout):
     images = LAYOUTS[layout]((telling(4, 3, (5, 6)) % 120).to(dtype))
     sources = sources_for(4, 4, 1, (2, 3))
     assert_close(gather_cells(images, sources), gather_pixels(images, sources), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32, torch.int64], ids=str)
+@each_case("dtype", [torch.uint8, torch.int16, torch.int32, torch.int64], ids=str)
 def test_sources_of_any_integer_type(dtype):
     images, sources = telling(4, 1, (5, 6)), sources_for(4, 4, 2, (2, 3))
     assert_close(gather_cells(images, sources.to(dtype)), gather_cells(images, sources))
@@ -150,8 +151,8 @@ def test_any_shape(m, outputs, levels, channels, sides, last):
     assert_close(gather_cells(images, sources), slow(images, sources))
 
 
-@pytest.mark.parametrize("size", [(6, 6), (4, 6, 6)], ids=str)
-@pytest.mark.parametrize(
+@each_case("size", [(6, 6), (4, 6, 6)], ids=str)
+@each_case(
     ("dtype", "grad", "levels"),
     [
         (torch.float32, False, 1),
@@ -173,7 +174,7 @@ def test_channels_last_stays_channels_last(dtype, grad, levels, size):
     assert not answer.is_contiguous()
 
 
-@pytest.mark.parametrize("levels", [1, 2, 3])
+@each_case("levels", [1, 2, 3])
 def test_gradients_flow_to_the_inputs_of_each_cell(levels):
     images = torch.rand(3, 2, 5, 7, dtype=torch.float64, requires_grad=True)
     z = Labelling(sources_for(3, 4, levels, (2, 3)), 3)
@@ -190,7 +191,7 @@ def test_without_gradients_the_answer_needs_none():
     assert_close(answer, gather_pixels(images.detach(), sources_for(3, 4, 2, (2, 3))))
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@each_case("threads", [1, 2])
 def test_the_number_of_threads_changes_nothing(threads):
     images, sources = torch.rand(9, 3, 33, 31), sources_for(9, 9, 2, (4, 4))
     expected = gather_pixels(images, sources)
@@ -220,10 +221,8 @@ class Largest(TorchDispatchMode):
         return out
 
 
-@pytest.mark.parametrize("levels", [1, 2, 3])
-@pytest.mark.parametrize(
-    ("way", "most"), [(gather_cells, 1.05), (gather_pixels, 3.0)], ids=["kernel", "torch"]
-)
+@each_case("levels", [1, 2, 3])
+@each_case(("way", "most"), [(gather_cells, 1.05), (gather_pixels, 3.0)], ids=["kernel", "torch"])
 def test_no_tensor_pairs_inputs_with_outputs(way, most, levels):
     images, sources = torch.rand(40, 3, 32, 32), sources_for(40, 40, levels, (4, 4))
     whole = images.untyped_storage().nbytes()
@@ -233,10 +232,8 @@ def test_no_tensor_pairs_inputs_with_outputs(way, most, levels):
     assert max(seen.sizes) >= whole  # the recording works
 
 
-@pytest.mark.parametrize("levels", [1, 2, 3])
-@pytest.mark.parametrize(
-    ("way", "most"), [(gather_cells, 1.05), (gather_pixels, 3.05)], ids=["kernel", "torch"]
-)
+@each_case("levels", [1, 2, 3])
+@each_case(("way", "most"), [(gather_cells, 1.05), (gather_pixels, 3.05)], ids=["kernel", "torch"])
 def test_memory_alive_at_once_is_a_few_batches(way, most, levels):
     images, sources = torch.rand(40, 3, 32, 32), sources_for(40, 40, levels, (4, 4))
     whole = images.untyped_storage().nbytes()
@@ -282,7 +279,7 @@ def blocks():
     }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("change", "message"),
     [
         ({"sources": np.full((3, 2, 4), 2)}, "sources must be inputs"),

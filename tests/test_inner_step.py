@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import oracle
+from cases import each_case
 from comixup import _native, _reference
 from inner_steps import FORMS, instance
 
@@ -40,8 +41,8 @@ def found(minimise, unary, charge, grid, start):
 
 
 @with_each
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(
+@each_case("form", FORMS)
+@each_case(
     ("grid", "num_labels"),
     [((1,), 4), ((6,), 4), ((2, 2), 5), ((3, 2), 4), ((2, 3), 4), ((3, 3), 3), ((2, 2, 2), 3)],
     ids=str,
@@ -56,8 +57,8 @@ def test_tiny_grids_are_solved_exactly(minimise, grid, num_labels, form):
 
 
 @with_each
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("grid", [(4, 4), (3, 5), (8, 2), (20,), (2, 2, 5), (5, 1, 3)], ids=str)
+@each_case("form", FORMS)
+@each_case("grid", [(4, 4), (3, 5), (8, 2), (20,), (2, 2, 5), (5, 1, 3)], ids=str)
 def test_narrow_grids_are_solved_exactly(minimise, grid, form):
     for seed in range(4):
         unary, charge, start = instance(grid, 3, form, seed)
@@ -66,7 +67,7 @@ def test_narrow_grids_are_solved_exactly(minimise, grid, form):
         assert value == pytest.approx(best, abs=TOLERANCE), seed
 
 
-@pytest.mark.parametrize("form", FORMS)
+@each_case("form", FORMS)
 def test_the_two_exact_answers_agree(form):
     for grid in [(5,), (2, 3), (2, 2, 2)]:
         unary, charge, _ = instance(grid, 3, form, seed=9)
@@ -76,8 +77,8 @@ def test_the_two_exact_answers_agree(form):
 
 
 @with_each
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("grid", [(12, 12), (10, 13), (4, 4, 4)], ids=str)
+@each_case("form", FORMS)
+@each_case("grid", [(12, 12), (10, 13), (4, 4, 4)], ids=str)
 def test_two_labels_on_a_wide_grid_are_solved_exactly(minimise, grid, form):
     # Wide enough for a minimum cut, which is exact for two labels.
     for seed in range(2):
@@ -88,7 +89,7 @@ def test_two_labels_on_a_wide_grid_are_solved_exactly(minimise, grid, form):
 
 
 @with_each
-@pytest.mark.parametrize(
+@each_case(
     ("grid", "num_labels"), [((4, 4), 10), ((12, 12), 4), ((3, 3, 6), 4), ((30, 3), 10)], ids=str
 )
 def test_large_steps_end_below_every_simple_alternative(minimise, grid, num_labels):
@@ -119,7 +120,7 @@ def test_strong_smoothness_leaves_the_best_constant(minimise):
 
 
 @with_each
-@pytest.mark.parametrize("form", FORMS)
+@each_case("form", FORMS)
 def test_the_best_labelling_is_left_alone(minimise, form):
     for grid in [(3, 3), (12, 12)]:
         unary, charge, start = instance(grid, 3, form, seed=5)
@@ -146,7 +147,7 @@ def test_ties_go_to_the_lowest_label(minimise):
 
 
 @with_each
-@pytest.mark.parametrize("scale", [1e-30, 1e-6, 1.0, 1e6, 1e30])
+@each_case("scale", [1e-30, 1e-6, 1.0, 1e6, 1e30])
 def test_the_scale_of_the_energy_does_not_matter(minimise, scale):
     grid = (3, 3)
     unary, charge, start = instance(grid, 3, "potts", seed=2)

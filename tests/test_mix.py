@@ -1,10 +1,10 @@
 """Mixing a batch by a plan: images, targets, and what does not fit."""
 
-import pytest
 import torch
 from torch.testing import assert_close
 
 from batches import batch, by_masks, one_hot, telling
+from cases import each_case
 from comixup import CutMix, InputMixup, Labelling, mix
 from problems import generator
 from rejections import rejects
@@ -15,9 +15,9 @@ def labelling(m=4, outputs=4, levels=2, grid=(2, 3), seed=0):
     return Labelling(draw, m)
 
 
-@pytest.mark.parametrize("levels", [1, 2, 3])
-@pytest.mark.parametrize("size", [(2, 3), (5, 7), (17, 32)], ids=str)
-@pytest.mark.parametrize("outputs", [1, 4, 9])
+@each_case("levels", [1, 2, 3])
+@each_case("size", [(2, 3), (5, 7), (17, 32)], ids=str)
+@each_case("outputs", [1, 4, 9])
 def test_images_and_targets_have_the_same_shares(levels, size, outputs):
     """The mean pixel of images that are one class each is that class's share of the target."""
     z = labelling(outputs=outputs, levels=levels)
@@ -27,7 +27,7 @@ def test_images_and_targets_have_the_same_shares(levels, size, outputs):
     assert_close(targets.sum(1), torch.ones(outputs))
 
 
-@pytest.mark.parametrize("levels", [1, 2, 3])
+@each_case("levels", [1, 2, 3])
 def test_images_are_what_the_masks_say(levels):
     z, images = labelling(levels=levels), telling(4, 3, (5, 8))
     mixed, _ = mix(images, torch.arange(4), z, num_classes=4)
@@ -58,7 +58,7 @@ def test_weights_of_the_callers_own_replace_the_shares():
     assert_close(soft, weights @ one_hot(targets))
 
 
-@pytest.mark.parametrize("plan", ["labelling", "cutmix"])
+@each_case("plan", ["labelling", "cutmix"])
 def test_segmentation_masks_are_mixed_like_the_images(plan):
     # vision#9215, keras-aug#58/#59: masks must follow their images.
     images, targets, _ = batch(6, (12, 12))
@@ -78,7 +78,7 @@ def test_segmentation_masks_are_mixed_like_the_images(plan):
     assert_close(z.mix_images(classes.unsqueeze(1)).squeeze(1), expected)
 
 
-@pytest.mark.parametrize("kind", ["levels", "input mixup"])
+@each_case("kind", ["levels", "input mixup"])
 def test_class_indices_have_no_mean(kind):
     images, targets, _ = batch(4)
     mixer = InputMixup(7, generator=generator(0))
@@ -120,7 +120,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize(("change", "message"), BAD.values(), ids=BAD.keys())
+@each_case(("change", "message"), BAD.values(), ids=BAD.keys())
 def test_rejects(change, message):
     arguments = {"images": torch.rand(4, 3, 8, 8), "num_classes": 7} | change
     images = arguments.pop("images")

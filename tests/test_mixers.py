@@ -2,12 +2,12 @@
 
 import itertools
 
-import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
 
 from batches import CLASSES, METHODS, SALIENT, batch, by_masks, net, one_hot, over, run
+from cases import each_case
 from comixup import CoMixup, InputMixup, ManifoldMixup, PuzzleMix
 from problems import generator
 from rejections import rejects
@@ -62,26 +62,26 @@ def check(mixer, images, targets, saliency):
 
 
 @over(METHODS)
-@pytest.mark.parametrize("m", BATCHES)
+@each_case("m", BATCHES)
 def test_any_batch_size(method, m):
     check(method(CLASSES, generator=generator(m)), *batch(m, (6, 5)))
 
 
 @over(METHODS)
-@pytest.mark.parametrize("size", SIZES, ids=str)
+@each_case("size", SIZES, ids=str)
 def test_any_image_size(method, size):
     check(method(CLASSES, generator=generator(1)), *batch(5, size))
 
 
 @over(METHODS)
-@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@each_case("dtype", TOLERANCE, ids=str)
 def test_any_floating_dtype(method, dtype):
     # PM#5/#6, kornia#4657, tensorflow/models#10318: half precision must mix, and not the targets.
     check(method(CLASSES, generator=generator(2)), *batch(6, (9, 8), dtype=dtype))
 
 
 @over(METHODS)
-@pytest.mark.parametrize("kind", TARGETS.values(), ids=TARGETS.keys())
+@each_case("kind", TARGETS.values(), ids=TARGETS.keys())
 def test_any_kind_of_target(method, kind):
     images, targets, saliency = batch(6)
     targets = kind(targets)
@@ -114,7 +114,7 @@ def test_channels_last_stays(method):
 
 
 @over(METHODS)
-@pytest.mark.parametrize("p", [0, 1])
+@each_case("p", [0, 1])
 def test_the_callers_tensors_are_untouched(method, p):
     # timm#1143: a change in place looks like "not mixing".
     given = batch(6)
@@ -156,7 +156,7 @@ def test_without_a_generator_the_global_seed_rules(method):
 
 
 @over(METHODS)
-@pytest.mark.parametrize("p", [0.0, 0.4, 1.0])
+@each_case("p", [0.0, 0.4, 1.0])
 def test_p_is_how_often_a_batch_is_mixed(method, p):
     # kornia#4649: applied twice, so that the rate was p squared; mmpretrain#875: ignored.
     images, targets, saliency = batch(4, (4, 4))
@@ -185,7 +185,7 @@ class Counting(nn.Module):
 
 
 @over(SALIENT)
-@pytest.mark.parametrize("p", [0.0, 0.4, 1.0])
+@each_case("p", [0.0, 0.4, 1.0])
 def test_saliency_and_call_toss_one_coin(method, p):
     images, targets, _ = batch(4, (4, 4))
     mixer, model = method(CLASSES, p=p, generator=generator(7)), Counting()
@@ -270,7 +270,7 @@ BAD = {
 
 
 @over(METHODS)
-@pytest.mark.parametrize(("change", "error", "message"), BAD.values(), ids=BAD.keys())
+@each_case(("change", "error", "message"), BAD.values(), ids=BAD.keys())
 def test_rejects(method, change, error, message):
     given = {"images": IMAGES, "targets": LABELS, "saliency": torch.rand(4, 8, 8)} | change
     with rejects(error, message):
@@ -294,7 +294,7 @@ MAPS = {
 
 
 @over(SALIENT)
-@pytest.mark.parametrize(("maps", "error", "message"), MAPS.values(), ids=MAPS.keys())
+@each_case(("maps", "error", "message"), MAPS.values(), ids=MAPS.keys())
 def test_rejects_saliency(method, maps, error, message):
     with rejects(error, message):
         method(CLASSES)(IMAGES, LABELS, maps)
@@ -314,13 +314,13 @@ SETTINGS = {
 
 
 @over(METHODS)
-@pytest.mark.parametrize(("change", "error", "message"), SETTINGS.values(), ids=SETTINGS.keys())
+@each_case(("change", "error", "message"), SETTINGS.values(), ids=SETTINGS.keys())
 def test_rejects_settings_at_construction(method, change, error, message):
     with rejects(error, message):
         method(**change)
 
 
-@pytest.mark.parametrize("method", [CoMixup, InputMixup, ManifoldMixup])
+@each_case("method", [CoMixup, InputMixup, ManifoldMixup])
 def test_rejects_a_seed_in_place_of_a_generator(method):
     with rejects(TypeError, r"`generator` must be a torch\.Generator, got"):
         method(CLASSES, generator=5)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import oracle
+from cases import each_case
 from comixup import _native
 from inner_steps import FORMS, instance
 
@@ -14,7 +15,7 @@ def run(unary, charge, grid, start, labels=None):
     return labels, optimal
 
 
-@pytest.mark.parametrize("form", FORMS)
+@each_case("form", FORMS)
 def test_an_answer_that_claims_to_be_optimal_is(form):
     claims = 0
     for seed in range(12):
@@ -54,7 +55,7 @@ def test_the_axes_are_not_confused():
     np.testing.assert_array_equal(labels, expected)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("change", "message"),
     [
         ({"unary": np.zeros((0, 4))}, "unary must be"),
@@ -88,7 +89,7 @@ def test_arrays_that_do_not_fit_are_refused(change, message):
         _native.minimise(**arguments | change)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "labels",
     [np.zeros(4), np.zeros(4, dtype=np.int64), np.zeros((4, 2), dtype=np.int32)[:, 0]],
     ids=["float", "wide", "strided"],
@@ -115,7 +116,7 @@ def solve_arguments():
     }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("change", "message"),
     [
         ({"costs": []}, "every problem needs"),
@@ -153,7 +154,7 @@ def test_a_solve_whose_arrays_do_not_fit_is_refused(change, message):
         _native.solve(**solve_arguments() | change)
 
 
-@pytest.mark.parametrize("name", ["sources", "objective_values"])
+@each_case("name", ["sources", "objective_values"])
 def test_a_solution_is_not_written_to_a_copy(name):
     arguments = solve_arguments()
     with pytest.raises(TypeError, match="incompatible function arguments"):

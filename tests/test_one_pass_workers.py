@@ -95,7 +95,11 @@ def test_some_batches_are_mixed_and_every_example_gets_a_map(alone):
 
 @pytest.mark.parametrize(
     "context",
-    [name for name in ("fork", "spawn") if name in multiprocessing.get_all_start_methods()],
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name == "spawn" else [])
+        for name in ("fork", "spawn")
+        if name in multiprocessing.get_all_start_methods()
+    ],
 )
 def test_workers_change_nothing(alone, context):
     batches, maps, mixed = train(workers=2, context=context)

@@ -8,9 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import comixup
+from cases import each_case
 
 FOLDER = Path(comixup.__file__).parent
 ALLOWED = {"torch", "numpy", "comixup"}
@@ -61,7 +60,7 @@ def test_the_kernel_has_what_its_stub_declares():
     assert declared == {name for name in dir(module) if not name.startswith("_")}
 
 
-@pytest.mark.parametrize("path", CORE, ids=lambda path: path.name)
+@each_case("path", CORE, ids=lambda path: path.name)
 def test_core_imports_nothing_but_torch_numpy_and_the_standard_library(path):
     for name in imported(path):
         top = name.partition(".")[0]
@@ -69,7 +68,7 @@ def test_core_imports_nothing_but_torch_numpy_and_the_standard_library(path):
         assert top in allowed, f"{path.name} imports {name}"
 
 
-@pytest.mark.parametrize("path", CORE, ids=lambda path: path.name)
+@each_case("path", CORE, ids=lambda path: path.name)
 def test_core_imports_no_extra_of_the_package(path):
     folders = {folder.name for folder in FOLDER.iterdir() if folder.is_dir()} - {"mixers"}
     for name in imported(path):

@@ -9,6 +9,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import maximum_flow
 from torch.testing import assert_close
 
+from cases import each_case
 from comixup import _native
 from comixup._grid import edges
 from comixup._puzzle import (
@@ -60,8 +61,8 @@ def least_energy(unary, weights, grid):
 # ---- The minimum ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("levels", [1, 2, 3])
-@pytest.mark.parametrize("grid", GRIDS, ids=str)
+@each_case("levels", [1, 2, 3])
+@each_case("grid", GRIDS, ids=str)
 def test_the_masks_are_minima(grid, levels):
     n = int(np.prod(grid))
     if (levels + 1) ** n > 7000:
@@ -75,8 +76,8 @@ def test_the_masks_are_minima(grid, levels):
         assert found == pytest.approx(best, abs=1e-9), seed
 
 
-@pytest.mark.parametrize("factor", [2.0**-1000, 2.0**-960, 2.0**-100, 2.0**200])
-@pytest.mark.parametrize("grid", [(4, 4), (8, 8), (12, 12), (17, 17)], ids=str)
+@each_case("factor", [2.0**-1000, 2.0**-960, 2.0**-100, 2.0**200])
+@each_case("grid", [(4, 4), (8, 8), (12, 12), (17, 17)], ids=str)
 def test_the_scale_of_an_energy_does_not_matter(grid, factor):
     for seed in range(4):
         unary, weights = random_energy(grid, 3, seed)
@@ -114,8 +115,8 @@ def minimum_by_flow(unary, weights, grid):
     return maximum_flow(graph, source, sink).flow_value - n * lift
 
 
-@pytest.mark.parametrize("grid", [(8, 8), (5, 9), (16, 16), (40,), (3, 4, 5)], ids=str)
-@pytest.mark.parametrize("levels", [1, 2, 4])
+@each_case("grid", [(8, 8), (5, 9), (16, 16), (40,), (3, 4, 5)], ids=str)
+@each_case("levels", [1, 2, 4])
 def test_large_masks_are_minima(grid, levels):
     unary, weights = random_energy(grid, levels, 7, integers=True)
     labels = best_masks(unary, weights, grid)
@@ -127,8 +128,8 @@ def test_large_masks_are_minima(grid, levels):
 WORDS = [(64,), (65,), (2, 128), (3, 80), (4, 4, 4), (6, 6, 7), (17, 16)]
 
 
-@pytest.mark.parametrize("grid", WORDS, ids=str)
-@pytest.mark.parametrize("levels", [2, 5])
+@each_case("grid", WORDS, ids=str)
+@each_case("levels", [2, 5])
 def test_masks_of_any_size_are_minima(grid, levels):
     for seed in range(3):
         unary, weights = random_energy(grid, levels, seed, integers=True)
@@ -137,7 +138,7 @@ def test_masks_of_any_size_are_minima(grid, levels):
         assert found == minimum_by_flow(unary[0].numpy(), weights[0].numpy(), grid), seed
 
 
-@pytest.mark.parametrize("grid", [(8, 8), (12, 12), (17, 17)], ids=str)
+@each_case("grid", [(8, 8), (12, 12), (17, 17)], ids=str)
 def test_cuts_that_follow_one_another_lead_to_a_minimum(grid):
     # Locations pull hard to either end and pairs are strong: bounds settle nothing, and labels have
     # to go up several times, together.
@@ -163,8 +164,8 @@ def test_masks_of_huge_costs_are_minima():
     assert_close(labels, torch.ones(1, 8, 8, dtype=torch.int64))
 
 
-@pytest.mark.parametrize("grid", [(1,), (2, 2), (8, 8), (17, 17)], ids=str)
-@pytest.mark.parametrize("levels", [2, 3, 5])
+@each_case("grid", [(1,), (2, 2), (8, 8), (17, 17)], ids=str)
+@each_case("levels", [2, 3, 5])
 def test_costs_that_are_not_convex_are_rejected(grid, levels):
     unary, weights = random_energy(grid, levels, 5)
     best_masks(unary, weights, grid)
@@ -233,7 +234,7 @@ def border(x, y, k, other, cell, patch):
     return total / count
 
 
-@pytest.mark.parametrize(("grid", "patch"), [(2, 4), (2, 2), (4, 2), (4, 1), (8, 4)])
+@each_case(("grid", "patch"), [(2, 4), (2, 2), (4, 2), (4, 1), (8, 4)])
 def test_differences_are_those_across_the_borders(grid, patch):
     images, partners = batch(2, (8, 8)), torch.tensor([1, 0])
     found = border_differences(images, partners, (grid, grid), patch, torch.ones(1))
@@ -282,7 +283,7 @@ def definition(z, cells, other_cells, d, ratio, *, levels, beta, gamma, eta):
     return total
 
 
-@pytest.mark.parametrize("levels", [1, 2, 3])
+@each_case("levels", [1, 2, 3])
 def test_the_folded_energy_is_the_definition_up_to_a_constant(levels):
     images, partners = batch(3, (8, 8), 3), torch.tensor([2, 0, 1])
     cells = maps(3, (4, 4), 4)
@@ -345,10 +346,8 @@ def transport_by_matrix(saliency, granted, eps):
     return [winner.get(i, i) for i in range(n)]
 
 
-@pytest.mark.parametrize("eps", [0.0, 0.05, 0.8])
-@pytest.mark.parametrize(
-    "blocks", [(1, 1), (2, 2), (4, 4), (8, 8), (3, 6), (9,), (2, 3, 4)], ids=str
-)
+@each_case("eps", [0.0, 0.05, 0.8])
+@each_case("blocks", [(1, 1), (2, 2), (4, 4), (8, 8), (3, 6), (9,), (2, 3, 4)], ids=str)
 def test_transport_is_as_told(blocks, eps):
     n = int(np.prod(blocks))
     moved = 0
@@ -391,7 +390,7 @@ def test_a_salient_block_takes_the_granted_place():
     assert_close(moved[0, 0, 2:], images[0, 0, 2:])
 
 
-@pytest.mark.parametrize("blocks", [(4,), (2, 3), (2, 1, 3)], ids=str)
+@each_case("blocks", [(4,), (2, 3), (2, 1, 3)], ids=str)
 def test_blocks_move_as_wholes(blocks):
     n, side = int(np.prod(blocks)), 2
     size = [side * c for c in blocks]
@@ -421,7 +420,7 @@ def test_blocks_divide_cells():
 # ---- The kernel's refusals -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("change", "message"),
     [
         ({"unary": np.zeros((1, 1, 4))}, "unary must be"),
@@ -454,7 +453,7 @@ def test_masks_refuse_what_does_not_fit(change, message):
         _native.puzzle_masks(**arguments | change)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("change", "message"),
     [
         ({"saliency": np.zeros((1, 5), dtype=np.float32)}, "saliency must be"),

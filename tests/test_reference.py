@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import oracle
+from cases import each_case
 from comixup import Labelling, _reference, objective
 from comixup._solve import weights_of
 from inner_steps import FORMS, instance
@@ -17,7 +18,7 @@ def as_rows(sources):
 
 
 @over(ALL)
-@pytest.mark.parametrize("levels", [1, 2, 3])
+@each_case("levels", [1, 2, 3])
 def test_the_objective_value_is_the_objective(problem, levels):
     sources = random_sources(problem, levels, seed=levels + 10)
     expected = objective(problem, Labelling(sources, problem.num_inputs)).total
@@ -41,7 +42,7 @@ def test_no_update_of_one_output_raises_its_own_energy(problem):
             assert _reference.objective_value(penalised, z[j][None]) <= before + 1e-9
 
 
-@pytest.mark.parametrize("form", FORMS)
+@each_case("form", FORMS)
 def test_elimination_keeps_an_optimal_labelling(form):
     for seed in range(10):
         unary, charge, _ = instance((2, 3), 4, form, seed, smoothness=0.2)
@@ -72,8 +73,8 @@ def test_candidates_hold_what_the_output_holds_now():
     assert [3, 4] in _reference.candidate_labels(z_j, 5, 2).tolist()
 
 
-@pytest.mark.parametrize("form", ["squared", "inner", "official"])
-@pytest.mark.parametrize("levels", [1, 2, 3])
+@each_case("form", ["squared", "inner", "official"])
+@each_case("levels", [1, 2, 3])
 def test_charges_are_those_of_the_oracle(form, levels):
     labels = oracle.all_labels(4, levels)
     expected = [[oracle.charge(a, b, 4, form) for b in labels] for a in labels]

@@ -9,6 +9,7 @@ import torch
 from torch.testing import assert_close
 
 import oracle
+from cases import each_case
 from comixup import Labelling, Problem, _solve, objective, solve
 from problems import ALL, SMALL, TINY, generator, identity, make, maps, over, random_sources
 
@@ -33,7 +34,7 @@ def duplicates(z):
 
 @over(ALL)
 @with_each
-@pytest.mark.parametrize("levels", [1, 2, 3])
+@each_case("levels", [1, 2, 3])
 def test_the_labelling_is_feasible_and_its_merit_is_the_objective(problem, method, levels):
     z = solve(problem, sweeps=3, levels=levels, method=method, generator=generator(levels))
     assert z.sources.shape == (problem.num_outputs, levels, *problem.grid)
@@ -47,7 +48,7 @@ def test_the_labelling_is_feasible_and_its_merit_is_the_objective(problem, metho
 
 @over(TINY)
 @with_each
-@pytest.mark.parametrize("levels", [1, 2])
+@each_case("levels", [1, 2])
 def test_no_answer_beats_the_optimum_and_many_starts_reach_it(problem, method, levels):
     best = oracle.joint_minimum(problem, levels)
     z = solve(problem, levels=levels, method=method, starts=8, generator=generator(4))
@@ -58,8 +59,8 @@ def test_no_answer_beats_the_optimum_and_many_starts_reach_it(problem, method, l
         assert total <= best + (1e-5 if levels == 1 else 0.01 * abs(best))
 
 
-@pytest.mark.parametrize(("starts", "limit"), [(1, 0.02), (4, 0.004)])
-@pytest.mark.parametrize(("m", "outputs", "grid"), [(2, 2, (3, 3)), (3, 3, (2, 2)), (2, 3, (3, 3))])
+@each_case(("starts", "limit"), [(1, 0.02), (4, 0.004)])
+@each_case(("m", "outputs", "grid"), [(2, 2, (3, 3)), (3, 3, (2, 2)), (2, 3, (3, 3))])
 def test_the_gap_to_the_optimum_is_a_small_part_of_a_random_guess(m, outputs, grid, starts, limit):
     # Weights with which "output j = input j" is not optimal: gamma = 0.1.
     gap = spread = 0.0
@@ -74,8 +75,8 @@ def test_the_gap_to_the_optimum_is_a_small_part_of_a_random_guess(m, outputs, gr
 
 
 @over(TINY)
-@pytest.mark.parametrize("levels", [1, 2, 3])
-@pytest.mark.parametrize("resolve", [False, True])
+@each_case("levels", [1, 2, 3])
+@each_case("resolve", [False, True])
 def test_both_methods_take_the_same_way_where_every_step_is_exact(problem, levels, resolve):
     for seed in range(2):
         settings = {"sweeps": 4 + 6 * seed, "levels": levels, "resolve": resolve}

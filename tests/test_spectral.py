@@ -1,9 +1,9 @@
 """Saliency without a model: the spectral residual."""
 
-import pytest
 import torch
 from torch.testing import assert_close
 
+from cases import each_case
 from comixup import CoMixup, spectral_residual
 from problems import generator
 from rejections import rejects
@@ -31,7 +31,7 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize(("size", "corner", "side"), ODD.values(), ids=ODD.keys())
+@each_case(("size", "corner", "side"), ODD.values(), ids=ODD.keys())
 def test_an_odd_patch_in_a_texture_stands_out(size, corner, side):
     image = texture(size)
     inside = tuple(slice(c, c + s) for c, s in zip(corner, side, strict=True))
@@ -45,10 +45,8 @@ def test_an_odd_patch_in_a_texture_stands_out(size, corner, side):
     assert patch > 3 * answer[0].mean()
 
 
-@pytest.mark.parametrize(
-    "size", [(1,), (1, 1), (3, 5), (2, 2), (64,), (40, 30), (3, 4, 5)], ids=str
-)
-@pytest.mark.parametrize("value", [0.0, 1.0, -3.0, 1e-20, 1e20], ids=str)
+@each_case("size", [(1,), (1, 1), (3, 5), (2, 2), (64,), (40, 30), (3, 4, 5)], ids=str)
+@each_case("value", [0.0, 1.0, -3.0, 1e-20, 1e20], ids=str)
 def test_constant_images_have_finite_maps(size, value):
     answer = spectral_residual(torch.full((2, 3, *size), value))
     assert answer.shape == (2, *size)
@@ -56,7 +54,7 @@ def test_constant_images_have_finite_maps(size, value):
     assert bool((answer >= 0).all())
 
 
-@pytest.mark.parametrize("size", [(50,), (20, 30), (100, 80), (5, 6, 7)], ids=str)
+@each_case("size", [(50,), (20, 30), (100, 80), (5, 6, 7)], ids=str)
 def test_each_map_is_the_images_own(size):
     images = noisy(size, m=4)
     together = spectral_residual(images)
@@ -80,9 +78,7 @@ def test_brightness_and_contrast_play_no_part():
     assert_close(other / other.sum(), answer / answer.sum(), rtol=1e-3, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "dtype", [torch.float64, torch.bfloat16, torch.float16, torch.uint8], ids=str
-)
+@each_case("dtype", [torch.float64, torch.bfloat16, torch.float16, torch.uint8], ids=str)
 def test_every_dtype_gives_float32(dtype):
     images = (noisy((24, 24)) * 255).to(dtype)
     answer = spectral_residual(images)
@@ -135,9 +131,7 @@ def test_feeds_co_mixup_without_a_model():
     assert_close(targets.sum(1), torch.ones(6))
 
 
-@pytest.mark.parametrize(
-    "images", [torch.rand(3, 8), torch.rand(0, 3, 8, 8), torch.rand(1, 1, 2, 2, 2, 2)]
-)
+@each_case("images", [torch.rand(3, 8), torch.rand(0, 3, 8, 8), torch.rand(1, 1, 2, 2, 2, 2)])
 def test_rejects_what_is_no_batch(images):
     with rejects(ValueError, r"`images` must have shape \(batch, channels, \*size\)"):
         spectral_residual(images)

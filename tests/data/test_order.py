@@ -2,11 +2,12 @@ import numpy as np
 import pytest
 import torch
 
+from cases import each_case
 from comixup.data._order import Order
 
 
-@pytest.mark.parametrize("parts", [1, 2, 3, 5])
-@pytest.mark.parametrize("shuffled", [False, True])
+@each_case("parts", [1, 2, 3, 5])
+@each_case("shuffled", [False, True])
 def test_shares_are_those_of_tensor_split(parts, shuffled):
     count, size = 64, 17
     whole = Order(count, size, 3, shuffled)
@@ -23,7 +24,7 @@ def test_shares_are_those_of_tensor_split(parts, shuffled):
             np.testing.assert_array_equal(got, expected.numpy())
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("count", "size", "parts", "shuffled", "steps"),
     [
         (10, 4, 1, False, 3),
@@ -51,7 +52,7 @@ def test_every_process_trains_on_two_images_or_more():
                     assert min(len(order.share(step)) for order in orders) >= 2
 
 
-@pytest.mark.parametrize(("count", "size", "parts"), [(1, 4, 1), (50, 1, 1), (50, 5, 3), (5, 9, 3)])
+@each_case(("count", "size", "parts"), [(1, 4, 1), (50, 1, 1), (50, 5, 3), (5, 9, 3)])
 def test_too_few_images_to_train_on_are_refused(count, size, parts):
     with pytest.raises(ValueError, match="at least 2 images to train on, got batches of"):
         Order(count, size, 0, True, 0, parts)
@@ -72,7 +73,7 @@ def test_without_shuffling_the_order_is_the_original():
     np.testing.assert_array_equal(Order(7, 3, seed=5).indices(2), np.arange(7))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("settings", "message"),
     [
         ({"batch_size": 0}, "`batch_size` must be a positive integer, got 0"),

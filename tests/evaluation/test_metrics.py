@@ -9,6 +9,7 @@ import pytest
 import torch
 from torchmetrics.classification import MulticlassCalibrationError
 
+from cases import each_case
 from comixup.evaluation._metrics import (
     Bin,
     calibration_error,
@@ -45,7 +46,7 @@ def error_by_hand(confidences, right, bins=10):
 # ---- Expected calibration error -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("confidences", "right", "error"),
     [
         ([0.95, 0.95, 0.95, 0.95], [1, 1, 1, 0], 0.2),
@@ -80,7 +81,7 @@ def test_calibration_error_is_that_of_a_plain_loop():
     assert found > 0.1
 
 
-@pytest.mark.parametrize("side", [-1e-6, 1e-6])
+@each_case("side", [-1e-6, 1e-6])
 def test_bins_end_at_the_tenths(side):
     # A bin with one right and sure prediction, and one wrong one at either side of an edge.
     for edge in range(1, 10):
@@ -163,7 +164,7 @@ def test_brier_score_reaches_from_0_to_2():
     assert measure(predicted(scores[:1], [1])).nll == pytest.approx(200.0)
 
 
-@pytest.mark.parametrize(("place", "error"), [(0, 0.0), (4, 0.0), (5, 100.0), (9, 100.0)])
+@each_case(("place", "error"), [(0, 0.0), (4, 0.0), (5, 100.0), (9, 100.0)])
 def test_top5_has_five_places(place, error):
     scores = [[float(-number) for number in range(10)]]
     found = measure(predicted(scores, [place]))
@@ -244,7 +245,7 @@ def test_a_higher_level_is_wider():
 # ---- Bad input ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("hits", "count", "level", "sentence"),
     [
         (5, 0, 0.95, "`count` must be a positive integer, got 0"),
@@ -258,7 +259,7 @@ def test_bad_intervals_get_a_sentence(hits, count, level, sentence):
         wilson_interval(hits, count, level)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("confidences", "right", "sentence"),
     [
         ([0.5], [True, False], r"must have one shape \(n,\).*\(1,\) and \(2,\)"),
@@ -267,7 +268,7 @@ def test_bad_intervals_get_a_sentence(hits, count, level, sentence):
         ([math.nan], [True], "`confidences` must be from 0 to 1, got nan"),
     ],
 )
-@pytest.mark.parametrize("function", [calibration_error, reliability_bins])
+@each_case("function", [calibration_error, reliability_bins])
 def test_bad_confidences_get_a_sentence(function, confidences, right, sentence):
     with pytest.raises(ValueError, match=sentence):
         function(torch.tensor(confidences), torch.tensor(right, dtype=torch.bool))

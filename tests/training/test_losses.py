@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
 
+from cases import each_case
 from comixup.training._losses import (
     losses,
     mean_binary_cross_entropy,
@@ -38,8 +39,8 @@ def one_hot(targets):
 KINDS = ["indices", "shares", "multi-label"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("size", [0.0, 1.0, 4.0])
+@each_case("kind", KINDS)
+@each_case("size", [0.0, 1.0, 4.0])
 def test_is_torchs_binary_cross_entropy_of_the_probabilities(kind, size):
     logits, targets = logits_of(size), shares_of(kind)
     expected = F.binary_cross_entropy(logits.softmax(1), one_hot(targets))
@@ -49,14 +50,14 @@ def test_is_torchs_binary_cross_entropy_of_the_probabilities(kind, size):
     assert_close(torch.autograd.grad(loss, logits), wanted)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_case("kind", KINDS)
 def test_gradients_agree_with_finite_differences(kind):
     targets = shares_of(kind)
     torch.autograd.gradcheck(lambda x: mean_binary_cross_entropy(x, targets), logits_of(5.0))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("gap", [20.0, 90.0, 500.0, 1e4, 1e30])
+@each_case("dtype", [torch.float32, torch.float64])
+@each_case("gap", [20.0, 90.0, 500.0, 1e4, 1e30])
 def test_a_certain_and_wrong_answer_has_its_exact_loss_and_gradient(gap, dtype):
     logits = torch.tensor([[gap, 0.0, 0.0, 0.0]], dtype=dtype, requires_grad=True)
     loss = mean_binary_cross_entropy(logits, torch.tensor([2]))
@@ -69,7 +70,7 @@ def test_a_certain_and_wrong_answer_has_its_exact_loss_and_gradient(gap, dtype):
     assert_close(gradient, expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("gap", [20.0, 90.0, 500.0, 1e4, 1e30])
+@each_case("gap", [20.0, 90.0, 500.0, 1e4, 1e30])
 def test_a_certain_and_right_answer_has_neither_loss_nor_gradient(gap):
     logits = torch.tensor([[gap, 0.0, 0.0, 0.0]], requires_grad=True)
     loss = mean_binary_cross_entropy(logits, torch.tensor([0]))
@@ -92,9 +93,9 @@ def test_half_precision_shares_beside_double_logits_are_not_lost():
     assert_close(mean_binary_cross_entropy(logits, shares), expected)
 
 
-@pytest.mark.parametrize("kind", ["indices", "shares"])
-@pytest.mark.parametrize("name", ["cross-entropy", "official"])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@each_case("kind", ["indices", "shares"])
+@each_case("name", ["cross-entropy", "official"])
+@each_case("dtype", [torch.bfloat16, torch.float16])
 def test_under_autocast_losses_are_in_single_precision(name, kind, dtype):
     images = torch.randn(5, 3, generator=torch.Generator().manual_seed(2))
     weight = torch.randn(CLASSES, 3, generator=torch.Generator().manual_seed(3)).requires_grad_()
@@ -112,14 +113,14 @@ def test_under_autocast_losses_are_in_single_precision(name, kind, dtype):
         assert_close(gradient, whole, rtol=0.05, atol=0.01)
 
 
-@pytest.mark.parametrize("kind", ["indices", "shares"])
+@each_case("kind", ["indices", "shares"])
 def test_half_precision_models_without_autocast(kind):
     logits, targets = logits_of(1.0, torch.bfloat16), shares_of(kind)
     for loss_fn in itertools.chain(losses("official", CLASSES), losses("cross-entropy", CLASSES)):
         assert_close(loss_fn(logits, targets), loss_fn(logits.double(), targets).float())
 
 
-@pytest.mark.parametrize("kind", ["indices", "shares"])
+@each_case("kind", ["indices", "shares"])
 def test_soft_cross_entropy_is_the_mean_of_minus_the_log_probabilities(kind):
     logits, targets = logits_of(2.0), shares_of(kind)
     expected = -(one_hot(targets) * logits.softmax(1).log()).sum() / 5
@@ -157,7 +158,7 @@ def test_both_official_gradients_are_about_two_over_the_classes_of_cross_entropy
         assert_close(gradient.norm() / plain.norm(), torch.tensor(2 / classes), rtol=0.2, atol=0)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("call", "error", "message"),
     [
         (lambda: losses("bce", 10), ValueError, r"`name` must be one of .*got 'bce'"),

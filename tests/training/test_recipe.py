@@ -6,6 +6,7 @@ import json
 import pytest
 from numpy.testing import assert_allclose
 
+from cases import each_case
 from comixup.training import RECIPES, Method, Phase, Recipe
 from comixup.training._identity import difference
 from comixup.training._run import Run
@@ -39,12 +40,12 @@ def test_epochs_are_those_of_all_phases():
     assert recipe_of().epochs == 10
 
 
-@pytest.mark.parametrize(("epoch", "batch_size"), [(0, 10), (3, 10), (4, 5), (9, 5), (10, 5)])
+@each_case(("epoch", "batch_size"), [(0, 10), (3, 10), (4, 5), (9, 5), (10, 5)])
 def test_phase_at_an_epoch(epoch, batch_size):
     assert recipe_of().phase_at(epoch).batch_size == batch_size
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("epoch", "rate"),
     [(0, 0.2), (99.999, 0.2), (100, 0.02), (199.5, 0.02), (200, 0.002), (300, 0.002)],
 )
@@ -52,7 +53,7 @@ def test_steps_of_the_learning_rate(epoch, rate):
     assert CIFAR.lr_at(epoch) == rate
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("epoch", "rate"),
     [
         (0, 0.5),
@@ -97,7 +98,7 @@ def test_fewer_epochs_keep_the_proportions():
     assert_allclose(recipe.lr, [(0, 0.2), (10, 0.02), (20, 0.002)])
 
 
-@pytest.mark.parametrize("epochs", [2, 3, 7, 10, 33, 50, 99, 100, 200])
+@each_case("epochs", [2, 3, 7, 10, 33, 50, 99, 100, 200])
 def test_phases_add_up_and_their_learning_rates_begin_with_them(epochs):
     recipe = IMAGENET.changed(epochs=epochs)
     assert recipe.epochs == epochs
@@ -148,7 +149,7 @@ def test_changes_of_one_kind_do_not_undo_those_of_another():
     assert_allclose(recipe.lr, [(0, 0.5), (2, 0.25), (2, 1.0), (5, 0.1)])
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "value"),
     [
         ("data", "cifar10"),
@@ -179,7 +180,7 @@ def test_no_images_per_class_means_all():
     assert RECIPES["cifar100-low-data"].changed(images_per_class=0).images_per_class is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("changes", "word"),
     [
         ({"epochs": 0}, "epochs"),
@@ -239,7 +240,7 @@ def test_a_name_unlike_all_gets_no_suggestion():
 # ---- As text ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@each_case("name", RECIPES)
 def test_recipes_are_plain_data(name):
     recipe = RECIPES[name].as_dict()
     assert json.loads(json.dumps(recipe)) == recipe
@@ -287,12 +288,12 @@ SAME_RUNS = {
 }
 
 
-@pytest.mark.parametrize("change", OTHER_RUNS)
+@each_case("change", OTHER_RUNS)
 def test_identity_changes_with_what_the_weights_depend_on(change):
     assert difference(identity(), identity(**OTHER_RUNS[change]))
 
 
-@pytest.mark.parametrize("change", SAME_RUNS)
+@each_case("change", SAME_RUNS)
 def test_identity_does_not_change_with_what_is_for_people(change):
     assert difference(identity(), identity(**SAME_RUNS[change])) == ""
 
@@ -348,7 +349,7 @@ def test_the_old_word_for_the_official_loss_is_read():
         recipe_of().changed(loss="hinge")
 
 
-@pytest.mark.parametrize("name", ["epochs", "batch_size"])
+@each_case("name", ["epochs", "batch_size"])
 def test_absurd_counts_are_rejected_at_once(name):
     with pytest.raises(ValueError, match=f"`{name}` must be an integer from 1 to 1000000"):
         recipe_of().changed(**{name: 10**12})

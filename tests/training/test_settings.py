@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from cases import each_case
 from comixup import CoMixup, InputMixup, ManifoldMixup, NoMix, PuzzleMix
 from comixup.training._methods import MIXERS
 from comixup.training._settings import (
@@ -22,8 +23,8 @@ BOOLEANS = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "name"), BOOLEANS)
-@pytest.mark.parametrize("value", ["False", "no", "maybe", "", 0, 1, 1.0, None, [False], {}])
+@each_case(("kind", "name"), BOOLEANS)
+@each_case("value", ["False", "no", "maybe", "", 0, 1, 1.0, None, [False], {}])
 def test_only_booleans_pass_for_booleans(kind, name, value):
     with pytest.raises(ValueError, match=f"`{name}` must be true or false, got"):
         check_settings(kind, {name: value})
@@ -34,7 +35,7 @@ def test_the_booleans_of_all_mixers_are_found():
     assert {name for _, name in BOOLEANS} >= {"keep_gradients", "resolve", "transport", "validate"}
 
 
-@pytest.mark.parametrize("kind", MIXERS.values())
+@each_case("kind", MIXERS.values())
 def test_defaults_fit_their_annotations(kind):
     for name, parameter in keywords_of(kind).items():
         assert parameter.default is not inspect.Parameter.empty
@@ -43,7 +44,7 @@ def test_defaults_fit_their_annotations(kind):
         assert type(found) is type(parameter.default)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kind", "settings", "message"),
     [
         (CoMixup, {"beta": "0.5"}, "`beta` must be a finite number, got '0.5'"),
@@ -79,7 +80,7 @@ def test_values_of_other_types(kind, settings, message):
     assert len(str(caught.value)) < 700
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("given", "wanted"),
     [
         ({"beta": 1}, {"beta": 1.0}),
@@ -95,7 +96,7 @@ def test_one_setting_has_one_form(given, wanted):
     assert repr(found) == repr(wanted)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "settings",
     [
         {"clean_weight": 0.5, "keep_gradients": False},
