@@ -7,16 +7,18 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 SANITIZED := build/sanitize
+PROGRAMS := build/native-$(notdir $(CXX))
 NATIVE_TESTS := $(wildcard native/tests/*.cpp)
 KERNEL := CMakeLists.txt $(filter-out native/tests/%,$(wildcard native/*/*.hpp native/*/*.cpp))
 # The tests that reach the compiled kernel: the others have nothing to sanitize.
-KERNEL_TESTS = $(shell grep -lE '_native|solve|gather_cells|describe|best_masks' tests/test_*.py) src/comixup/_solve.py
+KERNEL_TESTS = $(shell grep -lE '(import|from) .*\b(_native|solve|_gather|_maps|_puzzle)\b|_native"' tests/test_*.py) \
+  tests/test_comixup.py src/comixup/_solve.py src/comixup/_puzzle.py
 # One thread each, for the workers share the cores; a file's tests share what they set up, so they
 # stay on one worker, and the files that take longest come first (tests/conftest.py).
 TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 SANITIZERS := -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all -fno-omit-frame-pointer
 
-.PHONY: help demo test slow check bench sanitize format clean
+.PHONY: help demo test slow check bench native sanitize format clean
 .DELETE_ON_ERROR:
 
 help:  ## print this list
@@ -44,6 +46,9 @@ format: $(VENV)/.stamp-dev  ## rewrite Python and C++ in the project's layout
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(filter native/%,$(KERNEL)) $(NATIVE_TESTS)
+
+native: $(NATIVE_TESTS:native/tests/%.cpp=$(PROGRAMS)/%)  ## compile and run the kernel's C++ tests (another compiler: CXX=clang++)
+	set -e; for program in $^; do $$program; done
 
 # Python itself is not built with the sanitizers, so their library has to be loaded first (and the
 # C++ library with it, or exceptions cannot be followed); Python's own leaks are of no interest.
@@ -92,6 +97,10 @@ $(SANITIZED)/.stamp-kernel: $(VENV)/.stamp-dev $(VENV)/.stamp-kernel $(KERNEL)
 	  --config-settings=cmake.define.COMIXUP_SANITIZE=ON --config-settings=cmake.build-type=Debug \
 	  --config-settings=install.strip=false -e .
 	touch $@
+
+$(PROGRAMS)/%: native/tests/%.cpp $(KERNEL)
+	mkdir -p $(PROGRAMS)
+	$(CXX) -std=c++17 -O2 -ffp-contract=off -Wall -Wextra -Wno-psabi -Inative $< -o $@ -pthread
 
 $(SANITIZED)/%: native/tests/%.cpp $(KERNEL)
 	mkdir -p $(SANITIZED)

@@ -8,8 +8,8 @@
 // of Boykov and Kolmogorov, and their repair, have nothing left to save. Paths are shortest ones,
 // so the graph bounds their number whatever the capacities (Edmonds & Karp, J. ACM 1972).
 //
-// What it buys: with MinCut in its stead, masks take 1.3 times as long on 2 x 2 and 4 x 4
-// cells, 2.4 times on 8 x 8 and 1.6 times on 16 x 16 (benchmarks/RECORDS.md).
+// What it buys: with MinCut in its stead masks take 1.3 times as long on 4 x 4 cells, 2.1 times on
+// 8 x 8 and 1.85 times on 16 x 16 ("Builds of the kernel" in benchmarks/RECORDS.md).
 //
 // The flow stays after a cut: excesses may change, nodes may leave, and the next cut goes on.
 #pragma once
