@@ -24,7 +24,7 @@ from comixup import PuzzleMix
 from comixup._grid import edges
 from comixup._maps import pool
 from comixup._puzzle import best_masks, border_differences, mask_energy
-from comixup._random import dirichlet, draws
+from comixup._random import dirichlet, numpy_generator
 from common import (
     console,
     has_images,
@@ -83,7 +83,7 @@ def energies(case: Case, seed: int) -> tuple[Tensor, Tensor]:
         cells,
         partners,
         differences,
-        float(dirichlet(mixer.alpha, 2, draws(seeded(seed)))[0, 0]),
+        float(dirichlet(mixer.alpha, 2, numpy_generator(seeded(seed)))[0, 0]),
         levels=LEVELS,
         beta=mixer.beta,
         gamma=mixer.gamma,

@@ -9,6 +9,7 @@ Co-Mixup does beside the network, alone (wall clock).
 
 from __future__ import annotations
 
+import functools
 import os
 import statistics
 import time
@@ -26,7 +27,9 @@ from comixup import (
     solve,
     training_step,
 )
-from comixup.mixers._batch import summarise
+from comixup._maps import pool_maps
+from comixup._problem import build_problems
+from comixup.mixers._comixup import partitions
 from common import console, options, progress, seeded, smooth_saliency, table, target
 from mixing_cost import medians
 from networks import cifar_resnet18
@@ -76,12 +79,22 @@ def outside_the_network(repeats: int) -> float:
     mixer = CoMixup(100, generator=seeded(0))
     mixer(images, targets, maps)
     plan = mixer.last.plan
-    summary = summarise(maps, (4, 4))
-    problems = mixer.problems(summary, maps)
+    pooled = pool_maps(maps, (4, 4))
+    build = functools.partial(
+        build_problems,
+        pooled,
+        partitions(len(images), mixer.partition_size, len(images)),
+        weights=mixer.weights,
+        omega=mixer.omega,
+        alpha=mixer.alpha,
+        compatibility=None,
+        generator=seeded(0),
+    )
+    problems = build()
     times = medians(
         {
-            "pooling": lambda: summarise(maps, (4, 4)),
-            "problems": lambda: mixer.problems(summary, maps),
+            "pooling": lambda: pool_maps(maps, (4, 4)),
+            "problems": build,
             "solving": lambda: solve(problems, resolve=True, generator=seeded(0)),
             "mixing": lambda: mix(images, targets, plan, num_classes=100),
             "all in one call": lambda: mixer(images, targets, maps),

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from batches import CLASSES, batch, one_hot
 from cases import each_case
 from comixup import CoMixup
-from comixup.mixers._batch import part_sizes
+from comixup.mixers._comixup import partitions
 from problems import generator
 from rejections import INF, NAN, rejects
 
@@ -124,7 +124,7 @@ def test_negative_maps_are_refused(value):
 @each_case("m", [1, 2, 19, 20, 21, 39, 41, 100, 101])
 @each_case("partition_size", [1, 3, 20, 200])
 def test_parts_are_near_equal_and_at_most_as_large_as_asked(m, partition_size):
-    parts = part_sizes(m, partition_size, m)
+    parts = partitions(m, partition_size, m)
     sizes = [inputs for inputs, _ in parts]
     assert sum(sizes) == m
     assert max(sizes) <= partition_size
@@ -134,8 +134,8 @@ def test_parts_are_near_equal_and_at_most_as_large_as_asked(m, partition_size):
 
 
 def test_21_are_parted_as_11_and_10():
-    assert part_sizes(21, 20, 21) == [(11, 11), (10, 10)]
-    assert part_sizes(100, None, 100) == [(100, 100)]
+    assert partitions(21, 20, 21) == [(11, 11), (10, 10)]
+    assert partitions(100, None, 100) == [(100, 100)]
 
 
 @each_case(
@@ -271,7 +271,7 @@ def test_resolve_lowers_the_number_of_duplicates(settings):
     assert with_ < without / 2
 
 
-def test_salient_places_are_kept():
+def test_salient_locations_are_kept():
     """Co-Mixup shows more saliency than inputs by themselves (the paper: 1.36 against 1)."""
     images, targets, saliency = batch(20, (16, 16))
     mixer = mixup()

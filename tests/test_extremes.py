@@ -1,7 +1,5 @@
 """Input that is odd but legal: the answer is feasible, finite and as good as it should be."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import torch
@@ -116,7 +114,7 @@ def test_a_power_of_two_changes_no_label(method, exponent):
     factor = 2.0**exponent
     plain = make(12, (4, 4), 5, power=1, num_outputs=3, prior=ratio(12, 5))
     weights = {name: factor * getattr(plain, name) for name in ("beta", "gamma", "eta")}
-    scaled = dataclasses.replace(plain, cost=factor * plain.cost, **weights)
+    scaled = plain.replace(cost=factor * plain.cost, **weights)
     expected = solve(plain, sweeps=2, method=method, generator=generator(2))
     z = solve(scaled, sweeps=2, method=method, generator=generator(2))
     assert_close(z.sources, expected.sources)
@@ -129,7 +127,7 @@ def test_a_large_constant_at_every_location_does_not_matter(method, offset):
     # Costs are only ever compared at one location, however large they are there.
     for seed in range(4):
         plain = make(3, (2, 3), seed, clip=None, gamma=0.1)
-        shifted = dataclasses.replace(plain, cost=plain.cost + offset)
+        shifted = plain.replace(cost=plain.cost + offset)
         settings = {"levels": 1, "starts": 8, "method": method}
         z = solve(shifted, generator=generator(seed), **settings)
         expected = objective(plain, solve(plain, generator=generator(seed), **settings)).total

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from comixup._maps import describe, grid_sides, place_distances, pool, salient_places
+from comixup._maps import grid_sides, location_distances, pool, salient_locations, summarize_maps
 from problems import generator
 from rejections import rejects
 
@@ -69,25 +69,25 @@ def test_the_salient_place_is_the_best_window_of_eight_pixels(size):
         windows = windows.unfold(axis, min(8, size[axis - 1]), 1)
     sums = windows.flatten(len(size) + 1).sum(-1)
     best = torch.stack(torch.unravel_index(sums.flatten(1).argmax(1), sums.shape[1:]), 1)
-    assert_close(salient_places(maps), best)
+    assert_close(salient_locations(maps), best)
 
 
 def test_one_hot_pixel_does_not_decide():
     maps = torch.zeros(1, 32, 32)
     maps[0, 2, 2] = 5.0
     maps[0, 20:28, 16:24] = 1.0
-    assert salient_places(maps).tolist() == [[20, 16]]
+    assert salient_locations(maps).tolist() == [[20, 16]]
 
 
 def test_distances_are_l1_and_sum_to_the_number_of_inputs():
     places = np.array([[0.0, 0.0], [1.0, 2.0], [4.0, 4.0]])
     apart = np.array([[0.0, 3, 8], [3, 0, 5], [8, 5, 0]])
-    np.testing.assert_allclose(place_distances(places), apart * 3 / apart.sum())
+    np.testing.assert_allclose(location_distances(places), apart * 3 / apart.sum())
 
 
 @pytest.mark.parametrize("m", [1, 4])
 def test_distances_of_one_place_are_zero(m):
-    np.testing.assert_array_equal(place_distances(np.full((m, 2), 3.0)), np.zeros((m, m)))
+    np.testing.assert_array_equal(location_distances(np.full((m, 2), 3.0)), np.zeros((m, m)))
 
 
 @pytest.mark.parametrize(
@@ -101,14 +101,14 @@ def test_distances_of_one_place_are_zero(m):
     ],
     ids=str,
 )
-def test_the_kernel_describes_maps_as_torch_does(size, sides):
+def test_the_kernel_summarize_mapss_maps_as_torch_does(size, sides):
     saliency = torch.rand(7, *size, generator=generator(3)) ** 3
     # Double precision takes the torch path; numbers that both hold exactly.
     saliency = (saliency * 2**12).round() / 2**12
-    expected = describe(saliency.double(), sides)
-    np.testing.assert_allclose(describe(saliency, sides), expected, rtol=1e-6)
+    expected = summarize_maps(saliency.double(), sides)
+    np.testing.assert_allclose(summarize_maps(saliency, sides), expected, rtol=1e-6)
     np.testing.assert_array_equal(
-        describe(saliency, sides)[:, -len(size) :], expected[:, -len(size) :]
+        summarize_maps(saliency, sides)[:, -len(size) :], expected[:, -len(size) :]
     )
 
 
@@ -116,7 +116,7 @@ def test_the_kernel_describes_maps_as_torch_does(size, sides):
 def test_the_kernel_tells_maps_that_are_not_numbers(value):
     saliency = torch.rand(3, 8, 8)
     saliency[1, 7, 7] = value
-    numbers = describe(saliency, (4, 4))
+    numbers = summarize_maps(saliency, (4, 4))
     np.testing.assert_array_equal(np.isfinite(numbers[:, 1]), [True, False, True])
     assert np.isfinite(numbers[0]).all()
     assert np.isfinite(numbers[2]).all()

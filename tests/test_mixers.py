@@ -230,7 +230,8 @@ def test_only_methods_that_need_saliency_run_the_model_for_it(method):
 @over(METHODS)
 def test_last_records_what_was_done(method):
     mixer = method(CLASSES, generator=generator(9))
-    assert mixer.last is None
+    with pytest.raises(RuntimeError, match="`last` must be read after the first batch"):
+        _ = mixer.last
     given = batch(5)
     check(mixer, *given)
     first = mixer.last

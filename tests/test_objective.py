@@ -51,8 +51,7 @@ def test_a_one_hot_labelling_has_the_same_value_at_any_levels(problem, levels):
 def test_permuting_the_inputs_permutes_nothing_but_names(seed, name, levels):
     problem = SMALL[name]
     order = torch.randperm(problem.num_inputs, generator=generator(seed))
-    renamed = dataclasses.replace(
-        problem,
+    renamed = problem.replace(
         cost=problem.cost[order],
         compatibility=problem.compatibility[order][:, order],
         prior=None if problem.prior is None else problem.prior[order],
@@ -69,7 +68,7 @@ def test_permuting_the_inputs_permutes_nothing_but_names(seed, name, levels):
 def test_a_constant_at_a_location_shifts_every_labelling_alike(seed, levels):
     problem = SMALL["flat maps"]
     shift = torch.randn(problem.grid, generator=generator(seed), dtype=torch.float64)
-    shifted = dataclasses.replace(problem, cost=problem.cost + shift)
+    shifted = problem.replace(cost=problem.cost + shift)
     z = Labelling(random_sources(problem, levels, seed), problem.num_inputs)
     difference = objective(shifted, z).total - objective(problem, z).total
     assert difference == pytest.approx(problem.num_outputs * float(shift.sum()), abs=1e-9)

@@ -1,7 +1,5 @@
 """Statements of the paper (sections 3-4, appendices A-B) as tests; where it errs, that too."""
 
-import dataclasses
-
 import pytest
 import torch
 from hypothesis import given
@@ -80,7 +78,7 @@ def test_a_matrix_that_breaks_proposition_1_is_named():
 
 @over(SMALL)
 def test_proposition_2_the_compatibility_is_modular_in_one_output(problem):
-    problem = dataclasses.replace(problem, clip=None)
+    problem = problem.replace(clip=None)
     m, n = problem.num_inputs, problem.num_locations
     old, new = random_sources(problem, 2, 1).flatten(2), random_sources(problem, 2, 2).flatten(2)
 
@@ -147,17 +145,17 @@ def test_equation_1_by_hand():
 
     # tau = 0.83: Eq. (1) clips at 0.83 * 36 / 2 = 14.94 > 12; Eq. (2) at 2 * 0.83 * 3 = 4.98, and
     # v_-1 = 2 A o_2 = (3, 6), v_-2 = 2 A o_1 = (5, 4): only 1.02 * 1 + 0.02 * 0 exceeds it.
-    terms = objective(dataclasses.replace(problem, tau=0.83), Labelling(sources, 2))
+    terms = objective(problem.replace(tau=0.83), Labelling(sources, 2))
     assert terms.eq1_total == pytest.approx(-2.5 + 0.2 * 14.94)
     assert terms.total == pytest.approx(-2.5 + 0.2 / 2 * 1.02)
-    hard = objective(dataclasses.replace(problem, tau=0.83, clip="hard"), Labelling(sources, 2))
+    hard = objective(problem.replace(tau=0.83, clip="hard"), Labelling(sources, 2))
     assert hard.total == pytest.approx(-2.5 + 0.2 / 2 * 6)
 
 
 @over(SMALL)
 @pytest.mark.parametrize("levels", [1, 2])
 def test_without_a_clip_merit_and_equation_1_are_the_same(problem, levels):
-    problem = dataclasses.replace(problem, clip=None)
+    problem = problem.replace(clip=None)
     terms = objective(problem, Labelling(random_sources(problem, levels, 5), problem.num_inputs))
     assert terms.total == pytest.approx(terms.eq1_total, abs=1e-9)
 
@@ -166,7 +164,7 @@ def test_without_a_clip_merit_and_equation_1_are_the_same(problem, levels):
 @pytest.mark.parametrize("method", ["native", "reference"])
 @pytest.mark.parametrize("levels", [1, 2])
 def test_without_a_clip_every_sweep_lowers_the_merit(problem, method, levels):
-    problem = dataclasses.replace(problem, clip=None)
+    problem = problem.replace(clip=None)
     z = solve(problem, sweeps=6, levels=levels, method=method, generator=generator(1))
     assert (z.merits.diff() <= 1e-5).all()
 

@@ -1,7 +1,6 @@
 """`Problem` and `from_saliency` on good input; what they refuse: test_bad_input."""
 
 import copy
-import dataclasses
 import pickle
 from fractions import Fraction
 
@@ -15,7 +14,7 @@ from torch.testing import assert_close
 
 from comixup import CoMixup, Problem, objective, solve
 from comixup._checks import on_host
-from comixup._maps import place_distances, salient_places
+from comixup._maps import location_distances, salient_locations
 from comixup._problem import PRIOR_FLOOR
 from problems import generator, maps, ratio
 
@@ -32,8 +31,8 @@ def spot(size, *places):
 
 
 def distances_of(saliency):
-    places = on_host(salient_places(saliency))
-    return torch.from_numpy(place_distances(places)).float()
+    places = on_host(salient_locations(saliency))
+    return torch.from_numpy(location_distances(places)).float()
 
 
 def test_defaults_are_the_papers():
@@ -108,7 +107,7 @@ def test_a_problem_is_a_snapshot(name, dtype, method):
 @pytest.mark.parametrize("name", TENSORS)
 def test_the_arrays_that_the_solver_reads_cannot_be_written_to(name):
     problem = Problem(**fields_of(torch.float64))
-    of_saliency = CoMixup(4).weights.with_arrays(problem.host, (2, 3), 4)
+    of_saliency = Problem.from_saliency(maps(4, (2, 3), 0))
     for array in (getattr(problem.host, name), getattr(of_saliency.host, name)):
         with pytest.raises(ValueError, match="read-only"):
             array[...] = float("nan")
@@ -121,14 +120,14 @@ def test_a_problem_can_be_copied():
         copy.copy(problem),
         copy.deepcopy(problem),
         pickle.loads(pickle.dumps(problem)),
-        dataclasses.replace(problem),
+        problem.replace(),
     ]
     for other in copies:
         spoil(other.cost)
         assert other.beta == 0.1
         assert_close(other.cost, problem.cost, rtol=0, atol=0)
         assert_close(solve(other, generator=generator(2)).sources, expected.sources)
-    changed = dataclasses.replace(problem, cost=2 * problem.cost)
+    changed = problem.replace(cost=2 * problem.cost)
     assert_close(changed.cost, 2 * problem.cost, rtol=0, atol=0)
     assert_close(changed.prior, problem.prior, rtol=0, atol=0)
 

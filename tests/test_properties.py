@@ -1,7 +1,5 @@
 """Properties of whatever `solve` returns, on problems that hypothesis makes up."""
 
-import dataclasses
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -95,7 +93,7 @@ def test_no_answer_beats_the_optimum(problem, levels, seed):
 @given(problems(grids=[(4,), (2, 2)], most=3), st.integers(1, 2), methods, seeds)
 def test_a_constant_at_a_location_changes_no_optimum_and_no_answer(problem, levels, method, seed):
     shift = 3 * torch.randn(problem.grid, generator=generator(seed), dtype=torch.float64)
-    shifted = dataclasses.replace(problem, cost=problem.cost + shift)
+    shifted = problem.replace(cost=problem.cost + shift)
     offset = problem.num_outputs * float(shift.sum())
     best = oracle.joint_minimum(problem, levels)
     assert oracle.joint_minimum(shifted, levels) == pytest.approx(best + offset, abs=1e-9)

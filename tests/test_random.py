@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from comixup._random import coin, draws
+from comixup._random import coin, numpy_generator
 from comixup._random import dirichlet as numpys_dirichlet
 from problems import generator
 
 
 def dirichlet(alpha, parts, generator=None, rows=1):
-    return numpys_dirichlet(alpha, parts, draws(generator), rows)
+    return numpys_dirichlet(alpha, parts, numpy_generator(generator), rows)
 
 
 @pytest.mark.parametrize("alpha", [0.2, 1.0, 2.0, 10.0])

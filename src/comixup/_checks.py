@@ -1,4 +1,4 @@
-"""Checks of what a caller gives, each with a sentence that says what is wrong and what to do."""
+"""Checks of what a caller gives; error messages name argument, rule, value and remedy."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+
+from comixup._grid import MAX_DIMENSIONS
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
@@ -40,6 +42,11 @@ def on_host(value: Tensor) -> Floats:
     return np.ascontiguousarray(value.numpy(force=True), dtype=np.float64)
 
 
+def host_copy(value: Tensor) -> Floats:
+    """Returns a copy of a tensor as a float64 array in host memory."""
+    return np.array(on_host(value))
+
+
 def check_precision(name: str, value: Tensor) -> None:
     """Rejects floating-point numbers of fewer than 16 bits, which torch can hardly compute with."""
     if value.is_floating_point() and value.dtype.itemsize < 2:
@@ -50,7 +57,7 @@ def check_precision(name: str, value: Tensor) -> None:
 
 
 def check_finite(name: str, values: Floats) -> None:
-    """Refuses NaN, infinities and absurd sizes; the first axis counts inputs."""
+    """Rejects NaN, infinities and absurd sizes; the first axis counts inputs."""
     if not np.abs(values).max() <= MAX_MAGNITUDE:  # NaN is not
         bad, *_ = place = np.argwhere(~(np.abs(values) <= MAX_MAGNITUDE))[0]
         raise ValueError(
@@ -60,8 +67,20 @@ def check_finite(name: str, values: Floats) -> None:
         )
 
 
+def check_images(images: Tensor) -> None:
+    """Rejects what is not a batch of images, sounds or volumes."""
+    if not isinstance(images, Tensor):
+        raise TypeError(f"`images` must be a torch tensor, got {type(images).__name__}.")
+    if not 3 <= images.ndim <= 2 + MAX_DIMENSIONS or images.numel() == 0:
+        raise ValueError(
+            "`images` must have shape (batch, channels, *size) with 1 to "
+            f"{MAX_DIMENSIONS} spatial dimensions and none empty, got {tuple(images.shape)}. Mix "
+            "whole batches: after the data loader, or in its collate function."
+        )
+
+
 def check_number(name: str, value: Any, high: float = MAX_MAGNITUDE) -> None:
-    """Refuses what is not a number from 0 to `high`."""
+    """Rejects what is not a number from 0 to `high`."""
     rule = f"a number from 0 to {high:g}"
     if isinstance(value, bool) or not issubclass(type(value), Real):
         raise TypeError(f"`{name}` must be {rule}, got {value!r}.")
@@ -70,7 +89,7 @@ def check_number(name: str, value: Any, high: float = MAX_MAGNITUDE) -> None:
 
 
 def check_positive(name: str, value: Any, hint: str = "") -> None:
-    """Refuses what is not a number above 0; the hint says what to do instead."""
+    """Rejects what is not a number above 0; the hint says what to do instead."""
     check_number(name, value)
     if value == 0:
         raise ValueError(f"`{name}` must be above 0, got {value!r}. {hint}".rstrip())
@@ -98,7 +117,7 @@ def thread_count(num_threads: int | None) -> int:
 
 
 def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
-    """Refuses what is not one of the choices."""
+    """Rejects what is not one of the choices."""
     if value not in choices:
         raise ValueError(f"`{name}` must be one of {list(choices)}, got {value!r}.")
 

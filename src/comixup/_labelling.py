@@ -54,13 +54,6 @@ class Labelling:
                     f"{self.num_inputs} inputs), got values from {low} to {high}."
                 )
 
-    @classmethod
-    def of_solver(cls, sources: Tensor, num_inputs: int, merits: Tensor) -> Labelling:
-        """Returns the labelling that a solver made, which needs no checks."""
-        labelling = object.__new__(cls)
-        labelling.__dict__.update(sources=sources, num_inputs=num_inputs, merits=merits)
-        return labelling
-
     @property
     def num_outputs(self) -> int:
         """m', the number of outputs."""
@@ -112,7 +105,7 @@ class Labelling:
         return gather_cells(images, self.sources)
 
     def check_images(self, images: Tensor) -> None:
-        """Refuses a tensor that `mix_images` cannot mix."""
+        """Rejects a tensor that `mix_images` cannot mix."""
         if images.ndim != 2 + len(self.grid) or len(images) != self.num_inputs:
             sides = ", ".join("*" * len(self.grid))
             raise ValueError(

@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from comixup._grid import MAX_DIMENSIONS
+from comixup._checks import check_images
 from comixup._targets import soft_targets
 
 
@@ -24,7 +24,7 @@ class Plan(Protocol):
 
     @property
     def masks(self) -> Tensor:
-        """The share of each input at each place of each output, (m', m, *grid or size)."""
+        """The share of each input at each location of each output, (m', m, *grid or size)."""
 
     def source_ratio(self, size: Sequence[int] | None = None) -> Tensor:
         """Returns the share of each input in each output of a size, (m', m); rows sum to one."""
@@ -49,7 +49,7 @@ def mix(
 
     Args:
         images: (m, C, *size) with 1 to 3 spatial dimensions. Not changed.
-        targets: (m,) class indices, or (m, classes) soft or multi-label shares. Not changed.
+        targets: (m,) class indices, or (m, classes) probabilities or multi-label. Not changed.
         plan: how to mix: a `Labelling`, or another method's plan (`mixer.last.plan`).
         num_classes: the number of classes; needed for class indices.
         source_ratio: (m', m) weights of the targets, in place of the shares of the pixels.
@@ -64,26 +64,14 @@ def mix(
     ([[1.0, 1.0, 2.0, 2.0], [2.0, 2.0, 2.0, 2.0]], [[0.5, 0.0, 0.5], [0.0, 0.0, 1.0]])
     """
     check_images(images)
-    shares = soft_targets(targets, len(images), num_classes, validate=validate)
+    soft = soft_targets(targets, len(images), num_classes, validate=validate)
     if source_ratio is None:
         source_ratio = plan.source_ratio(images.shape[2:])
-    return plan.mix_images(images), mix_shares(shares, source_ratio)
+    return plan.mix_images(images), mix_targets(soft, source_ratio)
 
 
-def mix_shares(shares: Tensor, source_ratio: Tensor) -> Tensor:
+def mix_targets(targets: Tensor, source_ratio: Tensor) -> Tensor:
     """Returns the targets of the outputs, (m', classes), from those of the inputs, (m, classes)."""
-    # Under autocast the product would come in half precision, too coarse for a share.
-    with torch.autocast(shares.device.type, enabled=False):
-        return source_ratio.to(shares.device, non_blocking=True) @ shares
-
-
-def check_images(images: Tensor) -> None:
-    """Refuses what is not a batch of images, sounds or volumes."""
-    if not isinstance(images, Tensor):
-        raise TypeError(f"`images` must be a torch tensor, got {type(images).__name__}.")
-    if not 3 <= images.ndim <= 2 + MAX_DIMENSIONS or images.numel() == 0:
-        raise ValueError(
-            "`images` must have shape (batch, channels, *size) with 1 to "
-            f"{MAX_DIMENSIONS} spatial dimensions and none empty, got {tuple(images.shape)}. Mix "
-            "whole batches: after the data loader, or in its collate function."
-        )
+    # Under autocast the product would be in half precision, too coarse for a probability.
+    with torch.autocast(targets.device.type, enabled=False):
+        return source_ratio.to(targets.device, non_blocking=True) @ targets

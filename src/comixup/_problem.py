@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import torch
@@ -13,65 +12,58 @@ from torch import Tensor
 
 from comixup._checks import (
     Floats,
-    check_choice,
     check_count,
     check_finite,
-    check_number,
-    check_positive,
     floating,
-    on_host,
+    host_copy,
+)
+from comixup._compatibility import (
+    CompatibilityFn,
+    checked_compatibility,
+    paper_compatibility,
+    partition_compatibility,
 )
 from comixup._grid import MAX_DIMENSIONS
-from comixup._maps import MAX_LOCATIONS, grid_sides, place_distances, pool, salient_places
-from comixup._random import dirichlet, draws
+from comixup._maps import Maps, grid_sides, pool_maps
+from comixup._problem_checks import (
+    PRIOR_FLOOR,
+    check_prior_settings,
+    check_size,
+    check_term_scale,
+    checked_prior,
+)
+from comixup._random import dirichlet, numpy_generator
+from comixup._weights import Clip, Smoothness, Weighted, Weights
 
-Clip: TypeAlias = Literal["soft", "hard"] | None
-Smoothness: TypeAlias = Literal["squared", "inner", "official"]
-CompatibilityFn: TypeAlias = Callable[[Tensor], Tensor]
-
-PRIOR_FLOOR = 1e-8
-"""Smallest mixing ratio: log(0) would forbid an input outright."""
-
-MAX_LABELS = 2**28
-"""Largest number of labels (outputs x locations) that is not a mistake."""
-
-_FORMER_OFFICIAL = "released"
-"""What `smoothness="official"` was called: written down in recipes and scripts."""
-
-_SYMMETRY_TOLERANCE = 1e-5
-_SUM_TOLERANCE = 1e-3
-
-_NEGLIGIBLE = 1e-35
-"""Terms smaller than this, relative to the others, would be 0 in the kernel's single precision."""
+_HOST = torch.device("cpu")
 
 
 class HostArrays(NamedTuple):
-    """A problem's tensors as float64 arrays in host memory."""
+    """A problem's tensors as float64 arrays in host memory, which checks and solver read."""
 
     cost: Floats
     """(m, n)."""
     compatibility: Floats
     prior: Floats | None
 
-    def read_only(self) -> HostArrays:
-        """Returns the same arrays, which from now on cannot be written to."""
-        for array in self:
-            if array is not None:
-                array.setflags(write=False)
-        return self
+
+class Partition(NamedTuple):
+    """Inputs that are mixed together, and how many outputs are made of them."""
+
+    num_inputs: int
+    num_outputs: int
 
 
-@dataclass(frozen=True, eq=False)
-class Problem:
+class Problem(Weighted):
     """Eq. (1) for m inputs and m' outputs on a grid of n locations.
 
-    A problem is a snapshot: it copies the tensors that it is given, and reading a field returns a
-    copy, so that no later write changes what has been checked.
+    A problem is a snapshot: it copies the tensors that it is given into host memory, and reading
+    one of them returns a copy, so that no later write changes what has been checked.
 
-    Fields hold the paper's values: the weights act per location, so the objective uses beta / n,
+    The weights are the paper's values. They act per location, so the objective uses beta / n,
     gamma / n and eta / n.
 
-    Attributes:
+    Args:
         cost: c, (m, *grid): cost of filling a location from an input; minus its saliency.
         compatibility: A, (m, m), symmetric and not negative: how unwelcome two inputs are in
             *different* outputs. The identity asks that outputs share no input.
@@ -82,106 +74,142 @@ class Problem:
         eta: weight of the prior.
         prior: lambda, (m,), the mixing ratio's distribution; None means no prior.
         clip: what `tau` does to the penalty: "soft" (Eq. (2)) counts what exceeds it, "hard" (the
-            authors' code) all of what lies above it, None (the appendix's tables) ignores it.
-        host: the tensors as arrays in host memory, made once: checks and solver read them.
-        smoothness: charge for two neighbours z, z': "squared" is |z - z'|^2 / 2, "inner" is
-            1 - z.z' (Eq. (1) to the letter), "official" the table of the official
-            implementation ("released", its former name, still works). All the same for one-hot
-            labels.
+            official implementation) all of what lies above it, None (the appendix's tables)
+            ignores it.
+        smoothness: pairwise cost of two neighbours z, z': "squared" is |z - z'|^2 / 2, "inner" is
+            1 - z.z' (Eq. (1) to the letter), "official" the table of the official implementation
+            ("released", its former name, still works). All the same for one-hot labels.
+
+    Attributes:
+        weights: `beta`, `gamma`, `tau`, `eta`, `clip` and `smoothness`, which can also be read as
+            attributes of the problem.
+        grid: the sides of the grid of locations.
+        device: of `cost`; labellings are returned there.
+        host: the tensors as arrays in host memory.
 
     >>> problem = Problem(cost=-torch.eye(2), compatibility=torch.eye(2))
-    >>> problem.num_inputs, problem.num_outputs, problem.grid
-    (2, 2, (2,))
+    >>> problem.num_inputs, problem.num_outputs, problem.grid, problem.beta
+    (2, 2, (2,), 0.32)
     """
 
-    cost: Tensor
-    compatibility: Tensor
-    num_outputs: int = None  # type: ignore[assignment]  # None is replaced by m below
-    beta: float = 0.32
-    gamma: float = 1.0
-    tau: float = 0.83
-    eta: float = 0.05
-    prior: Tensor | None = None
-    clip: Clip = "soft"
-    smoothness: Smoothness = "squared"
-    host: HostArrays = field(init=False, repr=False)
+    num_outputs: int
+    grid: tuple[int, ...]
+    device: torch.device
+    dtype: torch.dtype
+    host: HostArrays
 
-    def __post_init__(self) -> None:
-        cost = floating("cost", self.cost)  # a copy, as always
+    def __init__(
+        self,
+        cost: Tensor,
+        compatibility: Tensor,
+        num_outputs: int | None = None,
+        beta: float = 0.32,
+        gamma: float = 1.0,
+        tau: float = 0.83,
+        eta: float = 0.05,
+        prior: Tensor | None = None,
+        clip: Clip = "soft",
+        smoothness: Smoothness = "squared",
+    ) -> None:
+        weights = Weights(beta, gamma, tau, eta, clip, smoothness)
+        cost = floating("cost", cost)
         if not 2 <= cost.ndim <= 1 + MAX_DIMENSIONS or cost.numel() == 0:
             raise ValueError(
                 "`cost` must have shape (inputs, *grid) with at least one input and a grid of 1 to "
                 f"{MAX_DIMENSIONS} dimensions, got {tuple(cost.shape)}."
             )
         m, n = cost.shape[0], cost[0].numel()
-        host_cost = on_host(cost).reshape(m, n)
+        host_cost = host_copy(cost).reshape(m, n)
         check_finite("cost", host_cost)
-
-        compatibility = floating("compatibility", self.compatibility)
-        host_compatibility = on_host(compatibility)
-        _check_compatibility(host_compatibility, m)
-
-        num_outputs = m if self.num_outputs is None else self.num_outputs
+        matrix = checked_compatibility(compatibility, m)
+        if num_outputs is None:
+            num_outputs = m
         check_count("num_outputs", num_outputs)
-        if n > MAX_LOCATIONS or num_outputs * n > MAX_LABELS:
-            raise ValueError(
-                f"`cost` must have a grid of at most {MAX_LOCATIONS} locations and {MAX_LABELS} "
-                f"labels in all, got {n} locations x {num_outputs} outputs. Use a coarser grid: "
-                "the paper's is 4 x 4."
-            )
-        for name in ("beta", "gamma", "tau", "eta"):
-            check_number(name, getattr(self, name))
-        check_choice("clip", self.clip, ("soft", "hard", None))
-        if self.smoothness == _FORMER_OFFICIAL:
-            object.__setattr__(self, "smoothness", "official")
-        check_choice("smoothness", self.smoothness, get_args(Smoothness))
+        check_size(n, num_outputs)
+        ratio = None if prior is None else checked_prior(prior, m)
+        spread = float(np.ptp(host_cost, axis=0).max())
+        without_prior = weights if ratio is not None else replace(weights, eta=0.0)
+        check_term_scale(spread, without_prior, n, matrix.max())
+        host = HostArrays(host_cost, matrix, ratio)
+        grid = tuple(cost.shape[1:])
+        self._hold(host, weights, grid, int(num_outputs), cost.device, cost.dtype)
 
-        object.__setattr__(self, "cost", cost)
-        object.__setattr__(self, "compatibility", compatibility)
-        object.__setattr__(self, "num_outputs", int(num_outputs))
-        for name in ("beta", "gamma", "tau", "eta"):
-            object.__setattr__(self, name, float(getattr(self, name)))
-        host_prior = None
-        if self.prior is not None:
-            prior = floating("prior", self.prior)
-            _check_prior(on_host(prior), m)
-            object.__setattr__(self, "prior", prior.clamp(min=PRIOR_FLOOR))
-            host_prior = on_host(prior.clamp(min=PRIOR_FLOOR))
-        host = HostArrays(host_cost, host_compatibility, host_prior).read_only()
-        object.__setattr__(self, "host", host)
-        _check_scale(self)
-
-    def with_arrays(self, host: HostArrays, grid: tuple[int, ...], num_outputs: int) -> Problem:
-        """Returns a problem with the weights of this one and arrays that need no checks.
-
-        For those who make the arrays themselves, batch after batch: checks take longer than that.
-        """
-        problem = object.__new__(Problem)
-        problem.__dict__.update(self.__dict__)
-        problem.__dict__.update(
-            cost=torch.tensor(host.cost).view(-1, *grid),
-            compatibility=torch.tensor(host.compatibility),
-            prior=None if host.prior is None else torch.tensor(host.prior),
+    def _hold(
+        self,
+        host: HostArrays,
+        weights: Weights,
+        grid: tuple[int, ...],
+        num_outputs: int,
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> None:
+        for array in host:
+            if array is not None:
+                array.setflags(write=False)
+        vars(self).update(
+            host=host,
+            weights=weights,
+            grid=grid,
             num_outputs=num_outputs,
-            host=host.read_only(),
+            device=device,
+            dtype=dtype,
         )
-        return problem
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        """Raises: a problem has been checked as it is."""
+        raise AttributeError(
+            f"`{name}` must stay as it is: a Problem is a snapshot. Use problem.replace({name}=...)"
+            " for another one."
+        )
+
+    __delattr__ = __setattr__  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        w = self.weights
+        return (
+            f"{Problem.__name__}({self.num_inputs} inputs, {self.num_outputs} outputs, grid "
+            f"{self.grid}, beta={w.beta:g}, gamma={w.gamma:g}, tau={w.tau:g}, eta={w.eta:g}, "
+            f"clip={w.clip!r}, smoothness={w.smoothness!r})"
+        )
+
+    def replace(self, **changes: Any) -> Problem:
+        """Returns a problem with other values of some arguments.
+
+        >>> problem = Problem(cost=-torch.eye(2), compatibility=torch.eye(2))
+        >>> problem.replace(tau=0.5).tau, problem.tau
+        (0.5, 0.83)
+        """
+        own = {
+            "cost": self.cost,
+            "compatibility": self.compatibility,
+            "num_outputs": self.num_outputs,
+            "prior": self.prior,
+            **vars(self.weights),
+        }
+        return Problem(**{**own, **changes})
+
+    @property
+    def cost(self) -> Tensor:
+        """c, (m, *grid), a copy."""
+        return self._tensor(self.host.cost).view(-1, *self.grid)
+
+    @property
+    def compatibility(self) -> Tensor:
+        """A, (m, m), a copy."""
+        return self._tensor(self.host.compatibility)
+
+    @property
+    def prior(self) -> Tensor | None:
+        """lambda, (m,), a copy, at least `PRIOR_FLOOR` everywhere; None means no prior."""
+        return None if self.host.prior is None else self._tensor(self.host.prior)
+
+    def _tensor(self, array: Floats) -> Tensor:
+        return torch.tensor(array, dtype=self.dtype, device=self.device)
 
     @property
     def num_inputs(self) -> int:
         """m, the number of inputs."""
         return int(self.host.cost.shape[0])
-
-    @property
-    def grid(self) -> tuple[int, ...]:
-        """The sides of the grid of locations."""
-        return tuple(vars(self)["cost"].shape[1:])
-
-    @property
-    def device(self) -> torch.device:
-        """The device of `cost`, on which labellings are returned."""
-        device: torch.device = vars(self)["cost"].device
-        return device
 
     @property
     def num_locations(self) -> int:
@@ -219,12 +247,14 @@ class Problem:
         """Returns the problem of a batch, from the saliency map of each of its inputs.
 
         Pools each map to the grid, normalises it to sum 1 and takes it as minus the cost; builds
-        A = (1 - omega) I + omega A_c from the distances between the most salient places; draws
-        the prior's lambda ~ Dirichlet(alpha, ..., alpha).
+        A = (1 - omega) I + omega A_c from the distances between the most salient locations; draws
+        the prior's lambda ~ Dirichlet(alpha, ..., alpha). `CoMixup` builds its problems the same
+        way, in float64, except that it gives inputs without a usable map a uniform one, where this
+        raises.
 
         Args:
             saliency: (m, *size), not negative, with 1 to 3 spatial dimensions of any size.
-            grid: cells a side (a number, or one per side); at most one per pixel.
+            grid: cells per side (a number, or one per side); at most one per pixel.
             num_outputs: m'; None means m.
             beta: weight of smoothness.
             gamma: weight of the compatibility penalty.
@@ -233,7 +263,7 @@ class Problem:
             omega: weight of the distances in A, from 0 to 1.
             alpha: the Dirichlet's parameter; None leaves the prior out.
             compatibility: A itself, as an (m, m) tensor or a function of the (m, *size) saliency
-                that returns it; `omega` then plays no part.
+                that returns it; `omega` then is not used.
             clip: see `Problem`.
             smoothness: see `Problem`.
             generator: where the prior's draw comes from; None means torch's global one.
@@ -242,133 +272,94 @@ class Problem:
         >>> problem.grid, round(float(problem.cost.sum()), 4)
         ((4, 4), -6.0)
         """
+        weights = Weights(beta, gamma, tau, eta, clip, smoothness)
+        check_prior_settings(omega, alpha)
         saliency = floating("saliency", saliency)
         if not 2 <= saliency.ndim <= 1 + MAX_DIMENSIONS or saliency.numel() == 0:
             raise ValueError(
                 "`saliency` must have shape (inputs, *size) with 1 to "
                 f"{MAX_DIMENSIONS} spatial dimensions and none empty, got {tuple(saliency.shape)}."
             )
-        check_number("omega", omega, high=1)
+        m = len(saliency)
+        if num_outputs is None:
+            num_outputs = m
+        check_count("num_outputs", num_outputs)
+        maps = pool_maps(saliency, grid_sides(grid, tuple(saliency.shape[1:])))
+        maps.check_usable()
+        check_size(maps.cells[0].size, num_outputs)
+        (problem,) = build_problems(
+            maps,
+            [Partition(m, int(num_outputs))],
+            weights=weights,
+            omega=omega,
+            alpha=alpha,
+            compatibility=compatibility,
+            generator=generator,
+            device=saliency.device,
+            dtype=saliency.dtype,
+        )
+        return problem
+
+
+class BuiltProblem(Problem):
+    """A problem whose arrays are right by construction: checks would take longer than the rest."""
+
+    def __init__(
+        self,
+        host: HostArrays,
+        weights: Weights,
+        grid: tuple[int, ...],
+        num_outputs: int,
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> None:
+        self._hold(host, weights, grid, num_outputs, device, dtype)
+
+
+def build_problems(
+    maps: Maps,
+    partitions: Sequence[Partition],
+    *,
+    weights: Weights,
+    omega: float,
+    alpha: float | None,
+    compatibility: Tensor | CompatibilityFn | None,
+    generator: torch.Generator | None,
+    device: torch.device = _HOST,
+    dtype: torch.dtype = torch.float64,
+) -> list[Problem]:
+    """Returns the problem of each partition of a batch, of consecutive inputs.
+
+    Args:
+        maps: the batch's saliency maps, pooled to the grid.
+        partitions: how many inputs each has, in all as many as there are maps.
+        weights: of the objective's terms.
+        omega: see `Problem.from_saliency`, as `alpha`, `compatibility` and `generator`.
+        alpha: see there.
+        compatibility: see there; a matrix is that of the whole batch.
+        generator: see there.
+        device: where labellings are to be returned.
+        dtype: of the tensors that the problems hand out.
+    """
+    random = numpy_generator(generator)
+    problems: list[Problem] = []
+    first = 0
+    for m, num_outputs in partitions:
+        part = slice(first, first + m)
+        first += m
+        prior = None
         if alpha is not None:
-            check_positive("alpha", alpha, "Use None for no prior.")
-        pooled = pool(saliency, grid_sides(grid, tuple(saliency.shape[1:])))
-        check_finite("saliency", on_host(pooled))
-        m, device = saliency.shape[0], saliency.device
-        total = pooled.flatten(1).sum(1)
-        least = saliency.flatten(1).amin(1)
-        refused = (least < 0) | (total <= 0)
-        if bool(refused.any()):
-            bad = int(refused.nonzero()[0])
-            raise ValueError(
-                "`saliency` must be non-negative with a positive sum for each input, got a least "
-                f"value of {float(least[bad]):g} and a sum of {float(total[bad]):g} for input "
-                f"{bad}. Give it a uniform map."
-            )
-        normalised = pooled / total.view(-1, *[1] * (saliency.ndim - 1))
-
+            prior = np.maximum(dirichlet(alpha, m, random)[0].numpy(), PRIOR_FLOOR)
         if compatibility is None:
-            places = on_host(salient_places(saliency))
-            matrix = torch.from_numpy(paper_compatibility(places, omega)).float().to(device)
-        elif callable(compatibility):
-            matrix = compatibility(saliency)
-        else:
-            matrix = compatibility
-        prior = None if alpha is None else dirichlet(alpha, m, draws(generator))[0]
-        return cls(
-            cost=-normalised,
-            compatibility=matrix,
-            num_outputs=m if num_outputs is None else num_outputs,
-            beta=beta,
-            gamma=gamma,
-            tau=tau,
-            eta=eta,
-            prior=None if prior is None else prior.to(device),
-            clip=clip,
-            smoothness=smoothness,
+            matrix = paper_compatibility(maps.locations[part], omega)
+        else:  # the caller's own, so it is checked
+            matrix = partition_compatibility(compatibility, maps.saliency, part)
+        cost = -maps.cells[part].reshape(m, -1)
+        # The costs of an input sum to one: their scale is known.
+        check_term_scale(
+            1.0, weights, cost.shape[1], 1.0 if compatibility is None else matrix.max()
         )
-
-
-class _Copied:
-    """A field of `Problem` whose tensor is copied when it is set and whenever it is read."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __get__(self, problem: Problem | None, owner: type[Problem]) -> Any:
-        if problem is None:
-            return self
-        value = vars(problem)[self.name]
-        return value.clone() if isinstance(value, Tensor) else value
-
-    def __set__(self, problem: Problem, value: object) -> None:
-        vars(problem)[self.name] = value.clone() if isinstance(value, Tensor) else value
-
-
-for _name in ("cost", "compatibility", "prior"):
-    setattr(Problem, _name, _Copied(_name))
-
-
-def paper_compatibility(places: Floats, omega: float) -> Floats:
-    """Returns A = (1 - omega) I + omega A_c of inputs with these most salient places."""
-    matrix: Floats = omega * place_distances(places)
-    matrix.flat[:: len(matrix) + 1] += 1 - omega
-    return matrix
-
-
-def _check_compatibility(matrix: Floats, m: int) -> None:
-    if matrix.shape != (m, m):
-        raise ValueError(
-            f"`compatibility` must have shape ({m}, {m}), a row and a column per input, got "
-            f"{matrix.shape}."
-        )
-    check_finite("compatibility", matrix)
-    if matrix.min() < 0:
-        raise ValueError(
-            f"`compatibility` must not be negative, got {matrix.min():g}. Shift or clamp it."
-        )
-    asymmetry = np.abs(matrix - matrix.T).max()
-    if asymmetry > _SYMMETRY_TOLERANCE * max(1.0, matrix.max()):
-        raise ValueError(
-            f"`compatibility` must be symmetric, got entries that differ by {asymmetry:g} from "
-            "their mirror. Use (A + A.T) / 2."
-        )
-    # Diagonal dominance proves the matrix positive semi-definite (Gershgorin) at no cost; the
-    # paper's matrix always is, so the eigenvalues are only for matrices that users bring.
-    if (2 * matrix.diagonal() < matrix.sum(1)).any():
-        smallest = np.linalg.eigvalsh(matrix)[0]
-        if smallest < -_SYMMETRY_TOLERANCE * matrix.max():
-            warnings.warn(
-                "`compatibility` is not positive semi-definite (smallest eigenvalue "
-                f"{smallest:.3g}), so the penalty is not pairwise supermodular (Proposition 1). "
-                "The solver still works; add to the diagonal to mend it.",
-                stacklevel=4,
-            )
-
-
-def _check_scale(problem: Problem) -> None:
-    """Rejects terms that are not 0, but so small that the others leave nothing of them."""
-    cost, matrix, prior = problem.host
-    n = problem.num_locations
-    sizes = {
-        "cost": float((cost.max(0) - cost.min(0)).max()),
-        "beta": problem.beta / n,
-        "eta": 0.0 if prior is None else problem.eta / n,
-        "gamma": problem.gamma / n * float(matrix.max()),
-    }
-    # The penalty has no say in this: where it is large, costs decide between inputs without one.
-    largest = max(sizes[name] for name in ("cost", "beta", "eta"))
-    for name, size in sizes.items():
-        if 0 < size < _NEGLIGIBLE * largest:
-            raise ValueError(
-                f"`{name}` must be 0, or at least {_NEGLIGIBLE:g} of the largest term, got "
-                f"{size:g} per location where another term has {largest:g}. Scale it, or use 0."
-            )
-
-
-def _check_prior(ratio: Floats, m: int) -> None:
-    if ratio.shape != (m,):
-        raise ValueError(f"`prior` must have shape ({m},), one ratio per input, got {ratio.shape}.")
-    if not np.isfinite(ratio).all() or ratio.min() < 0:
-        raise ValueError(f"`prior` must be finite and not negative, got {ratio.tolist()}.")
-    if abs(ratio.sum() - 1) > _SUM_TOLERANCE:
-        raise ValueError(f"`prior` must sum to 1, got {ratio.sum():g}. Divide it by its sum.")
+        host = HostArrays(cost, matrix, prior)
+        grid = maps.cells.shape[1:]
+        problems.append(BuiltProblem(host, weights, grid, num_outputs, device, dtype))
+    return problems

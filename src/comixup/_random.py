@@ -7,20 +7,20 @@ import torch
 from torch import Tensor
 
 
-def draws(generator: torch.Generator | None = None) -> np.random.Generator:
-    """Returns NumPy's kind of generator, seeded by torch's: torch.distributions takes none."""
+def numpy_generator(generator: torch.Generator | None = None) -> np.random.Generator:
+    """Returns a NumPy generator seeded by torch's: torch.distributions takes no generator."""
     device = generator.device if generator is not None else "cpu"
     seed = int(torch.randint(2**62, (), generator=generator, device=device))
     return np.random.default_rng(seed)
 
 
-def dirichlet(alpha: float, parts: int, random: np.random.Generator, rows: int = 1) -> Tensor:
-    """Returns draws of Dirichlet(alpha, ..., alpha), (rows, parts), on the CPU.
+def dirichlet(alpha: float, count: int, random: np.random.Generator, rows: int = 1) -> Tensor:
+    """Returns draws of Dirichlet(alpha, ..., alpha), (rows, count), on the CPU.
 
-    >>> dirichlet(2.0, 3, draws(), rows=4).sum(1).round(decimals=6).tolist()
+    >>> dirichlet(2.0, 3, numpy_generator(), rows=4).sum(1).round(decimals=6).tolist()
     [1.0, 1.0, 1.0, 1.0]
     """
-    return torch.from_numpy(random.dirichlet(np.full(parts, alpha), rows))
+    return torch.from_numpy(random.dirichlet(np.full(count, alpha), rows))
 
 
 def coin(p: float, generator: torch.Generator | None = None) -> bool:

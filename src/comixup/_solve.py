@@ -12,7 +12,8 @@ import torch
 from comixup import _native, _reference
 from comixup._checks import MAX_THREADS, check_boolean, check_count, thread_count
 from comixup._labelling import Labelling
-from comixup._problem import MAX_LABELS, Problem
+from comixup._problem import Problem
+from comixup._problem_checks import MAX_LABELS
 
 MAX_LEVELS = 16
 """Mixed labels grow with the square of the levels; the paper uses 2, and 3 in a timing figure."""
@@ -73,7 +74,7 @@ def solve(
     begin = [_random_labels(p, starts, generator) for p in problems]
     run = _solve_native if method == "native" else _solve_reference
     sources, merits = run(problems, begin, sweeps, levels, resolve, num_threads)
-    return Labelling.of_solver(
+    return Labelling(
         torch.from_numpy(sources).to(problems[0].device),
         sum(p.num_inputs for p in problems),
         torch.from_numpy(merits),
@@ -81,9 +82,9 @@ def solve(
 
 
 def check_settings(
-    *, sweeps: int, levels: int, starts: int = 1, num_threads: int | None = None
+    *, sweeps: int = 1, levels: int = 1, starts: int = 1, num_threads: int | None = None
 ) -> None:
-    """Refuses counts with which `solve` cannot run."""
+    """Rejects counts with which `solve` cannot run."""
     for name, value in (("sweeps", sweeps), ("levels", levels), ("starts", starts)):
         check_count(name, value)
     if levels > MAX_LEVELS:

@@ -11,11 +11,19 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from comixup._checks import check_boolean, check_choice, check_count, check_number
+from comixup._checks import (
+    check_boolean,
+    check_choice,
+    check_count,
+    check_images,
+    check_number,
+)
+from comixup._eager import eager
 from comixup._labelling import Labelling
-from comixup._mix import Plan, check_images, mix_shares
+from comixup._mix import Plan, mix
 from comixup._random import coin
 from comixup._recording import check_no_transform
+from comixup._repr import call_of
 from comixup._saliency import Backward, CleanPass, LossFn, clean_pass
 from comixup._targets import soft_targets
 from comixup.mixers._hooks import check_and_disarm, layer_hooks
@@ -85,7 +93,6 @@ class Mixer(ABC):
         validate: check class indices even where the host has to wait for a device.
         uniform_expected: whether some saliency maps are expected to be constant (examples that were
             never seen), so that none of them is warned of.
-        last: what was decided for the last batch; None before the first.
     """
 
     needs_saliency: ClassVar[bool] = False
@@ -127,10 +134,11 @@ class Mixer(ABC):
         self.validate = validate
         self.enabled = True
         self.uniform_expected = False
-        self.last: Mixed | None = None
+        self._last: Mixed | None = None
         self._toss: bool | None = None
         self._beside_clean: float | None = None  # the mixed loss's weight after a clean pass
 
+    @eager
     def __call__(
         self, images: Tensor, targets: Tensor, saliency: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
@@ -138,32 +146,39 @@ class Mixer(ABC):
 
         Args:
             images: (m, C, *size). Not changed.
-            targets: (m,) class indices, or (m, classes) soft or multi-label shares. Not changed.
+            targets: (m,) class indices, or (m, classes) class probabilities, or multi-label. Not
+                changed.
             saliency: for methods that need it, what `mixer.saliency(...)` returned, or maps
                 (m, *size) of your own, of any size, not negative.
         """
         try:
-            return self._mix(images, targets, saliency)
+            check_images(images)
+            check_no_transform(type(self).__name__)
+            # Wrong targets are to be told of before anything is drawn.
+            soft = soft_targets(targets, len(images), self.num_classes, validate=self.validate)
+            with _host_by_default():
+                if self._takes_part():
+                    self._last = self.decide(images, saliency)
+                else:
+                    self._last = Mixed(self.leave(images), mixed=False)
+                return self.apply(images, soft, self._last)
         except BaseException:
             self.forget_clean_pass()  # of this batch: the next one has its own
             raise
 
-    def _mix(
-        self, images: Tensor, targets: Tensor, saliency: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        check_images(images)
-        check_no_transform(type(self).__name__)
-        shares = soft_targets(targets, len(images), self.num_classes, validate=self.validate)
-        with _host_by_default():
-            if self._takes_part():
-                self.last = self.decide(images, saliency)
-            else:
-                self.last = Mixed(self.leave(images), mixed=False)
-            last, ratio = self.last, self.last.target_ratio
-            if ratio is None:
-                ratio = last.plan.source_ratio(images.shape[2:])
-            mixed = last.plan.mix_images(images) if last.layer is None else images
-        return mixed, mix_shares(shares, ratio)
+    def skip(self, images: Tensor) -> None:
+        """Records, without a draw, that a batch was left as it was."""
+        self._last = Mixed(Mixer.leave(self, images), mixed=False)
+
+    @property
+    def last(self) -> Mixed:
+        """What was decided for the last batch."""
+        if self._last is None:
+            raise RuntimeError(
+                f"`last` must be read after the first batch, got none so far. Call the "
+                f"{type(self).__name__} on a batch first."
+            )
+        return self._last
 
     @property
     def enabled(self) -> bool:
@@ -183,14 +198,12 @@ class Mixer(ABC):
         trains the model (`clean_pass`, `saliency`). Otherwise 1: after maps of your own, for
         batches that were not mixed, and with "sum". `training_step` has applied it already.
         """
-        return 1.0 if self.last is None else self.last.loss_weight
+        return 1.0 if self._last is None else self._last.loss_weight
 
     def decide(self, images: Tensor, saliency: Tensor | None) -> Mixed:
         """Returns how a batch is mixed, and how much its loss weighs beside the clean one."""
-        if self.needs_saliency:
-            _check_saliency(saliency, images, type(self).__name__)
-        elif self.clean_weight > 0 and self._beside_clean is None:
-            # Methods that need saliency may have it from elsewhere, and then have no clean loss.
+        # Methods that need saliency may have it from elsewhere, and then have no clean loss.
+        if self.clean_weight > 0 and self._beside_clean is None and not self.needs_saliency:
             raise RuntimeError(
                 f"{type(self).__name__} with `clean_weight` = {self.clean_weight:g} must have a "
                 "clean pass before every batch that is mixed, got none for this one. Call "
@@ -204,11 +217,16 @@ class Mixer(ABC):
     def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
         """Returns how to mix a batch; every random choice of the method is made here."""
 
+    def apply(self, images: Tensor, targets: Tensor, decided: Mixed) -> tuple[Tensor, Tensor]:
+        """Returns a batch mixed as it was decided; targets are (m, classes)."""
+        return mix(images, targets, decided.plan, source_ratio=decided.target_ratio)
+
     def leave(self, images: Tensor) -> Plan:
         """Returns the plan that leaves a batch as it is."""
         own = torch.arange(len(images), device="cpu").view(-1, *[1] * (images.ndim - 1))
         return Labelling(own, num_inputs=len(images))
 
+    @eager
     def saliency(
         self,
         model: nn.Module,
@@ -226,6 +244,7 @@ class Mixer(ABC):
         clean = self.clean_pass(model, images, targets, loss_fn=loss_fn, backward=backward)
         return None if clean is None else clean.saliency
 
+    @eager
     def clean_pass(
         self,
         model: nn.Module,
@@ -294,6 +313,10 @@ class Mixer(ABC):
         if self.generator is not None:
             self.generator.set_state(state["generator"])
 
+    def __repr__(self) -> str:
+        """Returns the call that makes such a mixer."""
+        return call_of(self)
+
     def _takes_part(self) -> bool:
         """Whether this batch is mixed: by the toss made for its clean pass, or else a new one."""
         toss = coin(self.p, self.generator) if self._toss is None else self._toss
@@ -308,20 +331,3 @@ def _host_by_default() -> contextlib.AbstractContextManager[object]:
     if torch.empty(0).device.type == "cpu":  # torch 2.3's get_default_device knows no contexts
         return contextlib.nullcontext()
     return torch.device("cpu")
-
-
-def _check_saliency(saliency: Tensor | None, images: Tensor, method: str) -> None:
-    if saliency is None:
-        raise ValueError(
-            f"`saliency` must be given to {method}, got None. Use "
-            "mixer.saliency(model, images, targets), or comixup.spectral_residual(images) where "
-            "there is no model."
-        )
-    if not isinstance(saliency, Tensor):
-        raise TypeError(f"`saliency` must be a torch tensor, got {type(saliency).__name__}.")
-    if saliency.ndim != images.ndim - 1 or len(saliency) != len(images) or not saliency.numel():
-        raise ValueError(
-            f"`saliency` must have shape ({len(images)}, *size) with {images.ndim - 2} spatial "
-            f"dimensions, a map for each image, got {tuple(saliency.shape)} for images "
-            f"{tuple(images.shape)}."
-        )

@@ -8,11 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from comixup._checks import check_boolean, check_number
+from comixup._checks import check_boolean, check_images, check_number
 from comixup._grid import upsampled
 from comixup._labelling import Labelling
 from comixup._memory import Origin, SaliencyMemory, warn_of_skipped
-from comixup._mix import check_images
 from comixup._recording import recordable
 from comixup._saliency import channel_norm
 from comixup._targets import soft_targets
@@ -43,7 +42,6 @@ class OnePass:
 
     Attributes:
         turn: batches so far; it decides whether the next one is mixed.
-        last: what was decided for the last batch; None before the first.
 
     >>> from comixup import CoMixup
     >>> mixup = OnePass(CoMixup(num_classes=10), SaliencyMemory(num_examples=1000))
@@ -96,8 +94,8 @@ class OnePass:
         self.mixer.enabled = value
 
     @property
-    def last(self) -> Mixed | None:
-        """What was decided for the last batch; None before the first."""
+    def last(self) -> Mixed:
+        """What was decided for the last batch."""
         return self.mixer.last
 
     def __call__(
@@ -122,9 +120,8 @@ class OnePass:
             return self._clean(images, targets, origin)
         saliency = self.maps_for(images, origin)
         outputs, soft = self.mixer(images, targets, saliency)
-        last = self.mixer.last
-        if self.recycle and last is not None and isinstance(last.plan, Labelling):
-            plan = last.plan
+        plan = self.last.plan
+        if self.recycle and isinstance(plan, Labelling):
             outputs = _tracked(outputs, lambda gradient: self._write_mixed(origin, plan, gradient))
         return outputs, soft
 
@@ -185,7 +182,7 @@ class OnePass:
     def _clean(self, images: Tensor, targets: Tensor, origin: Origin) -> tuple[Tensor, Tensor]:
         """Returns the batch as it is, set up to refresh its examples' maps."""
         mixer = self.mixer
-        mixer.last = Mixed(Mixer.leave(mixer, images), mixed=False)
+        mixer.skip(images)
         soft = soft_targets(targets, len(images), mixer.num_classes, validate=mixer.validate)
         return self.track(images, origin), soft
 

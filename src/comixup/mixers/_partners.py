@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from comixup._checks import check_boolean, check_count, check_positive
-from comixup._random import dirichlet, draws
+from comixup._random import dirichlet, numpy_generator
 from comixup.mixers._mixer import CleanReduction, Mixer
 
 
@@ -55,7 +55,7 @@ class PartnerMixer(Mixer):
     def draw_ratios(self, m: int) -> Tensor:
         """Returns the share of the image and of each partner, (m or 1, num_inputs) float32."""
         rows = m if self.per_sample else 1
-        return dirichlet(self.alpha, self.num_inputs, draws(self.generator), rows).float()
+        return dirichlet(self.alpha, self.num_inputs, numpy_generator(self.generator), rows).float()
 
 
 def ratio_matrix(partners: Tensor, ratios: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from comixup._checks import (
 )
 from comixup._gather import gather_cells, in_format_of
 from comixup._labelling import Labelling
-from comixup._maps import check_grid, pool
+from comixup._maps import check_grid, grid_of_batch, pool
 from comixup._puzzle import (
     best_masks,
     block_sides,
@@ -27,11 +27,10 @@ from comixup._puzzle import (
     move_blocks,
     transport,
 )
-from comixup._random import dirichlet, draws
-from comixup._saliency import check_scale
+from comixup._random import dirichlet, numpy_generator
 from comixup._solve import check_settings
-from comixup.mixers._batch import given, sides_for, summarise, warn_of_uniform
-from comixup.mixers._mixer import CleanReduction, Mixed, Mixer
+from comixup.mixers._mixer import CleanReduction, Mixed
+from comixup.mixers._saliency_mixer import SaliencyMixer
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +41,7 @@ class Puzzle:
         partners: (m,) integers.
         labels: (m, *grid) integers in 0..levels; z = labels / levels.
         levels: L.
-        moves: (2, m, *blocks) integers: for each place, the block of the image, and of its
+        moves: (2, m, *blocks) integers: for each location, the block of the image, and of its
             partner, that is moved there, in row-major order; None if nothing moves.
     """
 
@@ -104,7 +103,7 @@ class Puzzle:
         return torch.where(level < self.labels.unsqueeze(1), own.view(shape), other.view(shape))
 
 
-class PuzzleMix(Mixer):
+class PuzzleMix(SaliencyMixer):
     """Puzzle Mix (Kim, Choo and Song, ICML 2020): the salient parts of pairs of images.
 
     Every image has a partner of the batch. The mask is an exact minimum of the method's energy;
@@ -120,7 +119,7 @@ class PuzzleMix(Mixer):
         p: probability that a batch is mixed at all.
         alpha: parameter of the Beta distribution of lambda, drawn once per batch: the share of
             its own that the prior lets an image keep.
-        grid: cells a side, or a list of choices of which one is drawn for each batch. A choice is
+        grid: cells per side, or a list of choices of which one is drawn for each batch. A choice is
             a number, or one per side: ((2, 8),) is always 2 x 8. At most one cell per pixel.
         levels: L; masks are multiples of 1/L.
         beta: weight of smoothness.
@@ -152,8 +151,6 @@ class PuzzleMix(Mixer):
     (torch.Size([8, 3, 32, 32]), torch.Size([8, 10]))
     """
 
-    needs_saliency = True
-
     def __init__(
         self,
         num_classes: int | None = None,
@@ -183,25 +180,28 @@ class PuzzleMix(Mixer):
             p=p,
             clean_weight=clean_weight,
             clean_reduction=clean_reduction,
+            keep_gradients=keep_gradients,
+            saliency_scale=saliency_scale,
+            num_threads=num_threads,
             generator=generator,
             validate=validate,
         )
         check_positive("alpha", alpha)
-        self.grids = (grid,) if isinstance(grid, int) else tuple(grid)
-        if not self.grids:
+        self._grids = (grid,) if isinstance(grid, int) else tuple(grid)
+        if not self._grids:
             raise ValueError("`grid` must hold at least one number, got none. Use 4, or (4, 8).")
-        for choice in self.grids:
+        for choice in self._grids:
             check_grid(choice)
         for name, weight in (("beta", beta), ("gamma", gamma), ("eta", eta), ("t_eps", t_eps)):
             check_number(name, weight)
         check_count("neighbour", neighbour)
         check_boolean("transport", transport)
-        check_boolean("keep_gradients", keep_gradients)
         if t_size is not None:
             check_count("t_size", t_size)
         for value in std or ():
             check_positive("std", value, "Leave it out for images that were not divided.")
-        check_settings(sweeps=1, levels=levels, num_threads=num_threads)
+        check_settings(levels=levels)
+        self.grid = grid
         self.alpha = alpha
         self.levels = levels
         self.beta = beta
@@ -211,35 +211,30 @@ class PuzzleMix(Mixer):
         self.transport = transport
         self.t_eps = t_eps
         self.t_size = t_size
-        check_scale("saliency_scale", saliency_scale, keep_gradients and clean_weight > 0)
-        self.keep_gradients = keep_gradients
-        self.saliency_scale = saliency_scale
-        self.std = (
+        self.std = std
+        self._std = (
             None if std is None else torch.tensor(tuple(std), dtype=torch.float32, device="cpu")
         )
-        self.num_threads = num_threads
-        self._warned = False
         self._warned_of_cells = False
 
-    def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
+    def draw_by(self, images: Tensor, saliency: Tensor) -> Mixed:
         """Returns the masks and moves of a batch."""
-        saliency = given(saliency)
         self._check_std(images)
         check_precision("images", images)
-        sides = sides_for(self._draw_grid(), images, saliency)
+        sides = grid_of_batch(self._draw_grid(), images, saliency)
         partners = torch.randperm(len(images), generator=self.generator)
-        ratio = float(dirichlet(self.alpha, 2, draws(self.generator))[0, 0])
+        ratio = float(dirichlet(self.alpha, 2, numpy_generator(self.generator))[0, 0])
         blocks = self._blocks(tuple(images.shape[2:]), sides)
-        maps = summarise(saliency, sides if blocks is None else blocks)
-        self._warned = warn_of_uniform(maps, already=self._warned or self.uniform_expected)
+        maps = self.pooled(saliency, sides if blocks is None else blocks)
 
-        cells = pool(maps.cells, sides)
+        fine = torch.from_numpy(maps.cells)
+        cells = pool(fine, sides)
         cells = cells / cells.flatten(1).sum(1).view(-1, *[1] * len(sides))
         on_device = partners.to(images.device, non_blocking=True)
         unary, weights = mask_energy(
             cells,
             partners,
-            border_differences(images, on_device, sides, self.neighbour, self.std),
+            border_differences(images, on_device, sides, self.neighbour, self._std),
             ratio,
             levels=self.levels,
             beta=self.beta,
@@ -247,13 +242,15 @@ class PuzzleMix(Mixer):
             eta=self.eta,
         )
         labels = best_masks(unary, weights, sides, self.num_threads)
-        moves = None if blocks is None else self._moves(maps.cells, partners, labels)
-        return Mixed(Puzzle(partners, labels, self.levels, moves), uniform_maps=maps.uniform)
+        moves = None if blocks is None else self._moves(fine, partners, labels)
+        return Mixed(
+            Puzzle(partners, labels, self.levels, moves), uniform_maps=int(maps.uniform.sum())
+        )
 
     def _draw_grid(self) -> int | Sequence[int]:
-        if len(self.grids) == 1:
-            return self.grids[0]
-        return self.grids[int(torch.randint(len(self.grids), (), generator=self.generator))]
+        if len(self._grids) == 1:
+            return self._grids[0]
+        return self._grids[int(torch.randint(len(self._grids), (), generator=self.generator))]
 
     def _blocks(self, size: tuple[int, ...], sides: tuple[int, ...]) -> tuple[int, ...] | None:
         """Returns the blocks that move, along each side; None if none do."""
@@ -281,8 +278,8 @@ class PuzzleMix(Mixer):
         return found.view(2, len(cells), *blocks)
 
     def _check_std(self, images: Tensor) -> None:
-        if self.std is not None and len(self.std) not in (1, images.shape[1]):
+        if self._std is not None and len(self._std) not in (1, images.shape[1]):
             raise ValueError(
                 f"`std` must have one number, or one for each of the {images.shape[1]} channels, "
-                f"got {len(self.std)}."
+                f"got {len(self._std)}."
             )

@@ -38,8 +38,6 @@ def draw_first_batch(
         title: of the picture.
     """
     last, (epoch, step) = mixer.last, when
-    if last is None:
-        return
     if not isinstance(mixer, NoMix):
         if not last.mixed:
             return

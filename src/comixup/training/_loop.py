@@ -171,7 +171,7 @@ class Stepper:
         sums.add(reported, len(images), None if logits is None else logits.detach(), targets)
 
     def _mixed(self) -> bool:
-        return self.mixer.last is not None and self.mixer.last.mixed
+        return self.mixer.last.mixed
 
     def _seed(self, *counts: int) -> None:
         """Seeds every generator from the seed and the counts: they are its whole state."""

@@ -11,8 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from comixup._checks import check_choice, check_count, check_positive, check_precision
-from comixup._mix import check_images
+from comixup._checks import check_choice, check_count, check_images, check_positive, check_precision
 from comixup._recording import check_can_record, check_no_transform, gradient_by
 from comixup._wrappers import allowing_gradients, layers_of_wrapping, unwrapped, without_sync
 

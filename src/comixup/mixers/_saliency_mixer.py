@@ -1,0 +1,93 @@
+"""What the methods that mix by saliency share."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import torch
+from torch import Tensor
+
+from comixup._checks import check_boolean, warn_caller
+from comixup._maps import Maps, pool_maps
+from comixup._saliency import check_scale
+from comixup._solve import check_settings
+from comixup.mixers._mixer import CleanReduction, Mixed, Mixer
+
+
+class SaliencyMixer(Mixer):
+    """A method that looks at what matters in each image.
+
+    Images without a usable saliency map (zero, constant, NaN or infinite: half-precision gradients
+    vanish and overflow) count as salient everywhere alike; it warns of them once.
+    """
+
+    needs_saliency = True
+
+    def __init__(
+        self,
+        num_classes: int | None = None,
+        *,
+        p: float,
+        clean_weight: float,
+        clean_reduction: CleanReduction,
+        keep_gradients: bool,
+        saliency_scale: float,
+        num_threads: int | None,
+        generator: torch.Generator | None,
+        validate: bool,
+    ) -> None:
+        super().__init__(
+            num_classes,
+            p=p,
+            clean_weight=clean_weight,
+            clean_reduction=clean_reduction,
+            generator=generator,
+            validate=validate,
+        )
+        check_boolean("keep_gradients", keep_gradients)
+        check_scale("saliency_scale", saliency_scale, keep_gradients and clean_weight > 0)
+        check_settings(num_threads=num_threads)
+        self.keep_gradients = keep_gradients
+        self.saliency_scale = saliency_scale
+        self.num_threads = num_threads
+        self._warned = False
+
+    def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
+        """Returns how to mix a batch, by its saliency."""
+        return self.draw_by(images, self._checked(saliency, images))
+
+    @abstractmethod
+    def draw_by(self, images: Tensor, saliency: Tensor) -> Mixed:
+        """Returns how to mix a batch; every random choice of the method is made here."""
+
+    def pooled(self, saliency: Tensor, sides: tuple[int, ...]) -> Maps:
+        """Returns the maps pooled to a grid; warns, the first time, of those not usable."""
+        maps = pool_maps(saliency, sides)
+        maps.check_not_negative()
+        uniform = int(maps.uniform.sum())
+        if uniform and not (self._warned or self.uniform_expected):
+            self._warned = True
+            warn_caller(
+                f"{uniform} of {len(saliency)} saliency maps are zero, constant, NaN or infinite: "
+                "these inputs count as salient everywhere alike. `last.uniform_maps` counts them; "
+                "this is said once. Half-precision gradients can vanish or overflow: see "
+                "torch.amp.GradScaler."
+            )
+        return maps
+
+    def _checked(self, saliency: Tensor | None, images: Tensor) -> Tensor:
+        if saliency is None:
+            raise ValueError(
+                f"`saliency` must be given to {type(self).__name__}, got None. Use "
+                "mixer.saliency(model, images, targets), or comixup.spectral_residual(images) "
+                "where there is no model."
+            )
+        if not isinstance(saliency, Tensor):
+            raise TypeError(f"`saliency` must be a torch tensor, got {type(saliency).__name__}.")
+        if saliency.ndim != images.ndim - 1 or len(saliency) != len(images) or not saliency.numel():
+            raise ValueError(
+                f"`saliency` must have shape ({len(images)}, *size) with {images.ndim - 2} spatial "
+                f"dimensions, a map for each image, got {tuple(saliency.shape)} for images "
+                f"{tuple(images.shape)}."
+            )
+        return saliency
