@@ -53,6 +53,24 @@ def test_two_processes_give_the_gradients_of_one_with_the_same_parts(results, ca
         assert_close(result[case]["grads"], gradients(model))
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_shards_of_fsdp2_train_as_copies_of_ddp_do(results, case):
+    for result in results:
+        assert_close(result[f"sharded {case}"]["grads"], result[case]["grads"])
+        assert not result[f"sharded {case}"]["exchanged"]  # by the clean pass
+
+
+def test_a_callers_own_accumulation_over_shards_is_left_alone(results):
+    model, (images, targets) = net(norm=False), whole_batch()
+    for rank in range(2):
+        mixer = co_mixup(rank, "keep")
+        for _ in range(2):
+            step = training_step(model, mixer, *half(rank, images, targets))
+            step.loss.backward()
+    for result in results:
+        assert_close(result["accumulated"]["grads"], [g / 2 for g in gradients(model)])
+
+
 def test_the_clean_pass_exchanges_nothing_and_the_mixed_one_the_sum(results):
     for case in ("keep", "drop"):
         assert [result[case]["exchanges"] for result in results] == [(0, 1), (0, 1)]

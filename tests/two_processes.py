@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch.distributed import destroy_process_group, init_process_group
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from batches import CLASSES, batch, gradients, net
@@ -57,6 +59,25 @@ def parallel():
     return model, exchanges
 
 
+def sharded():
+    """The same model between processes by FSDP2: a shard inside another."""
+    model = net(norm=False)
+    mesh = init_device_mesh("cpu", (2,))
+    fully_shard(model[0], mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+
+
+def accumulated(rank, images, targets):
+    """Gradients of two batches of which the caller lets the last alone exchange them."""
+    model, mixer = sharded(), co_mixup(rank, "keep")
+    for last in (False, True):
+        model.set_requires_gradient_sync(last)
+        training_step(model, mixer, images, targets).loss.backward()
+        if not last and any(weight.grad is not None for weight in model.parameters()):
+            raise AssertionError("the first batch exchanged its gradients")
+    return [weight.grad.full_tensor() for weight in model.parameters()]
+
+
 def train(rank):
     """What each case leaves in `.grad`, before and after the mixed batch's backward pass."""
     images, targets = half(rank, *whole_batch())
@@ -81,6 +102,18 @@ def train(rank):
     before = len(exchanges)
     step.loss.backward()
     results["cutmix"] = {"grads": gradients(model), "exchanges": (before, len(exchanges))}
+    for case in CASES:
+        model = sharded()
+        mixer = co_mixup(rank, case)
+        saliency = mixer.saliency(model, images, targets)
+        exchanged = any(weight.grad is not None for weight in model.parameters())
+        mixed, soft = mixer(images, targets, saliency)
+        F.cross_entropy(model(mixed), soft).backward()
+        results[f"sharded {case}"] = {
+            "exchanged": exchanged,
+            "grads": [weight.grad.full_tensor() for weight in model.parameters()],
+        }
+    results["accumulated"] = {"grads": accumulated(rank, images, targets)}
     return results
 
 

@@ -102,8 +102,7 @@ class Maps:
         locations: (m, dimensions): the most salient location of each map; 0 where none is.
         saliency: (m, *size), the maps themselves, on their device.
         uniform: (m,) whether a map is uniform: not usable, or the same everywhere.
-        unusable: (m,) whether a map is zero, negative, NaN or infinite.
-        least: (m,) the least value of each map.
+        unusable: (m,) whether a map is zero, NaN or infinite.
     """
 
     cells: Floats
@@ -111,21 +110,9 @@ class Maps:
     saliency: Tensor
     uniform: npt.NDArray[np.bool_]
     unusable: npt.NDArray[np.bool_]
-    least: Floats
-
-    def check_not_negative(self) -> None:
-        """Rejects maps with negative values, which are a mistake rather than bad luck."""
-        negative = (self.least < 0) & np.isfinite(self.least)
-        if negative.any():
-            first = int(negative.argmax())
-            raise ValueError(
-                f"`saliency` must not be negative, got {self.least[first]:g} for input {first}. "
-                "Take its absolute value."
-            )
 
     def check_usable(self) -> None:
-        """Rejects maps that are zero, negative, NaN or infinite."""
-        self.check_not_negative()
+        """Rejects maps that are zero, NaN or infinite."""
         if self.unusable.any():
             first = int(self.unusable.argmax())
             raise ValueError(
@@ -143,6 +130,13 @@ def pool_maps(saliency: Tensor, sides: tuple[int, ...]) -> Maps:
     numbers = summarize_maps(maps, sides)
     n = math.prod(sides)
     least, largest = numbers[:, 0], numbers[:, 1]
+    negative = (least < 0) & np.isfinite(least)
+    if negative.any():  # a mistake, where other unusable maps are bad luck
+        first = int(negative.argmax())
+        raise ValueError(
+            f"`saliency` must not be negative, got {least[first]:g} for input {first}. Take its "
+            "absolute value."
+        )
     cells, locations = numbers[:, 2 : 2 + n], numbers[:, 2 + n :]
     with np.errstate(over="ignore", invalid="ignore"):  # such maps are not usable: see below
         totals = cells.sum(1)
@@ -151,7 +145,7 @@ def pool_maps(saliency: Tensor, sides: tuple[int, ...]) -> Maps:
     uniform = unusable | constant
     cells[uniform], locations[uniform] = 1, 0
     cells /= cells.sum(1, keepdims=True)
-    return Maps(cells.reshape(-1, *sides), locations, maps, uniform, unusable, least)
+    return Maps(cells.reshape(-1, *sides), locations, maps, uniform, unusable)
 
 
 def summarize_maps(maps: Tensor, sides: tuple[int, ...]) -> Floats:

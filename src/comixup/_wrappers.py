@@ -1,9 +1,10 @@
-"""Models inside models: DistributedDataParallel, torch.compile, Fabric."""
+"""Models inside models: DistributedDataParallel, fully_shard, torch.compile, Fabric."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 from torch import nn
 
@@ -55,4 +56,29 @@ def without_sync(model: nn.Module) -> contextlib.AbstractContextManager[object]:
         if no_sync is not None:
             context: contextlib.AbstractContextManager[object] = no_sync(module)
             return context
-    return contextlib.nullcontext()
+    sharded = [module for module in model.modules() if hasattr(module, _SET_SYNC)]
+    return _without_sync_of_shards(sharded) if sharded else contextlib.nullcontext()
+
+
+_SET_SYNC = "set_requires_gradient_sync"
+"""The method of modules that `torch.distributed.fsdp.fully_shard` was applied to (FSDP2)."""
+
+
+@contextlib.contextmanager
+def _without_sync_of_shards(sharded: list[nn.Module]) -> Iterator[None]:
+    # Those that exchange nothing already, in a caller's own accumulation, are left alone.
+    syncing = [module for module in sharded if _exchanges_gradients(module)]
+    for module in syncing:
+        getattr(module, _SET_SYNC)(False, recurse=False)
+    try:
+        yield
+    finally:
+        for module in syncing:
+            getattr(module, _SET_SYNC)(True, recurse=False)
+
+
+def _exchanges_gradients(sharded: Any) -> bool:
+    """Whether a sharded module's next backward pass exchanges gradients; torch has no such call."""
+    state = sharded._get_fsdp_state()
+    groups = getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]
+    return any(group is not None and group.reduce_grads for group in groups)

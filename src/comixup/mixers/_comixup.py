@@ -11,7 +11,7 @@ from torch import Tensor
 from comixup._checks import check_boolean, check_choice, check_count, floating
 from comixup._compatibility import CompatibilityFn
 from comixup._labelling import Labelling
-from comixup._maps import check_grid, grid_of_batch
+from comixup._maps import check_grid, grid_of_batch, pool_maps
 from comixup._mix import Plan
 from comixup._problem import Partition, build_problems
 from comixup._problem_checks import check_prior_settings
@@ -136,10 +136,11 @@ class CoMixup(Weighted, SaliencyMixer):
         self.alpha = alpha
         self.compatibility = compatibility
 
-    def draw_by(self, images: Tensor, saliency: Tensor) -> Mixed:
+    def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
         """Returns the labelling that Algorithm 1 finds for a batch."""
-        m = len(images)
-        maps = self.pooled(saliency, grid_of_batch(self.grid, images, saliency))
+        m, saliency = len(images), self.checked(saliency, images)
+        maps = pool_maps(saliency, grid_of_batch(self.grid, images, saliency))
+        self.warn_of_uniform(maps)
         problems = build_problems(
             maps,
             partitions(m, self.partition_size, self.num_outputs or m),

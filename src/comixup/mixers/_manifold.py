@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from comixup._mix import Plan, mix_targets
+from comixup._mix import Plan
 from comixup._wrappers import unwrapped
 from comixup.mixers._checkpointing import calls_under_way
 from comixup.mixers._hooks import (
@@ -176,12 +176,6 @@ class ManifoldMixup(PartnerMixer):
         self._passes.depth = calls_under_way(self._model)
         self._hooks[layer].arm(blend.to(images.device))
         return Mixed(blend, layer=layer)
-
-    def apply(self, images: Tensor, targets: Tensor, decided: Mixed) -> tuple[Tensor, Tensor]:
-        """Returns a batch mixed as it was decided; images that a layer mixes stay as they are."""
-        if decided.layer is None:
-            return super().apply(images, targets, decided)
-        return images, mix_targets(targets, decided.plan.source_ratio())
 
     def leave(self, images: Tensor) -> Plan:
         """Returns the plan that leaves a batch as it is, with every hook at rest."""

@@ -20,7 +20,7 @@ from comixup._checks import (
 )
 from comixup._eager import eager
 from comixup._labelling import Labelling
-from comixup._mix import Plan, mix
+from comixup._mix import Plan, mix, mix_targets
 from comixup._random import coin
 from comixup._recording import check_no_transform
 from comixup._repr import call_of
@@ -161,7 +161,9 @@ class Mixer(ABC):
                     self._last = self.decide(images, saliency)
                 else:
                     self._last = Mixed(self.leave(images), mixed=False)
-                return self.apply(images, soft, self._last)
+                if self._last.layer is not None:  # which mixes the images inside the model
+                    return images, mix_targets(soft, self._last.plan.source_ratio())
+                return mix(images, soft, self._last.plan, source_ratio=self._last.target_ratio)
         except BaseException:
             self.forget_clean_pass()  # of this batch: the next one has its own
             raise
@@ -216,10 +218,6 @@ class Mixer(ABC):
     @abstractmethod
     def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
         """Returns how to mix a batch; every random choice of the method is made here."""
-
-    def apply(self, images: Tensor, targets: Tensor, decided: Mixed) -> tuple[Tensor, Tensor]:
-        """Returns a batch mixed as it was decided; targets are (m, classes)."""
-        return mix(images, targets, decided.plan, source_ratio=decided.target_ratio)
 
     def leave(self, images: Tensor) -> Plan:
         """Returns the plan that leaves a batch as it is."""

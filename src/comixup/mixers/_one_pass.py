@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from comixup._checks import check_boolean, check_images, check_number
+from comixup._eager import eager
 from comixup._grid import upsampled
 from comixup._labelling import Labelling
 from comixup._memory import Origin, SaliencyMemory, warn_of_skipped
 from comixup._recording import recordable
+from comixup._repr import call_of
 from comixup._saliency import channel_norm
 from comixup._targets import soft_targets
 from comixup.mixers._mixer import Mixed, Mixer
@@ -98,6 +100,11 @@ class OnePass:
         """What was decided for the last batch."""
         return self.mixer.last
 
+    def __repr__(self) -> str:
+        """Returns the call that makes such a one."""
+        return call_of(self)
+
+    @eager
     def __call__(
         self, images: Tensor, targets: Tensor, origin: Origin | Tensor
     ) -> tuple[Tensor, Tensor]:

@@ -18,7 +18,7 @@ from comixup._checks import (
 )
 from comixup._gather import gather_cells, in_format_of
 from comixup._labelling import Labelling
-from comixup._maps import check_grid, grid_of_batch, pool
+from comixup._maps import check_grid, grid_of_batch, pool, pool_maps
 from comixup._puzzle import (
     best_masks,
     block_sides,
@@ -217,15 +217,17 @@ class PuzzleMix(SaliencyMixer):
         )
         self._warned_of_cells = False
 
-    def draw_by(self, images: Tensor, saliency: Tensor) -> Mixed:
+    def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
         """Returns the masks and moves of a batch."""
+        saliency = self.checked(saliency, images)
         self._check_std(images)
         check_precision("images", images)
         sides = grid_of_batch(self._draw_grid(), images, saliency)
         partners = torch.randperm(len(images), generator=self.generator)
         ratio = float(dirichlet(self.alpha, 2, numpy_generator(self.generator))[0, 0])
         blocks = self._blocks(tuple(images.shape[2:]), sides)
-        maps = self.pooled(saliency, sides if blocks is None else blocks)
+        maps = pool_maps(saliency, sides if blocks is None else blocks)
+        self.warn_of_uniform(maps)
 
         fine = torch.from_numpy(maps.cells)
         cells = pool(fine, sides)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-
 import torch
 from torch import Tensor
 
 from comixup._checks import check_boolean, warn_caller
-from comixup._maps import Maps, pool_maps
+from comixup._maps import Maps
 from comixup._saliency import check_scale
 from comixup._solve import check_settings
-from comixup.mixers._mixer import CleanReduction, Mixed, Mixer
+from comixup.mixers._mixer import CleanReduction, Mixer
 
 
 class SaliencyMixer(Mixer):
@@ -52,30 +50,20 @@ class SaliencyMixer(Mixer):
         self.num_threads = num_threads
         self._warned = False
 
-    def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
-        """Returns how to mix a batch, by its saliency."""
-        return self.draw_by(images, self._checked(saliency, images))
-
-    @abstractmethod
-    def draw_by(self, images: Tensor, saliency: Tensor) -> Mixed:
-        """Returns how to mix a batch; every random choice of the method is made here."""
-
-    def pooled(self, saliency: Tensor, sides: tuple[int, ...]) -> Maps:
-        """Returns the maps pooled to a grid; warns, the first time, of those not usable."""
-        maps = pool_maps(saliency, sides)
-        maps.check_not_negative()
+    def warn_of_uniform(self, maps: Maps) -> None:
+        """Warns, the first time, of maps that are not usable."""
         uniform = int(maps.uniform.sum())
         if uniform and not (self._warned or self.uniform_expected):
             self._warned = True
             warn_caller(
-                f"{uniform} of {len(saliency)} saliency maps are zero, constant, NaN or infinite: "
-                "these inputs count as salient everywhere alike. `last.uniform_maps` counts them; "
-                "this is said once. Half-precision gradients can vanish or overflow: see "
-                "torch.amp.GradScaler."
+                f"{uniform} of {len(maps.cells)} saliency maps are zero, constant, NaN or "
+                "infinite: these inputs count as salient everywhere alike. `last.uniform_maps` "
+                "counts them; this is said once. Half-precision gradients can vanish or overflow: "
+                "see torch.amp.GradScaler."
             )
-        return maps
 
-    def _checked(self, saliency: Tensor | None, images: Tensor) -> Tensor:
+    def checked(self, saliency: Tensor | None, images: Tensor) -> Tensor:
+        """Returns saliency that has a map for each image."""
         if saliency is None:
             raise ValueError(
                 f"`saliency` must be given to {type(self).__name__}, got None. Use "

@@ -1,0 +1,148 @@
+"""The road from batch to mix: the main class takes it, through the public functions."""
+
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+import comixup
+from batches import CLASSES, batch
+from comixup import (
+    CoMixup,
+    CutMix,
+    InputMixup,
+    ManifoldMixup,
+    NoMix,
+    OnePass,
+    Problem,
+    PuzzleMix,
+    SaliencyMemory,
+    mix,
+    solve,
+)
+from comixup.mixers import _comixup
+from problems import generator
+
+PACKAGE = Path(comixup.__file__).parent
+CONTRIBUTING = Path(__file__).parents[1] / "CONTRIBUTING.md"
+
+SETTINGS = {
+    "the paper's": {},
+    "one-hot": {"levels": 1},
+    "other weights": {"beta": 0.1, "tau": 0.3, "gamma": 2.0, "eta": 0.2, "omega": 0.5},
+    "hard clip": {"clip": "hard", "smoothness": "inner"},
+    "no prior": {"alpha": None},
+    "fewer outputs": {"num_outputs": 3},
+    "grid": {"grid": (2, 5)},
+    "own compatibility": {"compatibility": lambda maps: torch.eye(len(maps))},
+}
+OF_SOLVE = ("levels",)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def test_the_mixer_solves_the_problem_that_from_saliency_builds(settings, dtype, monkeypatch):
+    images, targets, _ = batch(7, size=(16, 20))
+    saliency = torch.rand(7, 16, 20, generator=generator(3), dtype=dtype).square()
+    solved = []
+
+    def recording_solve(problems, **options):
+        solved.extend(problems)
+        return solve(problems, **options)
+
+    monkeypatch.setattr(_comixup, "solve", recording_solve)
+    mixer = CoMixup(CLASSES, partition_size=None, generator=generator(5), **settings)
+    mixed, soft = mixer(images, targets, saliency)
+
+    same = generator(5)
+    options = {name: settings[name] for name in OF_SOLVE if name in settings}
+    weights = {name: value for name, value in settings.items() if name not in OF_SOLVE}
+    problem = Problem.from_saliency(saliency, generator=same, **weights)
+    (of_mixer,) = solved
+    for mine, theirs in zip(problem.host, of_mixer.host, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    assert problem.weights == of_mixer.weights == mixer.weights
+    assert (problem.grid, problem.num_outputs) == (of_mixer.grid, of_mixer.num_outputs)
+
+    labelling = solve(problem, resolve=True, generator=same, **options)
+    assert_close(labelling.sources, mixer.last.plan.sources, rtol=0, atol=0)
+    expected = mix(images, targets, labelling, num_classes=CLASSES)
+    assert_close((mixed, soft), expected, rtol=0, atol=0)
+
+
+def walk_of_a_batch():
+    """What a real call runs, in order: files and functions whose arguments hold the batch."""
+    images, targets, saliency = batch(8, size=(16, 16))
+    mixer = CoMixup(CLASSES, generator=generator(0))
+    walk = []
+
+    def note(frame, event, _):
+        code = frame.f_code
+        if event != "call" or not code.co_filename.startswith(str(PACKAGE)):
+            return
+        name = code.co_qualname if hasattr(code, "co_qualname") else code.co_name
+        step = f"{Path(code.co_filename).relative_to(PACKAGE)}: {name}"
+        if step not in walk:
+            walk.append(step)
+
+    mixer(images, targets, saliency)
+    sys.setprofile(note)
+    try:
+        mixer(images, targets, saliency)
+    finally:
+        sys.setprofile(None)
+    return walk
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="code objects have no qualified names")
+def test_the_walk_of_a_batch_is_the_one_that_contributing_shows():
+    (shown,) = re.findall(r"```text\n(\s*mixers/_mixer\.py.*?)```", CONTRIBUTING.read_text(), re.S)
+    steps = [line.strip().split("  ")[0] for line in shown.strip().splitlines()]
+    walk = walk_of_a_batch()
+    assert [step for step in walk if step in steps] == steps
+
+
+@pytest.mark.parametrize(
+    "mixer",
+    [
+        CoMixup(10),
+        CoMixup(
+            num_classes=10,
+            partition_size=None,
+            beta=0.25,
+            clip="hard",
+            grid=(2, 8),
+            compatibility=None,
+            alpha=None,
+            clean_reduction="mean",
+            generator=torch.Generator().manual_seed(3),
+        ),
+        PuzzleMix(10, grid=((2, 8),), std=(0.2, 0.3, 0.25), t_size=4),
+        CutMix(10, p=0.5, num_inputs=3),
+        InputMixup(alpha=0.2),
+        ManifoldMixup(3, layers=["input", "0"]),
+        NoMix(7),
+        OnePass(CoMixup(10, tau=0.5), SaliencyMemory(num_examples=30), rate=0.25),
+    ],
+    ids=lambda mixer: type(mixer).__name__,
+)
+def test_a_mixer_can_be_typed_back_from_its_repr(mixer):
+    again = eval(repr(mixer), {**vars(comixup), "torch": torch})
+    assert repr(again) == repr(mixer)
+    assert type(again) is type(mixer)
+
+
+def test_a_repr_names_what_is_not_at_its_default():
+    assert repr(CoMixup(10, beta=0.5)) == "CoMixup(num_classes=10, beta=0.5)"
+    assert repr(CutMix()) == "CutMix()"
+
+
+def test_the_weights_can_be_read_as_all_other_settings():
+    mixup = CoMixup(10, beta=0.5, gamma=2, tau=0.25, eta=0.125, clip=None, smoothness="released")
+    assert (mixup.beta, mixup.gamma, mixup.tau, mixup.eta) == (0.5, 2.0, 0.25, 0.125)
+    assert (mixup.clip, mixup.smoothness) == (None, "official")
+    assert (mixup.omega, mixup.alpha, mixup.grid) == (0.001, 2.0, 4)
