@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 import oracle
 from comixup import Labelling, Problem, Terms, objective
-from comixup._objective import pair_charge
+from comixup._objective import pairwise_cost
 from problems import ALL, SMALL, generator, make, over, random_sources, ratio
 
 NAMES = [field.name for field in dataclasses.fields(Terms)]
@@ -88,7 +88,7 @@ def test_charges_between_even_pairs_by_hand(form, expected):
     # An even pair against itself, its own part, a pair sharing one input; two pure strangers.
     z = torch.stack([pair, pair, pair, half]).unsqueeze(0).transpose(1, 2)
     other = torch.stack([pair, half, overlapping, apart]).unsqueeze(0).transpose(1, 2)
-    assert_close(pair_charge(z, other, form).flatten(), torch.tensor(expected))
+    assert_close(pairwise_cost(z, other, form).flatten(), torch.tensor(expected))
 
 
 def test_an_even_pair_earns_half_the_log_of_two():

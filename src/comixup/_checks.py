@@ -59,10 +59,10 @@ def check_precision(name: str, value: Tensor) -> None:
 def check_finite(name: str, values: Floats) -> None:
     """Rejects NaN, infinities and absurd sizes; the first axis counts inputs."""
     if not np.abs(values).max() <= MAX_MAGNITUDE:  # NaN is not
-        bad, *_ = place = np.argwhere(~(np.abs(values) <= MAX_MAGNITUDE))[0]
+        bad, *_ = index = np.argwhere(~(np.abs(values) <= MAX_MAGNITUDE))[0]
         raise ValueError(
             f"`{name}` must be finite and at most {MAX_MAGNITUDE:g} in size, got "
-            f"{values[tuple(place)]:g} for input {bad}. Replace that input's map, for instance by "
+            f"{values[tuple(index)]:g} for input {bad}. Replace that input's map, for instance by "
             "a uniform one."
         )
 

@@ -99,7 +99,7 @@ class Labelling:
 
         Each cell is upsampled by nearest neighbour, so it covers the pixels that `source_ratio`
         counts. With more than one level cells are means: integers would have to be rounded and are
-        refused, as class indices of a segmentation mask have no mean (give it one-hot, in floats).
+        rejected, as class indices of a segmentation mask have no mean (give it one-hot, in floats).
         """
         self.check_images(images)
         return gather_cells(images, self.sources)

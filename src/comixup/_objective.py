@@ -71,10 +71,10 @@ def unary(cost: Tensor, masks: Tensor) -> Tensor:
 def smoothness(masks: Tensor, grid: Sequence[int], form: str) -> Tensor:
     """Returns sum_j sum_(k,k') V(z_jk, z_jk') over the neighbouring locations of the grid."""
     pairs = torch.from_numpy(edges(grid))
-    return pair_charge(masks[:, :, pairs[:, 0]], masks[:, :, pairs[:, 1]], form).sum()
+    return pairwise_cost(masks[:, :, pairs[:, 0]], masks[:, :, pairs[:, 1]], form).sum()
 
 
-def pair_charge(z: Tensor, other: Tensor, form: str) -> Tensor:
+def pairwise_cost(z: Tensor, other: Tensor, form: str) -> Tensor:
     """Returns V(z, z') of two neighbours; inputs along the second axis. Always within [0, 1]."""
     squared = (z - other).square().sum(1) / 2
     if form == "squared":

@@ -149,12 +149,12 @@ def best_masks(
 def transport(
     saliency: Tensor, granted: Tensor, eps: float, num_threads: int | None = None
 ) -> Tensor:
-    """Returns which block each place receives, (m, *blocks) indices in row-major order.
+    """Returns which block each location receives, (m, *blocks) indices in row-major order.
 
-    Moving block j to place i costs eps |i - j|^2 / (g - 1)^2 - s_j [place i is granted], with g
-    the longest side. In each of g rounds every block chooses its cheapest place, the cheapest block
-    that chose a place wins it, and each loser's cost of that place rises by 1. Places that nobody
-    won keep their block.
+    Moving block j to location i costs eps |i - j|^2 / (g - 1)^2 - s_j [location i is granted], with
+    g the longest side. In each of g rounds every block chooses its cheapest location, the cheapest
+    block that chose a location wins it, and each loser's cost of that location rises by 1.
+    Locations that nobody won keep their block.
 
     Args:
         saliency: (m, *blocks); each map sums to one.
@@ -209,8 +209,8 @@ def block_sides(
 def move_blocks(images: Tensor, block_at: Tensor) -> Tensor:
     """Returns images (m, C, *size) with their blocks moved: `block_at` (m, *blocks) as above."""
     size, blocks = images.shape[2:], block_at.shape[1:]
-    # The first pixel of the block that each place receives, and each pixel's way from the first of
-    # its block: both as row-major numbers, so that they add up.
+    # The first pixel of the block that each location receives, and each pixel's way from the first
+    # of its block: both as row-major numbers, so that they add up.
     first = torch.zeros_like(block_at)
     way = torch.zeros((), dtype=torch.int64)
     for axis, (p, c) in enumerate(zip(size, blocks, strict=True)):

@@ -61,7 +61,7 @@ def saliency(
         model: any module; under DistributedDataParallel gradients are not exchanged here, since
             the mixed batch's backward pass will exchange the sum.
         images: (m, C, *size), floating point. Not changed.
-        targets: what `loss_fn` takes: class indices, or (m, classes) shares.
+        targets: what `loss_fn` takes: class indices, or (m, classes) class probabilities.
         loss_fn: scalar loss of (outputs, targets), for instance for models that return tuples;
             None means `cross_entropy`. Use `binary_cross_entropy_with_logits` for multi-label
             targets.

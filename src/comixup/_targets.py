@@ -1,4 +1,4 @@
-"""What a batch is trained to say: class indices, or a share of every class."""
+"""Targets as class probabilities, whatever form they come in."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from comixup._checks import check_boolean
 def soft_targets(
     targets: Tensor, num_inputs: int, num_classes: int | None, *, validate: bool = False
 ) -> Tensor:
-    """Returns targets as shares of the classes, (m, classes) float32.
+    """Returns targets as class probabilities, (m, classes) float32.
 
     Args:
         targets: (m,) class indices, or (m, classes) numbers: soft or multi-label.
@@ -60,5 +60,5 @@ def soft_targets(
                 f"`targets` must lie in 0..{num_classes - 1} (`num_classes` = {num_classes}), got "
                 f"values from {low} to {high}."
             )
-    shares = torch.zeros(num_inputs, num_classes, device=targets.device)
-    return shares.scatter_(1, targets.long().unsqueeze(1), 1.0)
+    probabilities = torch.zeros(num_inputs, num_classes, device=targets.device)
+    return probabilities.scatter_(1, targets.long().unsqueeze(1), 1.0)

@@ -94,7 +94,7 @@ class InputMixup(PartnerMixer):
 
 
 def check_same_batch(images: Tensor, m: int) -> None:
-    """Refuses a tensor of another batch size than the plan's."""
+    """Rejects a tensor of another batch size than the plan's."""
     if len(images) != m:
         raise ValueError(
             f"`images` must have {m} inputs, as the batch this plan was drawn for, got "

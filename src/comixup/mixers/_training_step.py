@@ -61,7 +61,7 @@ def training_step(
         model: in training mode; wrapped, compiled or neither.
         mixer: any of this package's methods; None trains on the batch as it comes.
         images: (m, C, *size).
-        targets: (m,) class indices, or (m, classes) shares.
+        targets: (m,) class indices, or (m, classes) class probabilities.
         origin: where the images come from, for `OnePass`.
         loss_fn: scalar loss of (outputs, soft targets); None means `cross_entropy`.
         clean_loss_fn: scalar loss of (outputs, targets) for the clean batch; None means `loss_fn`.

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from comixup import Labelling, Problem, _native
 from comixup._grid import edges
-from comixup._objective import clipped, pair_charge, prior
+from comixup._objective import clipped, pairwise_cost, prior
 from comixup._solve import weights_of
 
 MAX_LABELLINGS = 2**22
@@ -150,7 +150,7 @@ def _energies(problem: Problem, masks: Tensor, levels: int) -> _Floats:
         each = [prior(z.reshape(1, -1, 1), ratio, levels) for z in masks]
         unary = unary + problem.eta / n * torch.stack(each)[:, None]
     z, other = masks[:, :, None], masks.T[None]
-    charge = (problem.beta / n * pair_charge(z, other, problem.smoothness)).numpy()
+    charge = (problem.beta / n * pairwise_cost(z, other, problem.smoothness)).numpy()
     earlier: list[list[int]] = [[] for _ in range(n)]
     for k, later in edges(problem.grid).tolist():
         earlier[later].append(k)
