@@ -78,7 +78,7 @@ class Changes:
     """Where Co-Mixup and Puzzle Mix take saliency from: a pass of its own, or earlier batches, at
     half the cost."""
     memory: Annotated[tuple[str, ...], option_help("NAME=VALUE ...", "(none)")] = ()
-    """Settings of one-pass saliency: rate, recycle, cells, momentum."""
+    """Settings of one-pass saliency: rate, recycle, unit, cells, momentum."""
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,11 @@ class OnePassCollate:
                 "`mixup` must have recycle=False to mix in workers: the training process does not "
                 "know what a mixed batch shows."
             )
+        if mixup.unit != "batch":
+            raise ValueError(
+                '`mixup` must have unit="batch" to mix in workers: whole batches are clean or '
+                f"mixed there, got unit={mixup.unit!r}."
+            )
         if mixup.memory.device.type != "cpu":
             raise ValueError(
                 "`mixup` must have its memory on the CPU, where workers read it, got one on "

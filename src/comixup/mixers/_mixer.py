@@ -156,7 +156,7 @@ class Mixer(ABC):
             check_no_transform(type(self).__name__)
             # Wrong targets are to be told of before anything is drawn.
             soft = soft_targets(targets, len(images), self.num_classes, validate=self.validate)
-            with _host_by_default():
+            with host_by_default():
                 if self._takes_part():
                     self._last = self.decide(images, saliency)
                 else:
@@ -168,9 +168,9 @@ class Mixer(ABC):
             self.forget_clean_pass()  # of this batch: the next one has its own
             raise
 
-    def skip(self, images: Tensor) -> None:
-        """Records, without a draw, that a batch was left as it was."""
-        self._last = Mixed(Mixer.leave(self, images), mixed=False)
+    def remember(self, decided: Mixed) -> None:
+        """Takes what was decided elsewhere for a batch as `last`."""
+        self._last = decided
 
     @property
     def last(self) -> Mixed:
@@ -324,7 +324,7 @@ class Mixer(ABC):
         return toss and self.enabled
 
 
-def _host_by_default() -> contextlib.AbstractContextManager[object]:
+def host_by_default() -> contextlib.AbstractContextManager[object]:
     """Returns a context in which plans are made in host memory, whatever torch's default device."""
     if torch.empty(0).device.type == "cpu":  # torch 2.3's get_default_device knows no contexts
         return contextlib.nullcontext()

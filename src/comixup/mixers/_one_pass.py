@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor
 
-from comixup._checks import check_boolean, check_images, check_number
+from comixup._checks import check_boolean, check_choice, check_images, check_number
 from comixup._eager import eager
 from comixup._grid import upsampled
 from comixup._labelling import Labelling
 from comixup._memory import Origin, SaliencyMemory, warn_of_skipped
+from comixup._mix import mix
 from comixup._recording import recordable
 from comixup._repr import call_of
 from comixup._saliency import channel_norm
 from comixup._targets import soft_targets
-from comixup.mixers._mixer import Mixed, Mixer
+from comixup.mixers._comixup import CoMixup
+from comixup.mixers._mixer import Mixed, Mixer, host_by_default
+from comixup.mixers._partly_mixed import PartlyMixed
+
+Unit: TypeAlias = Literal["batch", "image"]
 
 
 class OnePass:
@@ -41,6 +48,9 @@ class OnePass:
         memory: the maps of the data set's examples.
         rate: fraction of the batches that are mixed, evenly spread: 0.5 is every other one.
         recycle: let mixed batches refresh the maps of what they show, too.
+        unit: what is clean or mixed: a whole "batch", or each "image" of every batch. Then `rate`
+            is the fraction of a batch's outputs that are mixtures, of all of its images; the
+            others are its first images as they are.
 
     Attributes:
         turn: batches so far; it decides whether the next one is mixed.
@@ -60,6 +70,7 @@ class OnePass:
         *,
         rate: float = 0.5,
         recycle: bool = False,
+        unit: Unit = "batch",
     ) -> None:
         if not isinstance(mixer, Mixer) or not mixer.needs_saliency:
             raise TypeError(
@@ -73,10 +84,17 @@ class OnePass:
             )
         check_number("rate", rate, high=1)
         check_boolean("recycle", recycle)
+        check_choice("unit", unit, get_args(Unit))
+        if unit == "image" and (recycle or mixer.p != 1 or getattr(mixer, "num_outputs", None)):
+            raise ValueError(
+                '`unit` must be "batch" with recycle=True, and for a mixer with `p` or '
+                f"`num_outputs` of its own, got {unit!r}. Choose `rate` instead."
+            )
         self.mixer = mixer
         self.memory = memory
         self.rate = rate
         self.recycle = recycle
+        self.unit: Unit = unit
         self.turn = 0
         self._warned = False
         mixer.uniform_expected = True  # examples that were not seen yet have no map
@@ -121,6 +139,8 @@ class OnePass:
         """
         check_images(images)
         origin = checked_origin(origin, images)
+        if self.unit == "image":
+            return self._mix_within(images, targets, origin)
         mixed = self.mixes(self.turn)
         self.turn += 1
         if not (mixed and self.mixer.enabled):
@@ -189,9 +209,41 @@ class OnePass:
     def _clean(self, images: Tensor, targets: Tensor, origin: Origin) -> tuple[Tensor, Tensor]:
         """Returns the batch as it is, set up to refresh its examples' maps."""
         mixer = self.mixer
-        mixer.skip(images)
+        mixer.remember(Mixed(Mixer.leave(mixer, images), mixed=False))
         soft = soft_targets(targets, len(images), mixer.num_classes, validate=mixer.validate)
         return self.track(images, origin), soft
+
+    def _mix_within(self, images: Tensor, targets: Tensor, origin: Origin) -> tuple[Tensor, Tensor]:
+        """Returns the first images as they are, then mixtures of all of them."""
+        m, mixer = len(images), self.mixer
+        mixed = round(m * self.rate)
+        if not (mixed and mixer.enabled):
+            return self._clean(images, targets, origin)
+        clean = m - mixed
+        soft = soft_targets(targets, m, mixer.num_classes, validate=mixer.validate)
+        with host_by_default():
+            drawn = self._draw(images, self.maps_for(images, origin), mixed)
+            plan = PartlyMixed(clean, mixed, drawn.plan)
+            ratio = drawn.target_ratio
+            if ratio is not None:
+                ratio = torch.cat([torch.eye(m)[:clean], ratio[:mixed]])
+            mixer.remember(replace(drawn, plan=plan, target_ratio=ratio))
+            outputs, soft = mix(images, soft, plan, source_ratio=ratio)
+        shown = Origin(
+            origin.indices[:clean], None if origin.cells is None else origin.cells[:clean]
+        )
+        if not clean:
+            return outputs, soft
+        return _tracked(
+            outputs, lambda gradient: self.memory.write(shown, channel_norm(gradient[:clean]))
+        ), soft
+
+    def _draw(self, images: Tensor, saliency: Tensor, num_outputs: int) -> Mixed:
+        """Returns how the mixer makes (at least) so many outputs of a batch."""
+        mixer = copy.copy(self.mixer)
+        if isinstance(mixer, CoMixup):
+            mixer.num_outputs = num_outputs
+        return mixer.draw(images, saliency)
 
     def _write_mixed(self, origin: Origin, plan: Labelling, gradient: Tensor) -> None:
         """Writes a mixed batch's gradient to the cells of the examples that it shows."""
