@@ -4,7 +4,6 @@ Sections and appendices are those of the paper; "official" is the authors' code,
 the text leaves open. The recipes' settings are in tests/training/test_paper_recipes.py.
 """
 
-import dataclasses
 import inspect
 import math
 import sys
@@ -72,7 +71,7 @@ def test_clip_levels_at_the_papers_settings():
     problem = Problem.from_saliency(torch.ones(20, 32, 32))
     assert problem.pressure_clip == pytest.approx(2 * 0.83 * 16)
     assert problem.total_clip == pytest.approx(0.83 * (16 * 20) ** 2 / 20)
-    half = dataclasses.replace(problem, num_outputs=10)
+    half = problem.replace(num_outputs=10)
     assert half.pressure_clip == pytest.approx(0.83 * 16)
     assert half.total_clip == pytest.approx(0.83 * (16 * 10) ** 2 / 20)
 

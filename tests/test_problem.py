@@ -158,7 +158,9 @@ def test_any_real_number_is_a_weight(number):
 
 def test_a_prior_of_zero_is_lifted_to_the_floor():
     problem = Problem(-maps(2, (2,), 0), torch.eye(2), prior=torch.tensor([0.0, 1.0]))
-    assert_close(problem.prior, torch.tensor([PRIOR_FLOOR, 1.0]), rtol=1e-6, atol=0)
+    assert_close(
+        problem.prior, torch.tensor([PRIOR_FLOOR, 1.0]).to(problem.cost), rtol=1e-6, atol=0
+    )
 
 
 def test_a_matrix_that_is_semi_definite_but_not_dominant_passes_in_silence():

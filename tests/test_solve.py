@@ -1,6 +1,5 @@
 """Algorithm 1 as a whole: optimality, what it reports, and what it must not depend on."""
 
-import dataclasses
 import random
 
 import numpy as np
@@ -284,7 +283,7 @@ def test_resolving_leaves_fewer_duplicated_outputs(method):
 
 @with_each
 def test_resolving_changes_nothing_where_no_outputs_are_alike(method):
-    problem = dataclasses.replace(SMALL["paper's settings"], clip=None)
+    problem = SMALL["paper's settings"].replace(clip=None)
     plain = solve(problem, method=method, generator=generator(17))
     assert duplicates(plain) == 0
     resolved = solve(problem, method=method, resolve=True, generator=generator(17))

@@ -43,7 +43,7 @@ def partition_compatibility(
 
 
 def checked_compatibility(compatibility: Tensor, m: int) -> Floats:
-    """Returns a copy of a matrix that is a compatibility of m inputs."""
+    """Returns a copy of a matrix that can be the compatibility of m inputs."""
     matrix = host_copy(floating("compatibility", compatibility))
     if matrix.shape != (m, m):
         raise ValueError(
@@ -61,6 +61,11 @@ def checked_compatibility(compatibility: Tensor, m: int) -> Floats:
             f"`compatibility` must be symmetric, got entries that differ by {asymmetry:g} from "
             "their mirror. Use (A + A.T) / 2."
         )
+    return matrix
+
+
+def warn_if_indefinite(matrix: Floats) -> None:
+    """Warns of a matrix with which Proposition 1 does not hold."""
     # Diagonal dominance proves the matrix positive semi-definite (Gershgorin) at no cost; the
     # paper's matrix always is, so the eigenvalues are only for matrices that users bring.
     if (2 * matrix.diagonal() < matrix.sum(1)).any():
@@ -71,4 +76,3 @@ def checked_compatibility(compatibility: Tensor, m: int) -> Floats:
                 f"{smallest:.3g}), so the penalty is not pairwise supermodular (Proposition 1). "
                 "The solver still works; add to the diagonal to make it so."
             )
-    return matrix

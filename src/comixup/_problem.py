@@ -22,6 +22,7 @@ from comixup._compatibility import (
     checked_compatibility,
     paper_compatibility,
     partition_compatibility,
+    warn_if_indefinite,
 )
 from comixup._grid import MAX_DIMENSIONS
 from comixup._maps import Maps, grid_sides, pool_maps
@@ -122,6 +123,7 @@ class Problem(Weighted):
         host_cost = host_copy(cost).reshape(m, n)
         check_finite("cost", host_cost)
         matrix = checked_compatibility(compatibility, m)
+        warn_if_indefinite(matrix)
         if num_outputs is None:
             num_outputs = m
         check_count("num_outputs", num_outputs)
@@ -298,6 +300,8 @@ class Problem(Weighted):
             device=saliency.device,
             dtype=saliency.dtype,
         )
+        if compatibility is None:  # a large omega may do that; the caller's own has been checked
+            warn_if_indefinite(problem.host.compatibility)
         return problem
 
 
@@ -341,19 +345,20 @@ def build_problems(
         device: where labellings are to be returned.
         dtype: of the tensors that the problems hand out.
     """
-    random = numpy_generator(generator)
+    random = None if alpha is None else numpy_generator(generator)
     problems: list[Problem] = []
     first = 0
     for m, num_outputs in partitions:
         part = slice(first, first + m)
         first += m
         prior = None
-        if alpha is not None:
+        if random is not None and alpha is not None:
             prior = np.maximum(dirichlet(alpha, m, random)[0].numpy(), PRIOR_FLOOR)
         if compatibility is None:
             matrix = paper_compatibility(maps.locations[part], omega)
         else:  # the caller's own, so it is checked
             matrix = partition_compatibility(compatibility, maps.saliency, part)
+            warn_if_indefinite(matrix)
         cost = -maps.cells[part].reshape(m, -1)
         # The costs of an input sum to one: their scale is known.
         check_term_scale(

@@ -56,6 +56,8 @@ def without_sync(model: nn.Module) -> contextlib.AbstractContextManager[object]:
         if no_sync is not None:
             context: contextlib.AbstractContextManager[object] = no_sync(module)
             return context
+    if not isinstance(model, nn.Module):  # a function will do as well
+        return contextlib.nullcontext()
     sharded = [module for module in model.modules() if hasattr(module, _SET_SYNC)]
     return _without_sync_of_shards(sharded) if sharded else contextlib.nullcontext()
 
