@@ -39,7 +39,7 @@ check: $(VENV)/.stamp-dev $(VENV)/.stamp-kernel  ## lint, formatting and types, 
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run -Werror $(filter native/%,$(KERNEL)) $(NATIVE_TESTS)
 
-bench: $(VENV)/.stamp-bench $(VENV)/.stamp-kernel  ## run the benchmarks against the rivals
+bench: $(VENV)/.stamp-bench $(VENV)/.stamp-kernel  ## run the benchmarks against the baselines
 	$(BIN)/python benchmarks/run_all.py
 
 format: $(VENV)/.stamp-dev  ## rewrite Python and C++ in the project's layout

@@ -19,7 +19,7 @@ from gco import cut_grid_graph
 from comixup import Problem, _native, _reference
 from comixup._grid import edges
 from comixup._solve import weights_of
-from comixup.reproduce.rivals import random_guess
+from comixup.baseline_solvers import random_guess
 from common import (
     has_images,
     image_saliency,

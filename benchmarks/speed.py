@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from comixup import Labelling, objective, solve
-from comixup.reproduce.rivals import random_guess
+from comixup.baseline_solvers import random_guess
 from common import (
     batch_saliency,
     console,
@@ -33,7 +33,7 @@ from common import (
     table,
     target,
 )
-from released_way import released_way
+from official_solver import official_solver
 
 WANTED = {20: 300, 100: 1000}
 """How many times faster than the released way, by m."""
@@ -87,8 +87,8 @@ def measure(case: Case, seed: int) -> None:
         return solve(problem, num_threads=1, generator=generator)
 
     ours = run()
-    released, released_ms, user_ms = timed(lambda: released_way(problem, start))
-    told = released_way(problem, start, resolve=False, told=True)
+    released, released_ms, user_ms = timed(lambda: official_solver(problem, start))
+    told = official_solver(problem, start, resolve=False, told=True)
     case.ours_ms.append(seconds(run, repeats=5, clock=time.thread_time) * 1e3)
     case.released_ms.append(released_ms)
     case.released_user_ms.append(user_ms)

@@ -45,9 +45,9 @@ LONG = {
     "many inputs": "p = problem(2000, 4, 4, beta=9.0); run = lambda: solve(p, num_threads=1)",
     "reference": "p = problem(20, 4, 8); run = lambda: solve(p, starts=99, method='reference')",
     "Narasimhan and Bilmes": """
-        from comixup.reproduce import rivals
+        from comixup import baseline_solvers
         p = problem(60, 32, 32)
-        run = lambda: rivals.narasimhan_bilmes(p, iterations=10**6)
+        run = lambda: baseline_solvers.narasimhan_bilmes(p, iterations=10**6)
     """,
     "masks": "e = energy(4, 512); run = lambda: [best_masks(*e) for _ in range(10**4)]",
     "transport": """

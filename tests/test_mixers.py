@@ -2,6 +2,7 @@
 
 import itertools
 
+import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close

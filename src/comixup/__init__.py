@@ -10,6 +10,9 @@ from comixup._mix import mix as mix
 from comixup._objective import Terms as Terms
 from comixup._objective import objective as objective
 from comixup._problem import Problem as Problem
+from comixup._saliency import Backward as Backward
+from comixup._saliency import CleanPass as CleanPass
+from comixup._saliency import LossFn as LossFn
 from comixup._saliency import saliency as saliency
 from comixup._solve import solve as solve
 from comixup._spectral import spectral_residual as spectral_residual
@@ -28,10 +31,13 @@ from comixup.mixers import training_step as training_step
 
 __version__ = _version("comixup")
 __all__ = [
+    "Backward",
+    "CleanPass",
     "CoMixup",
     "CutMix",
     "InputMixup",
     "Labelling",
+    "LossFn",
     "ManifoldMixup",
     "Mixed",
     "Mixer",

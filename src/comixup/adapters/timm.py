@@ -7,13 +7,11 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from comixup import Plan, spectral_residual
+from comixup import Backward, CleanPass, LossFn, Plan, spectral_residual
 from comixup._checks import check_boolean, check_number
 from comixup._random import coin
-from comixup._saliency import Backward, CleanPass, LossFn
 from comixup._targets import soft_targets
-from comixup.mixers import CoMixup, CutMix, InputMixup, ManifoldMixup, Mixed, Mixer
-from comixup.mixers._cutmix import Boxes
+from comixup.mixers import Boxes, CoMixup, CutMix, InputMixup, ManifoldMixup, Mixed, Mixer
 
 
 class Mixup(Mixer):

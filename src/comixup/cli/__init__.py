@@ -49,7 +49,7 @@ def main() -> None:
         tyro.extras.subcommand_cli_from_dict(
             COMMANDS,
             prog="comixup",
-            description="Train classifiers with Co-Mixup and its rivals, and measure them.",
+            description="Train classifiers with Co-Mixup and its baselines, and measure them.",
         )
     except _MISTAKES as error:
         if os.environ.get(DEBUG):

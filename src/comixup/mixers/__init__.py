@@ -2,6 +2,7 @@
 
 from comixup.mixers._collate import OnePassCollate as OnePassCollate
 from comixup.mixers._comixup import CoMixup as CoMixup
+from comixup.mixers._cutmix import Boxes as Boxes
 from comixup.mixers._cutmix import CutMix as CutMix
 from comixup.mixers._input import InputMixup as InputMixup
 from comixup.mixers._manifold import ManifoldMixup as ManifoldMixup

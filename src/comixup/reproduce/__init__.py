@@ -1,1 +1,1 @@
-"""The paper's experiments, and the rivals it measures itself against."""
+"""The paper's tables and figures from runs and measurements."""

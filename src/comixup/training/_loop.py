@@ -11,8 +11,7 @@ import torch.nn.functional as F
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from comixup import Mixer, OnePass, Origin, training_step
-from comixup._saliency import LossFn
+from comixup import LossFn, Mixer, OnePass, Origin, training_step
 from comixup._wrappers import unwrapped
 from comixup.data import Loader, Purpose, seed_for
 from comixup.mixers import ManifoldMixup

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from comixup import LossFn
 from comixup._checks import check_choice, check_count
-from comixup._saliency import LossFn
 
 LOSSES = ("cross-entropy", "official")
 """The names that `losses` knows."""

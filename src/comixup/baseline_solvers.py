@@ -1,4 +1,4 @@
-"""The rivals of appendix D: other ways to find a labelling, to measure Algorithm 1 against."""
+"""The baselines of appendix D: other ways to find a labelling, to measure Algorithm 1 against."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from comixup import Labelling, Problem, _native
+from comixup import _native
 from comixup._grid import edges
+from comixup._labelling import Labelling
 from comixup._objective import clipped, pairwise_cost, prior
+from comixup._problem import Problem
 from comixup._solve import weights_of
 
 MAX_LABELLINGS = 2**22
@@ -150,7 +152,7 @@ def _energies(problem: Problem, masks: Tensor, levels: int) -> _Floats:
         each = [prior(z.reshape(1, -1, 1), ratio, levels) for z in masks]
         unary = unary + problem.eta / n * torch.stack(each)[:, None]
     z, other = masks[:, :, None], masks.T[None]
-    charge = (problem.beta / n * pairwise_cost(z, other, problem.smoothness)).numpy()
+    pairwise = (problem.beta / n * pairwise_cost(z, other, problem.smoothness)).numpy()
     earlier: list[list[int]] = [[] for _ in range(n)]
     for k, later in edges(problem.grid).tolist():
         earlier[later].append(k)
@@ -159,7 +161,7 @@ def _energies(problem: Problem, masks: Tensor, levels: int) -> _Floats:
         energy = (energy[:, None] + costs).ravel()
         for neighbour in earlier[k]:
             view = energy.reshape(-1, kinds, kinds ** (k - neighbour - 1), kinds)
-            view += charge[:, None, :]
+            view += pairwise[:, None, :]
     return energy
 
 

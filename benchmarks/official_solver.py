@@ -24,7 +24,7 @@ from torch import Tensor
 
 from comixup import Labelling, Problem, objective, solve
 from comixup._reference import pairwise_costs
-from comixup.reproduce.rivals import random_guess
+from comixup.baseline_solvers import random_guess
 from common import console, options, realistic, seeded, table
 
 PAIR_BONUS = 5e-4
@@ -32,7 +32,7 @@ TOP_INPUTS = 3
 STOP = 1e-6
 
 
-def released_way(
+def official_solver(
     problem: Problem, start: Labelling, *, passes: int = 4, resolve: bool = True, told: bool = False
 ) -> Labelling:
     """Returns the labelling that the released way finds, with up to two inputs per location.
@@ -159,9 +159,9 @@ def main() -> None:
     start = random_guess(problem, generator=seeded(arguments.seed))
     rows = []
     for name, call in {
-        "released way": lambda: released_way(problem, start),
-        "without resolve": lambda: released_way(problem, start, resolve=False),
-        "told our energies": lambda: released_way(problem, start, resolve=False, told=True),
+        "released way": lambda: official_solver(problem, start),
+        "without resolve": lambda: official_solver(problem, start, resolve=False),
+        "told our energies": lambda: official_solver(problem, start, resolve=False, told=True),
         "comixup.solve": lambda: solve(problem, num_threads=1, generator=seeded(arguments.seed)),
     }.items():
         call()
