@@ -69,24 +69,24 @@ PROBLEMS = {
     "cost that beta drowns": (
         {"cost": 1e-300 * cost()},
         ValueError,
-        r"`cost` must be 0, or at least 1e-35 of the largest term, got \S+e-301 .* Scale it, or",
+        r"`cost` must be 0, or at least 1e-35 .* got \S+e-301 ",
     ),
     "cost that eta drowns": (
         {"cost": 1e-300 * cost(), "beta": 0.0, "prior": torch.ones(3) / 3},
         ValueError,
-        r"`cost` must be 0, or at least 1e-35 of the largest term",
+        r"`cost` must be 0, or at least 1e-35",
     ),
-    "drowned beta": ({"beta": 1e-300}, ValueError, r"`beta` must be 0, or at least 1e-35 of"),
-    "drowned gamma": ({"gamma": 1e-300}, ValueError, r"`gamma` must be 0, or at least 1e-35 of"),
+    "drowned beta": ({"beta": 1e-300}, ValueError, r"`beta` must be 0, or at least 1e-35"),
+    "drowned gamma": ({"gamma": 1e-300}, ValueError, r"`gamma` must be 0, or at least 1e-35"),
     "drowned A": (
         {"compatibility": 1e-300 * EYE.double()},
         ValueError,
-        r"`gamma` must be 0, or at least 1e-35 of",
+        r"`gamma` must be 0, or at least 1e-35",
     ),
     "drowned eta": (
         {"eta": 1e-300, "prior": torch.ones(3) / 3},
         ValueError,
-        r"`eta` must be 0, or at least 1e-35 of",
+        r"`eta` must be 0, or at least 1e-35",
     ),
     "no dimensions": (
         {"cost": torch.zeros(())},

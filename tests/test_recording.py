@@ -173,7 +173,7 @@ def test_models_under_reentrant_checkpointing():
     expected = saliency(copy.deepcopy(model), images, targets)
     whole = Checkpointed(model, reentrant=True)
     assert_close(saliency(whole, images, targets), expected)
-    message = r"`model` must use checkpoint\(\.\.\., use_reentrant=False\).*keep_gradients=True"
+    message = r"`model` must use checkpoint\(.*use_reentrant=False"
     with rejects(RuntimeError, message):
         saliency(whole, images, targets, keep_gradients=False)
     with rejects(RuntimeError, message):

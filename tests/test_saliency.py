@@ -252,7 +252,7 @@ BAD = {
     "backward that does nothing": (
         {"backward": lambda loss: None},
         ValueError,
-        r"`backward` must run the backward pass of the loss it is given.*scaler\.scale",
+        r"`backward` must run the backward pass.*scaler\.scale",
     ),
     "a loss per image": (
         {"loss_fn": lambda o, t: F.cross_entropy(o, t, reduction="none")},
@@ -267,7 +267,7 @@ BAD = {
     "integer images": (
         {"images": torch.ones(5, 3, 8, 8, dtype=torch.uint8)},
         TypeError,
-        r"`images` must be floating point to have a gradient, got torch\.uint8\. Scale them",
+        r"`images` must be floating point.* got torch\.uint8",
     ),
     "one image": ({"images": torch.rand(3, 8)}, ValueError, r"`images` must have shape \(batch"),
     "numpy images": ({"images": [1, 2]}, TypeError, r"`images` must be a torch tensor, got list"),

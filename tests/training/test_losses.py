@@ -167,7 +167,7 @@ def test_both_official_gradients_are_about_two_over_the_classes_of_cross_entropy
         (
             lambda: mean_binary_cross_entropy(torch.zeros(2, 1), torch.tensor([0, 0])),
             ValueError,
-            r"`logits` must have shape \(m, classes\) with two classes or more, got \(2, 1\)",
+            r"`logits` must have shape \(m, classes\).* got \(2, 1\)",
         ),
         (
             lambda: mean_binary_cross_entropy(torch.zeros(2, 3), torch.zeros(2, 4)),

@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -192,7 +193,9 @@ def test_a_stopped_run_says_so_and_goes_on_from_there(long_run, data, tmp_path, 
     assert "Traceback" not in long_run.text
     state = saved(folder_of(tmp_path))
     place = f"epoch {state['epoch'] + 1}, step {state['step']}"
-    assert long_run.text.endswith(f"comixup: Stopped. The same command resumes from {place}.\n")
+    last = long_run.text.splitlines()[-1]
+    assert last.startswith("comixup: ")
+    assert f"resumes from {place}." in last
     assert not state["finished"]
     before = state["epoch"], state["step"]
     arguments, after_a_checkpoint = words(data, tmp_path, epochs=9000), 4
@@ -258,7 +261,7 @@ def test_a_full_disk_leaves_the_checkpoint_of_before(data, tmp_path, unbroken):
     code, text = run(arguments, tmp_path / "full", before=limit_files, details=(HALF_A_CHECKPOINT,))
     assert code == 1
     assert "Traceback" not in text
-    assert f"{folder / CHECKPOINT} could not be written (File too large)" in text
+    assert re.search(rf"{re.escape(str(folder / CHECKPOINT))} .*File too large", text)
     assert (folder / CHECKPOINT).read_bytes() == checkpoint
     assert (folder / METRICS).read_bytes() == table
     assert not list(folder.glob(".*"))
