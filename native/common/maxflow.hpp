@@ -22,36 +22,18 @@
 // unit of a bounded total, so the search ends. Integers and ordinary float costs are multiples of
 // the unit and are solved exactly, ties included; very mixed scales lose at most
 // (nodes + 2 edges) units, far below 1e-6 of the total.
-#ifndef COMIXUP_NATIVE_MAXFLOW_HPP_
-#define COMIXUP_NATIVE_MAXFLOW_HPP_
+#pragma once
 
 #include <algorithm>
-#include <cassert>
 #include <cmath>
-#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
-#include <utility>
-#include <vector>
 
 #include "common/checkpoint.hpp"
+#include "common/graph.hpp"
 
 namespace comixup {
-
-/// Fixed-size array indexed by int, as node, edge and arc numbers are ints throughout.
-template <typename T>
-class IntArray {
- public:
-  explicit IntArray(int size, T value = T()) : data_(static_cast<std::size_t>(size), value) {}
-  T& operator[](int i) { return data_[static_cast<std::size_t>(i)]; }
-  const T& operator[](int i) const { return data_[static_cast<std::size_t>(i)]; }
-  void fill(T value) { std::fill(data_.begin(), data_.end(), value); }
-  std::size_t size() const { return data_.size(); }
-
- private:
-  std::vector<T> data_;
-};
 
 /// 2^exponent as two factors, for one alone may be no double: costs of any size can be scaled.
 class PowerOfTwo {
@@ -62,76 +44,6 @@ class PowerOfTwo {
 
  private:
   double first_, second_;
-};
-
-/// First in, first out queue of nodes, each of them in it at most once.
-class NodeQueue {
- public:
-  explicit NodeQueue(int nodes) : next_(nodes, kAbsent) {}
-  bool empty() const { return front_ == kEnd; }
-
-  void push(int v) {
-    if (next_[v] != kAbsent) return;
-    next_[v] = kEnd;
-    (empty() ? front_ : next_[back_]) = v;
-    back_ = v;
-  }
-
-  int pop() {
-    const int v = front_;
-    front_ = next_[v];
-    next_[v] = kAbsent;
-    return v;
-  }
-
- private:
-  enum : int { kEnd = -1, kAbsent = -2 };
-  IntArray<int> next_;
-  int front_ = kEnd;
-  int back_ = kEnd;
-};
-
-/// Static topology of an undirected graph, built once per grid and reused by every cut.
-///
-/// Edge e = (a, b) gives arc 2e from a to b and arc 2e+1 from b to a, so the sister (reverse) of an
-/// arc is arc ^ 1. The arcs leaving v are out_arcs[first[v]] .. out_arcs[first[v + 1] - 1]: those
-/// to lower numbered nodes, then, from first_forward[v] on, those to higher numbered nodes.
-struct Topology {
-  int num_nodes;
-  int num_edges;
-  IntArray<int> head;
-  IntArray<int> first;
-  IntArray<int> first_forward;
-  IntArray<int> out_arcs;
-
-  /// Edges join two different nodes; parallel edges are allowed.
-  Topology(int nodes, const std::vector<std::pair<int, int>>& edges)
-      : num_nodes(nodes),
-        num_edges(static_cast<int>(edges.size())),
-        head(2 * num_edges),
-        first(nodes + 1),
-        first_forward(nodes),
-        out_arcs(2 * num_edges) {
-    int arc = 0;
-    for (const auto& edge : edges) {
-      assert(edge.first != edge.second);
-      head[arc++] = edge.second;
-      head[arc++] = edge.first;
-    }
-    for (arc = 0; arc < 2 * num_edges; ++arc) ++first[tail(arc) + 1];
-    for (int v = 0; v < nodes; ++v) first[v + 1] += first[v];
-    IntArray<int> end(nodes);  // one past the arcs of v placed so far
-    for (int v = 0; v < nodes; ++v) end[v] = first[v];
-    for (arc = 0; arc < 2 * num_edges; ++arc) {
-      if (head[arc] < tail(arc)) out_arcs[end[tail(arc)]++] = arc;
-    }
-    for (int v = 0; v < nodes; ++v) first_forward[v] = end[v];
-    for (arc = 0; arc < 2 * num_edges; ++arc) {
-      if (head[arc] > tail(arc)) out_arcs[end[tail(arc)]++] = arc;
-    }
-  }
-
-  int tail(int arc) const { return head[arc ^ 1]; }
 };
 
 /// Minimises a binary submodular energy over a Topology, which must outlive it. All memory is
@@ -437,5 +349,3 @@ class MinCut {
 };
 
 }  // namespace comixup
-
-#endif  // COMIXUP_NATIVE_MAXFLOW_HPP_
