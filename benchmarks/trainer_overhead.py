@@ -22,7 +22,8 @@ import torch
 from lightning_fabric import Fabric
 from lightning_fabric.wrappers import _FabricOptimizer
 
-from comixup.training import RECIPES, Hardware, _loop, _run, train
+from comixup.training import RECIPES, Hardware, _loop, _train, train
+from comixup.training._trainer import Trainer
 from common import has_images, options, table, target
 
 WANTED = 0.05
@@ -65,8 +66,9 @@ def watched() -> tuple[Clock, Clock, Clock]:
     work.watch(Fabric, "backward")
     work.watch(_FabricOptimizer, "step")
     work.watch(torch.optim.Optimizer, "zero_grad")
-    evaluation.watch(_run.Training, "_evaluate")
-    ending.watch(_run.Training, "_write_ending")
+    evaluation.watch(Trainer, "_evaluate")
+    ending.watch(_train, "final_logits")
+    ending.watch(_train, "export")
     return work, evaluation, ending
 
 
@@ -76,15 +78,15 @@ def main() -> None:
         sys.exit("COMIXUP_DATA must name a folder with CIFAR-100.")
     work, evaluation, ending = watched()
     epochs: list[tuple[float, float]] = []
-    one_epoch = _run.Training._epoch
+    one_epoch = Trainer._epoch
 
-    def timed_epoch(self: _run.Training, stop: Any) -> None:
+    def timed_epoch(self: Trainer, stop: Any) -> None:
         work.take(), evaluation.take()
         begin = time.perf_counter()
         one_epoch(self, stop)
         epochs.append((time.perf_counter() - begin - evaluation.take(), work.take()))
 
-    _run.Training._epoch = timed_epoch  # type: ignore[method-assign]
+    Trainer._epoch = timed_epoch  # type: ignore[method-assign]
     rows, worst = [], 0.0
     for method in METHODS:
         epochs.clear()

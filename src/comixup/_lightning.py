@@ -22,8 +22,9 @@ from torch import nn
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
     from lightning_fabric.wrappers import _FabricModule as FabricModule
+    from lightning_fabric.wrappers import _FabricOptimizer as FabricOptimizer
 
-    __all__ = ["FabricModule"]
+    __all__ = ["FabricModule", "FabricOptimizer"]
 
 FABRIC_MODULE = "_FabricModule"
 """Class of what `Fabric.setup` returns for a model."""

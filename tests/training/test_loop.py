@@ -15,11 +15,13 @@ from torch.testing import assert_close
 from comixup import NoMix
 from comixup.data import Purpose, _seeds, seed_for
 from comixup.data._memory import MemorySplit
-from comixup.training import Hardware, Method, TrainingStopped, _loop, _run
-from comixup.training._loop import Stepper, Totals, evaluate, train_epoch
+from comixup.training import Hardware, Method, TrainingStopped, _loop, _setup
+from comixup.training._loop import Stepper, Totals, train_steps
 from comixup.training._losses import soft_cross_entropy
 from comixup.training._recipes import METHODS
 from comixup.training._report import Reporter
+from comixup.training._validate import validate
+from comixup.training._vat import WeightedVat
 from small_runs import (
     STEPS,
     assert_same_run,
@@ -58,7 +60,7 @@ def stepper(model, accumulate=1, vat=None):
         mixer=NoMix(NUM_CLASSES, generator=torch.Generator()),
         loss_fn=soft_cross_entropy,
         clean_loss_fn=soft_cross_entropy,
-        vat=vat,
+        vat=None if vat is None else WeightedVat(**vat),
         recipe=recipe(),
         seed=0,
         accumulate=accumulate,
@@ -70,16 +72,10 @@ def train_some(way, first=0, stop=None, sums=None):
     loader = split().loader(BATCH, augment=True)
     sums = sums or Totals.begin(torch.device("cpu"), {})
 
-    def after(done):
+    steps = train_steps(way, loader, epoch=2, first=first, batch_size=BATCH, size=COUNT, sums=sums)
+    for done in steps:
         if done == stop:
-            raise InterruptedError
-
-    try:
-        train_epoch(
-            way, loader, epoch=2, first=first, batch_size=BATCH, size=COUNT, sums=sums, after=after
-        )
-    except InterruptedError:
-        assert stop is not None
+            break
     return sums
 
 
@@ -128,7 +124,7 @@ def test_an_epoch_goes_on_in_its_midst_with_dropout_and_directions_drawn(stop):
 @pytest.mark.parametrize("batch", [1, 4, 20])
 def test_evaluation_counts_every_image_once(count, batch):
     model, fabric = network(dropout=0.5), Fabric(accelerator="cpu", devices=1)
-    found = evaluate(fabric, fabric.setup(model), split(count).loader(batch))
+    found = validate(fabric, fabric.setup(model), split(count).loader(batch))
     images, targets = next(iter(split(count).loader(count).epoch(0)))
     with torch.no_grad():
         logits = model.eval()(images)
@@ -222,7 +218,7 @@ def test_every_draw_of_a_run_has_random_numbers_of_its_own(data, tmp_path, monke
         asked.append(tuple(map(int, numbers)))
         return seed_for(*numbers)
 
-    for module in (_seeds, _loop, _run):
+    for module in (_seeds, _loop, _setup):
         monkeypatch.setattr(module, "seed_for", recorded)
     accumulated = Hardware(accelerator="cpu", accumulate=3)
     train_here(data, tmp_path, "comixup", hardware=accumulated)

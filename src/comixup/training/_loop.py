@@ -1,28 +1,25 @@
-"""The two loops: over the batches of a training epoch, and over those of an evaluation."""
+"""The training loop: one optimiser step, and the steps of an epoch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
-import torch.nn.functional as F
 from lightning_fabric import Fabric
-from torch import Tensor, nn
+from torch import Tensor
 
-from comixup import LossFn, Mixer, OnePass, Origin, training_step
-from comixup._wrappers import unwrapped
+from comixup import LossFn, ManifoldMixup, Mixer, OnePass, Origin, training_step
 from comixup.data import Loader, Purpose, seed_for
-from comixup.mixers import ManifoldMixup
 from comixup.models import MEMORY_FORMAT
-from comixup.training._recipe import Recipe, Settings
-from comixup.training._vat import vat_loss
+from comixup.training._processes import summed
+from comixup.training._recipe import Recipe
+from comixup.training._vat import WeightedVat
 
 if TYPE_CHECKING:
-    from comixup._lightning import FabricModule
+    from comixup._lightning import FabricModule, FabricOptimizer
 
-TOP = 5
 _OLD_NAMES = {"correct": "right", "predictions": "answers"}
 """Of sums, in older checkpoints."""
 
@@ -40,7 +37,7 @@ class Totals:
 
     @classmethod
     def begin(cls, device: torch.device, before: dict[str, float]) -> Totals:
-        """Returns the sums of an epoch so far; none, at its start."""
+        """Returns the sums of an epoch so far; zeros at its start."""
         values = [
             before.get(name, before.get(_OLD_NAMES.get(name, name), 0.0)) for name in cls.names()
         ]
@@ -52,7 +49,7 @@ class Totals:
         return ("loss", "images", "correct", "predictions")
 
     def add(self, loss: Tensor, images: int, logits: Tensor | None, targets: Tensor) -> None:
-        """Adds a micro-batch; `logits` are what the model made of unmixed images, if any."""
+        """Adds a micro-batch; `logits` are those of unmixed images, if there are any."""
         self.sums[0] += loss.detach() * images
         self.sums[1] += images
         if logits is not None:
@@ -66,29 +63,29 @@ class Totals:
 
 @dataclass(frozen=True)
 class Stepper:
-    """How steps are made: what stays the same over a run.
+    """What makes optimiser steps; it stays the same over a run.
 
     Attributes:
         fabric: the processes.
         model: set up by Fabric.
         optimizer: set up by Fabric.
-        mixer: the method; its generator is seeded for every part of a step.
+        mixer: the method; its generator is seeded for every micro-batch.
         loss_fn: of mixed batches.
-        clean_loss_fn: of clean ones.
-        vat: keywords of `vat_loss` and its weight, or None.
+        clean_loss_fn: of clean batches.
+        vat: added to the loss of unmixed batches; None without it.
         recipe: for the learning rates.
         seed: of the run.
-        accumulate: parts of a process's share of a batch.
+        accumulate: micro-batches of each process and step.
         memory_format: of the images, that of the model's weights.
     """
 
     fabric: Fabric
     model: FabricModule
-    optimizer: torch.optim.Optimizer
+    optimizer: FabricOptimizer
     mixer: Mixer | OnePass
     loss_fn: LossFn
     clean_loss_fn: LossFn
-    vat: Settings | None
+    vat: WeightedVat | None
     recipe: Recipe
     seed: int
     accumulate: int
@@ -117,21 +114,20 @@ class Stepper:
         for group in self.optimizer.param_groups:
             group["lr"] = self.recipe.lr_at(epoch + step / steps)
         self.optimizer.zero_grad()
-        micro_batches = _parts(images, targets, origin, self.accumulate)
-        parts = [part for part in micro_batches if len(part[0])]
-        for k, (part_images, part_targets, part_origin) in enumerate(parts):
+        split = _micro_batches(images, targets, origin, self.accumulate)
+        micro_batches = [micro for micro in split if len(micro[0])]
+        for k, (micro_images, micro_targets, micro_origin) in enumerate(micro_batches):
             if isinstance(self.mixer, OnePass):
                 self.mixer.turn = epoch * steps + step
-            part = self.fabric.global_rank * self.accumulate + k
-            self._seed(epoch, step, part)
-            # Processes' gradients are averaged: each part is to weigh as many images as it has.
-            weight = len(part_images) * self.fabric.world_size / batch
-            last = k == len(parts) - 1
+            self._seed(epoch, step, self.fabric.global_rank * self.accumulate + k)
+            # Gradients are averaged over processes: a micro-batch is weighted by its images.
+            weight = len(micro_images) * self.fabric.world_size / batch
+            last = k == len(micro_batches) - 1
             with self.fabric.no_backward_sync(self.model, enabled=not last):
-                self._part(part_images, part_targets, part_origin, weight, sums)
+                self._backward(micro_images, micro_targets, micro_origin, weight, sums)
         self.optimizer.step()
 
-    def _part(
+    def _backward(
         self,
         images: Tensor,
         targets: Tensor,
@@ -139,10 +135,12 @@ class Stepper:
         weight: float,
         sums: Totals,
     ) -> None:
+        """Adds the gradient of a micro-batch's loss, times its weight."""
+
         def backward(loss: Tensor) -> None:
             self.fabric.backward(loss * weight)
 
-        made = training_step(
+        step = training_step(
             self.model,
             self.mixer,
             images.contiguous(memory_format=self.memory_format),
@@ -152,21 +150,14 @@ class Stepper:
             clean_loss_fn=self.clean_loss_fn,
             backward=backward,
         )
-        loss, reported = made.loss, made.mixed_loss
-        if self.vat is not None:
-            settings = {name: value for name, value in self.vat.items() if name != "weight"}
-            smoothness = self.vat["weight"] * vat_loss(
-                self.model,
-                images,
-                logits=made.outputs,
-                generator=self.mixer.generator,
-                **settings,
-            )
+        loss, reported = step.loss, step.mixed_loss
+        if self.vat is not None:  # its method mixes nothing: the outputs are the images' own
+            smoothness = self.vat(self.model, images, step.outputs, self.mixer.generator)
             loss, reported = loss + smoothness, reported + smoothness
         backward(loss)
-        logits = made.clean_outputs
+        logits = step.clean_outputs
         if logits is None and not self._mixed():
-            logits = made.outputs
+            logits = step.outputs
         sums.add(reported, len(images), None if logits is None else logits.detach(), targets)
 
     def _mixed(self) -> bool:
@@ -180,19 +171,7 @@ class Stepper:
             self.mixer.generator.manual_seed(seed_for(self.seed, *counts, Purpose.MIXER))
 
 
-def _parts(
-    images: Tensor, targets: Tensor, origin: Origin | None, count: int
-) -> Iterator[tuple[Tensor, Tensor, Origin | None]]:
-    """Returns the micro-batches of a batch."""
-    origins: Sequence[Origin | None] = [None] * count
-    if origin is not None:
-        cells = [None] * count if origin.cells is None else origin.cells.tensor_split(count)
-        indices = origin.indices.tensor_split(count)
-        origins = [Origin(*pair) for pair in zip(indices, cells, strict=True)]
-    return zip(images.tensor_split(count), targets.tensor_split(count), origins, strict=True)
-
-
-def train_epoch(
+def train_steps(
     stepper: Stepper,
     loader: Loader,
     *,
@@ -201,28 +180,25 @@ def train_epoch(
     batch_size: int,
     size: int,
     sums: Totals,
-    after: Callable[[int], None],
-) -> None:
-    """Trains for the rest of an epoch.
+) -> Iterator[int]:
+    """Trains for the rest of an epoch; yields the number of steps done, after each of them.
 
     Args:
-        stepper: how steps are made.
+        stepper: makes the steps.
         loader: of this process's shares.
         epoch: counted from 0.
         first: steps of it that are done already.
         batch_size: images of a batch, over all processes.
         size: images of the epoch.
         sums: to be added to.
-        after: called with the number of steps done, after each.
     """
     steps = len(loader)
     stepper.model.train()
-    for number, (images, targets, origin) in enumerate(
-        _batches(stepper, loader, epoch, first), first
-    ):
+    batches = _batches(stepper, loader, epoch, first)
+    for number, (images, targets, origin) in enumerate(batches, first):
         batch = min(batch_size, size - number * batch_size)
         stepper.run(images, targets, origin, batch, (epoch, number, steps), sums)
-        after(number + 1)
+        yield number + 1
     if isinstance(stepper.mixer, ManifoldMixup):
         stepper.mixer.disarm()
     if isinstance(stepper.mixer, OnePass):
@@ -238,68 +214,13 @@ def _batches(
     return ((images, targets, None) for images, targets in loader.epoch(epoch, first))
 
 
-@torch.no_grad()
-def evaluate(
-    fabric: Fabric,
-    model: nn.Module,
-    loader: Loader,
-    after: Callable[[int], Any] = lambda done: None,
-) -> dict[str, float]:
-    """Returns top-1 and top-5 error in percent and the mean cross-entropy, over all processes.
-
-    Processes may have different numbers of images, so the model is run without the wrapper that
-    would make them wait for each other.
-    """
-    inner = unwrapped(model)
-    _share_buffers(fabric, inner)
-    inner.eval()
-    sums = torch.zeros(4, device=fabric.device)
-    for number, (images, targets) in enumerate(loader.epoch(0)):
-        if len(images):
-            with fabric.autocast():
-                logits = inner(images.contiguous(memory_format=MEMORY_FORMAT)).float()
-            top = logits.topk(min(TOP, logits.shape[1]), dim=1).indices == targets[:, None]
-            sums[0] += F.cross_entropy(logits, targets, reduction="sum")
-            sums[1] += top[:, 0].sum()
-            sums[2] += top.sum()
-            sums[3] += len(targets)
-        after(number + 1)
-    loss, right, near, count = summed(fabric, sums)
-    return {
-        "error": 100 * (1 - right / count),
-        "top5_error": 100 * (1 - near / count),
-        "loss": loss / count,
-    }
-
-
-@torch.no_grad()
-def logits_of(fabric: Fabric, model: nn.Module, loader: Loader) -> tuple[Tensor, Tensor]:
-    """Returns the logits of all images, (n, classes) float32, and their classes, in host memory.
-
-    Args:
-        fabric: of this process, which computes alone.
-        model: the network, wrapped or not.
-        loader: of whole batches, not of this process's share of them.
-    """
-    inner = unwrapped(model)
-    inner.eval()
-    found, classes = [], []
-    for images, targets in loader.epoch(0):
-        with fabric.autocast():
-            found.append(inner(images.contiguous(memory_format=MEMORY_FORMAT)).float())
-        classes.append(targets)
-    return torch.cat(found).cpu(), torch.cat(classes).cpu()
-
-
-def summed(fabric: Fabric, values: Tensor) -> list[float]:
-    """Returns the sums of values over all processes."""
-    total = fabric.all_reduce(values.clone(), reduce_op="sum")
-    numbers: list[float] = torch.as_tensor(total).tolist()
-    return numbers
-
-
-def _share_buffers(fabric: Fabric, model: nn.Module) -> None:
-    """Gives all processes the first one's buffers, as every training step does at its start."""
-    if fabric.world_size > 1:
-        for buffer in model.buffers():
-            torch.distributed.broadcast(buffer, src=0)
+def _micro_batches(
+    images: Tensor, targets: Tensor, origin: Origin | None, count: int
+) -> Iterator[tuple[Tensor, Tensor, Origin | None]]:
+    """Returns a process's share of a batch, divided into micro-batches."""
+    origins: Sequence[Origin | None] = [None] * count
+    if origin is not None:
+        cells = [None] * count if origin.cells is None else origin.cells.tensor_split(count)
+        indices = origin.indices.tensor_split(count)
+        origins = [Origin(*pair) for pair in zip(indices, cells, strict=True)]
+    return zip(images.tensor_split(count), targets.tensor_split(count), origins, strict=True)

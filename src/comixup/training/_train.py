@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TypedDict, TypeVar
+from typing import TypedDict
 
 from lightning_fabric import Fabric
 from rich.console import Console
@@ -13,24 +13,22 @@ from rich.console import Console
 from comixup._checks import check_count
 from comixup._locks import locked, sole_training
 from comixup.data import MAX_SEED, DataSet
-from comixup.training import _folder
 from comixup.training._checkpoint import State, check_identity, load_state
+from comixup.training._export import export, final_logits
+from comixup.training._folder import RunFolder, write_metadata
 from comixup.training._hardware import Hardware
+from comixup.training._loaders import Loaders
+from comixup.training._logits import measures
+from comixup.training._processes import explaining_lost_processes, from_first_process
 from comixup.training._recipe import Recipe
 from comixup.training._report import Reporter
 from comixup.training._results import Result, summarise
-from comixup.training._run import Run, Training, title_of
-from comixup.training._stop import TrainingStopped
-
-T = TypeVar("T")
+from comixup.training._run import Run
+from comixup.training._setup import build_setup
+from comixup.training._trainer import Trainer
 
 MAX_STEPS = 10**9
 """From one checkpoint to the next: no epoch has as many."""
-
-_LOST = ("connection", "gloo", "nccl", "peer", "socket", "recv", "broken pipe")
-"""Words in the errors of torch.distributed when another process has gone."""
-_LATE = ("timed out", "timeout")
-"""The same when another process has not answered."""
 
 
 class TrainOptions(TypedDict, total=False):
@@ -84,8 +82,8 @@ def train(
         fabric = fabric or hardware.launch()
         for run in runs:
             folder = out / recipe.name / method / f"seed-{run.seed}"
-            with _explained(fabric, hardware.timeout_minutes):
-                results[run.seed] = _train_one(
+            with explaining_lost_processes(fabric, hardware.timeout_minutes):
+                results[run.seed] = _train_run(
                     run, folder, fabric, hardware, data_root, download, checkpoint_steps, console
                 )
     return results
@@ -110,9 +108,9 @@ def check_run_options(
         )
 
 
-def _train_one(
+def _train_run(
     run: Run,
-    folder: Path,
+    path: Path,
     fabric: Fabric,
     hardware: Hardware,
     data_root: Path | None,
@@ -120,42 +118,72 @@ def _train_one(
     checkpoint_steps: int | None,
     console: Console | None,
 ) -> Result:
+    """Returns the result of a run, after training what remains of it in its folder."""
+    folder = RunFolder(path)
     with contextlib.ExitStack() as stack:
 
-        def prepare() -> State:
-            stack.enter_context(locked(folder))
+        def lock_and_load() -> State:
+            stack.enter_context(locked(path))
             identity = run.identity()
-            return load_state(folder / _folder.CHECKPOINT, identity) or State(identity)
+            return load_state(folder.checkpoint, identity) or State(identity)
 
-        def begin() -> None:
-            if not state.finished:
-                settings = {"method": run.method, "seed": run.seed, "hardware": vars(hardware)}
-                _folder.write_metadata(folder, run.trained.as_dict(), settings)
-
-        state = _agreed(fabric, prepare)
-        complete = state.finished and (folder / _folder.RESULT).exists()
+        state = from_first_process(fabric, lock_and_load)
+        complete = state.finished and folder.result.exists()
         data = _data_of(run, data_root, download, complete, console)
         if data is not None:
             identity = run.identity(data)
-            _agreed(fabric, lambda: check_identity(state, identity, folder))
+            from_first_process(fabric, lambda: check_identity(state, identity, path))
             state.identity = identity
         if data is None or complete:
             return summarise(state.history, run.trained, state.final)
-        first = fabric.is_global_zero
+
+        reports = fabric.is_global_zero and not state.finished
         reporter = stack.enter_context(
             Reporter(
-                console if first and not state.finished else None,
-                title_of(run),
+                console if reports else None,
+                run.title,
                 run.trained.epochs,
                 state.epoch,
-                folder / _folder.EVENTS if first and not state.finished else None,
+                folder.events if reports else None,
             )
         )
-        training = Training(
-            run, state, data, folder, fabric, hardware, reporter, checkpoint_steps=checkpoint_steps
+        setup = build_setup(run, data, fabric)
+        setup.restore(state, path)
+        # Not before all that may be rejected has been read.
+        from_first_process(fabric, lambda: _write_metadata(run, state, hardware, path))
+        loaders = Loaders(
+            run, data, fabric.global_rank, fabric.world_size, fabric.device, hardware.workers
         )
-        _agreed(fabric, begin)  # not before all that may be rejected has been read
-        return training.fit()
+        trainer = Trainer(
+            run,
+            data,
+            setup,
+            state,
+            loaders,
+            folder,
+            reporter,
+            accumulate=hardware.accumulate,
+            checkpoint_steps=checkpoint_steps,
+        )
+        if not state.finished:
+            trainer.fit()
+        if fabric.is_global_zero:
+            logits = final_logits(setup, data, loaders)
+            if not state.finished:
+                state.final = {name: measures(*pair) for name, pair in logits.items()}
+                state.finished = True
+                trainer.save({})
+            # Also where a kill came between the last checkpoint and these files.
+            export(run, data, setup, state, logits, folder)
+        fabric.barrier()
+        state.final = fabric.broadcast(state.final)
+        return summarise(state.history, run.trained, state.final)
+
+
+def _write_metadata(run: Run, state: State, hardware: Hardware, path: Path) -> None:
+    if not state.finished:
+        settings = {"method": run.method, "seed": run.seed, "hardware": vars(hardware)}
+        write_metadata(path, run.trained.as_dict(), settings)
 
 
 def _data_of(
@@ -169,47 +197,9 @@ def _data_of(
             raise
         if console is not None:
             console.print(
-                f"{title_of(run)} is finished; its data were not found, so that nothing could "
+                f"{run.title} is finished; its data were not found, so that nothing could "
                 f"compare them with those it was trained on ({str(why).split('. ')[0]}).",
                 highlight=False,
                 markup=False,
             )
         return None
-
-
-def _agreed(fabric: Fabric, make: Callable[[], T]) -> T:
-    """Returns in every process what the first one makes; its error is everyone's error."""
-    outcome: tuple[T | None, Exception | None] = (None, None)
-    if fabric.is_global_zero:
-        try:
-            outcome = (make(), None)
-        except Exception as error:  # whatever it is, the other processes are waiting
-            outcome = (None, error)
-    made, failure = fabric.broadcast(outcome)
-    if failure is not None:
-        raise failure
-    return made  # type: ignore[return-value]
-
-
-@contextlib.contextmanager
-def _explained(fabric: Fabric, minutes: float) -> Iterator[None]:
-    """Turns the errors of torch.distributed for lost or stopped processes into messages."""
-    try:
-        yield
-    except RuntimeError as error:
-        text = str(error).lower()
-        if fabric.world_size == 1 or isinstance(error, TrainingStopped):
-            raise
-        if any(word in text for word in _LATE):
-            why = (
-                f"Another process of this run has not answered for {minutes:g} minutes "
-                "(--timeout-minutes): it is stopped, hangs or is far behind"
-            )
-        elif any(word in text for word in _LOST):
-            why = "Another process of this run has gone"
-        else:
-            raise
-        raise TrainingStopped(
-            f"{why}, so process {fabric.global_rank} stops too. The same command resumes from the "
-            "last checkpoint."
-        ) from error

@@ -1,0 +1,73 @@
+"""What a finished run leaves in its folder: weights, logits, curves and results."""
+
+from __future__ import annotations
+
+import json
+
+from comixup._atomic_write import atomic_write
+from comixup._wrappers import unwrapped
+from comixup.data import DataSet
+from comixup.training._checkpoint import State
+from comixup.training._folder import RunFolder, write_metrics
+from comixup.training._loaders import Loaders
+from comixup.training._logits import Logits, logits_bytes
+from comixup.training._pictures import draw_curves
+from comixup.training._results import summarise
+from comixup.training._run import Run
+from comixup.training._setup import Setup
+from comixup.training._tensors import safetensors_bytes
+from comixup.training._validate import logits_of
+
+
+def final_logits(setup: Setup, data: DataSet, loaders: Loaders) -> dict[str, Logits]:
+    """Returns the logits of all images not trained on, with their classes, by split."""
+    return {
+        name: logits_of(setup.fabric, setup.model, loaders.whole(split))
+        for name, split in data.splits.items()
+        if name != "train"
+    }
+
+
+def export(
+    run: Run,
+    data: DataSet,
+    setup: Setup,
+    state: State,
+    logits: dict[str, Logits],
+    folder: RunFolder,
+) -> None:
+    """Writes everything that a finished run leaves; what is there is written again.
+
+    Args:
+        run: which is finished.
+        data: what it was trained on.
+        setup: with its final weights.
+        state: with its history and final metrics.
+        logits: from `final_logits`.
+        folder: where to.
+    """
+    write_metrics(folder.path, state.history)
+    atomic_write(folder.weights, _weights_bytes(run, data, setup))
+    atomic_write(folder.logits, logits_bytes(logits))
+    draw_curves(state.history, folder.curves, run.title)
+    result = summarise(state.history, run.trained, state.final)
+    # Last: where this file is, everything is.
+    atomic_write(folder.result, json.dumps(result.as_dict(), indent=2) + "\n")
+
+
+def _weights_bytes(run: Run, data: DataSet, setup: Setup) -> bytes:
+    recipe = run.trained
+    weights = {
+        name: tensor.detach().cpu().contiguous().clone()
+        for name, tensor in unwrapped(setup.model).state_dict().items()
+    }
+    about = {
+        "model": recipe.model,
+        "num_classes": str(data.num_classes),
+        "shape": json.dumps(data.shape),
+        "data": recipe.data,
+        "classes": json.dumps(data.classes),
+    }
+    if recipe.width is not None:
+        about["width"] = str(recipe.width)
+    return safetensors_bytes(weights, about)

@@ -1,0 +1,126 @@
+"""What a run trains: network, mixer and optimiser, built, restored from a state, stored in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from lightning_fabric import Fabric
+
+from comixup import ManifoldMixup, Mixer, OnePass, models
+from comixup._wrappers import unwrapped
+from comixup.data import DataSet, Purpose, seed_for
+from comixup.training._checkpoint import State, load_optimizer, load_weights
+from comixup.training._loop import Stepper
+from comixup.training._losses import losses
+from comixup.training._methods import make_method
+from comixup.training._optimizer import make_optimizer
+from comixup.training._run import Run
+from comixup.training._vat import WeightedVat
+
+if TYPE_CHECKING:
+    from comixup._lightning import FabricModule, FabricOptimizer
+
+COLOUR_LEVELS = 255
+"""The radius of VAT's ball is given in levels of 8-bit colours."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a run trains, set up by Fabric.
+
+    Attributes:
+        fabric: the processes.
+        model: the network.
+        optimizer: of its weights.
+        mixer: mixes the batches; with a memory of saliency if its method takes one pass.
+        memory_format: of weights and images.
+    """
+
+    fabric: Fabric
+    model: FabricModule
+    optimizer: FabricOptimizer
+    mixer: Mixer | OnePass
+    memory_format: torch.memory_format
+
+    def restore(self, state: State, folder: Path) -> None:
+        """Loads a checkpoint's state; one that does not fit raises `ValueError`.
+
+        Args:
+            state: which has no weights before the first checkpoint: then nothing is changed.
+            folder: of the checkpoint, for the error message.
+        """
+        if not state.model:
+            return
+        try:
+            load_weights(unwrapped(self.model), state.model)
+            load_optimizer(self.optimizer.optimizer, state.optimizer)
+            self.fabric.strategy.precision.load_state_dict(state.precision)
+            if isinstance(self.mixer, OnePass):
+                self.mixer.memory.load_state_dict(state.memory)
+        except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as why:
+            raise ValueError(
+                f"`checkpoint` must fit this run's network and optimiser, but that of "
+                f"{folder} does not ({str(why).strip().splitlines()[0][:200]}). Nothing was "
+                "changed: use the versions of before, or choose another folder with --out."
+            ) from None
+
+    def store(self, state: State) -> None:
+        """Puts everything that is trained into a state, for a checkpoint."""
+        if isinstance(self.mixer, OnePass):
+            state.memory = self.mixer.memory.state_dict()
+        state.model = unwrapped(self.model).state_dict()
+        state.optimizer = self.optimizer.state_dict()
+        state.precision = self.fabric.strategy.precision.state_dict()
+
+
+def build_setup(run: Run, data: DataSet, fabric: Fabric) -> Setup:
+    """Returns a run's network with its initial weights, its mixer and its optimiser."""
+    recipe = run.trained
+    torch.manual_seed(seed_for(run.seed, Purpose.INITIAL_WEIGHTS))
+    model = models.build(recipe.model, data.num_classes, shape=data.shape, width=recipe.width)
+    channels, *own = data.shape
+    for side in {phase.image_size for phase in recipe.phases}:
+        height, width = (side, side) if side else own
+        models.check_fit(model, recipe.model, (channels, height, width), data.num_classes)
+    layout = models.memory_format(model, fabric.device)
+    model.to(memory_format=layout)
+    method = run.recipe.choose(run.method)
+    mixer = make_method(method, data.num_classes, len(data.train), torch.Generator())
+    if isinstance(mixer, ManifoldMixup):
+        mixer.attach(model)
+    wrapped, optimizer = fabric.setup(model, make_optimizer(recipe, model))
+    return Setup(fabric, wrapped, optimizer, mixer, layout)
+
+
+def make_stepper(run: Run, data: DataSet, setup: Setup, accumulate: int) -> Stepper:
+    """Returns what makes a run's training steps.
+
+    Args:
+        run: for its losses, learning rates and seed.
+        data: what it is trained on.
+        setup: what is trained.
+        accumulate: micro-batches of each process and step.
+    """
+    recipe, vat = run.trained, run.recipe.choose(run.method).vat
+    loss_fn, clean_loss_fn = losses(recipe.loss, data.num_classes)
+    return Stepper(
+        fabric=setup.fabric,
+        model=setup.model,
+        optimizer=setup.optimizer,
+        mixer=setup.mixer,
+        loss_fn=loss_fn,
+        clean_loss_fn=clean_loss_fn,
+        vat=None if vat is None else WeightedVat(**{**vat, "scale": _colour_level(data)}),
+        recipe=recipe,
+        seed=run.seed,
+        accumulate=accumulate,
+        memory_format=setup.memory_format,
+    )
+
+
+def _colour_level(data: DataSet) -> tuple[float, ...]:
+    """Returns the size of one of 255 levels of colour in normalised images, per channel."""
+    return tuple(1 / (COLOUR_LEVELS * std) for std in data.std)
