@@ -10,15 +10,15 @@ from matplotlib.figure import Figure
 
 from comixup._atomic_write import atomic_write, make_folder
 
-FORMATS = (".png", ".pdf", ".svg")
+SUFFIXES = (".png", ".pdf", ".svg")
 DPI = 110
 
 
 def write_figure(figure: Figure, path: Path, dpi: int = DPI) -> None:
     """Writes a figure to a .png, .pdf or .svg file in one move, making its folder if need be."""
     path = Path(path)
-    if path.suffix not in FORMATS:
-        raise ValueError(f"`path` must end in one of {', '.join(FORMATS)}, got {path}.")
+    if path.suffix not in SUFFIXES:
+        raise ValueError(f"`path` must end in one of {', '.join(SUFFIXES)}, got {path}.")
     picture = io.BytesIO()
     with style.context("default"):
         figure.savefig(picture, format=path.suffix[1:], dpi=dpi)

@@ -12,7 +12,7 @@ import torch
 
 from comixup._progress import track
 from comixup.data import _cache
-from comixup.data._cache import cache_folder, kept
+from comixup.data._cache import cache_folder, cached
 
 SHAPE = (3, 4)
 
@@ -45,7 +45,7 @@ class Maker:
 
 
 def keep(files, make, name="some"):
-    return kept(name, files, SHAPE, np.uint8, make)
+    return cached(name, files, SHAPE, np.uint8, make)
 
 
 def test_an_array_is_made_once(cache, files):
@@ -214,7 +214,7 @@ def test_a_full_disk_leaves_nothing_and_the_array_is_there(cache, files, monkeyp
 
     monkeypatch.setattr(np, "save", full)
     make = Maker()
-    with pytest.warns(UserWarning, match=r"could not be kept .* No space left .* COMIXUP_CACHE"):
+    with pytest.warns(UserWarning, match=r"could not be cached .* No space left .* COMIXUP_CACHE"):
         np.testing.assert_array_equal(keep(files, make)[0], [1, 2, 3, 4])
     assert list(cache.iterdir()) == []
 
@@ -291,7 +291,7 @@ def test_off_keeps_nothing(files, monkeypatch, tmp_path):
 
 def test_where_nothing_can_be_written_there_is_a_sentence(files, monkeypatch):
     monkeypatch.setenv("COMIXUP_CACHE", str(files[0]))  # a file, not a folder
-    with pytest.warns(UserWarning, match=r"could not be kept in .* COMIXUP_CACHE"):
+    with pytest.warns(UserWarning, match=r"could not be cached in .* COMIXUP_CACHE"):
         np.testing.assert_array_equal(keep(files, Maker())[0], [1, 2, 3, 4])
 
 

@@ -119,7 +119,7 @@ def test_processes_together_have_what_one_has(augment, parts):
     split = memory_split(count=25)
     whole = batches(split, 9, augment=augment, seed=1, epoch=5)
     shares = [
-        batches(split, 9, augment=augment, seed=1, epoch=5, part=part, parts=parts)
+        batches(split, 9, augment=augment, seed=1, epoch=5, rank=part, world_size=parts)
         for part in range(parts)
     ]
     joined = [
@@ -130,7 +130,7 @@ def test_processes_together_have_what_one_has(augment, parts):
 
 
 def test_an_empty_share_is_an_empty_batch():
-    got = batches(memory_split(count=9), 8, part=2, parts=3)
+    got = batches(memory_split(count=9), 8, rank=2, world_size=3)
     assert [images.shape for images, _ in got] == [(2, 3, 6, 6), (0, 3, 6, 6)]
     assert got[1][1].shape == (0,)
     assert got[1][0].dtype == torch.float32

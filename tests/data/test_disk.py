@@ -85,7 +85,7 @@ def test_going_on_reads_nothing_of_what_came_before(tmp_path):
 @pytest.mark.parametrize("augment", [False, True])
 def test_processes_together_have_what_one_has(pictures, augment):
     whole = run(pictures.train, augment=augment)
-    shares = [run(pictures.train, augment=augment, part=part, parts=2) for part in range(2)]
+    shares = [run(pictures.train, augment=augment, rank=rank, world_size=2) for rank in range(2)]
     joined = [
         tuple(torch.cat(pieces) for pieces in zip(*step, strict=True))
         for step in zip(*shares, strict=True)
@@ -95,7 +95,7 @@ def test_processes_together_have_what_one_has(pictures, augment):
 
 
 def test_an_empty_share_is_an_empty_batch(pictures):
-    got = run(pictures.test, augment=False, part=3, parts=4)
+    got = run(pictures.test, augment=False, rank=3, world_size=4)
     assert [images.shape for images, _ in got] == [(1, 3, SIZE, SIZE), (0, 3, SIZE, SIZE)]
     assert got[1][0].dtype == torch.float32
     assert got[1][1].dtype == torch.int64

@@ -164,7 +164,7 @@ def test_a_layer_by_name():
     assert_close(named, class_activation_maps(model, batch))
     deep = class_activation_maps(model, batch, layer="layer2", method="grad-cam")
     assert deep.shape == (3, 8, 8)
-    with pytest.raises(ValueError, match=r"`layer` must name a part .* 'layer3'"):
+    with pytest.raises(ValueError, match=r"`layer` must name a module .* 'layer3'"):
         class_activation_maps(model, batch, layer="layer3")
     with pytest.raises(ValueError, match=r"`layer` must be the name .* 'layer9'"):
         class_activation_maps(model, batch, layer="layer9")

@@ -174,25 +174,25 @@ def test_increments_are_over_the_clean_error_of_the_same_images(found, slow, dat
 
 def test_corruption_depends_on_the_seed_alone(found, run, data, boxes):
     again = evaluation.evaluate(evaluation.load_trained(run), data, boxes, seed=SEED)
-    assert again.figures == found.figures
+    assert again.summary == found.summary
 
 
 def test_figures_have_the_names_of_a_comparison(found):
     names = {"error", "top5_error", "ece", "nll", "brier", "top1_loc", "gt_known", "max_box_acc_v2"}
     for kind in ("replaced", "noise", "added_noise"):
         names |= {f"{kind}_error", f"{kind}_increment"}
-    assert names <= set(found.figures)
-    assert found.figures["replaced_error"] == found.corruption["replace"].error
-    assert found.figures["noise_increment"] == found.corruption["noise"].increment
-    assert found.figures["added_noise_error"] == found.corruption["added-noise"].error
+    assert names <= set(found.summary)
+    assert found.summary["replaced_error"] == found.corruption["replace"].error
+    assert found.summary["noise_increment"] == found.corruption["noise"].increment
+    assert found.summary["added_noise_error"] == found.corruption["added-noise"].error
 
 
 def test_without_boxes_there_is_neither_localisation_nor_corruption(run, data, found, tmp_path):
     alone = evaluation.evaluate(evaluation.load_trained(run), data)
     assert alone.localisation is None
     assert alone.corruption == {}
-    assert alone.figures == {**found.metrics.figures, **found.compute}
-    assert alone.figures["passes"] >= 1
+    assert alone.summary == {**found.metrics.summary, **found.compute}
+    assert alone.summary["passes"] >= 1
     evaluation.draw_evaluation(alone, data, None, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["reliability.png"]
 
@@ -215,7 +215,7 @@ def test_what_is_written_comes_back(found, tmp_path):
     evaluation.write_evaluation(found, tmp_path / "new" / "folder")
     row, metrics = evaluation.read_evaluation(tmp_path / "new" / "folder")
     assert (row.method, row.seed, row.recipe) == ("vanilla", 2, "tiny-imagenet-small")
-    assert row.figures == found.figures
+    assert row.metrics == found.summary
     np.testing.assert_equal(asdict(metrics), asdict(found.metrics))  # empty bins have NaN
     saved = json.loads((tmp_path / "new" / "folder" / FILE).read_text(), parse_constant=pytest.fail)
     assert saved["localisation"]["left_out"] == 2
@@ -295,14 +295,14 @@ def test_files_with_the_names_of_before_are_read(found, tmp_path):
     del saved["scaled"]
     file.write_text(json.dumps(saved))
     row, _ = evaluation.read_evaluation(tmp_path)
-    assert row.figures == found.figures
+    assert row.metrics == found.summary
 
 
 def test_an_evaluation_of_other_weights_is_not_compared(found, run, tmp_path):
     copy = shutil.copytree(run, tmp_path / "run")
     evaluation.write_evaluation(found, copy)
     row, _ = evaluation.read_evaluation(copy)
-    assert row.figures == found.figures
+    assert row.metrics == found.summary
     weights = copy / "weights.safetensors"
     content = bytearray(weights.read_bytes())
     content[-1] ^= 1  # as if trained again, to something else
@@ -346,7 +346,7 @@ def test_compute_is_left_out_where_a_result_does_not_tell_it(run, tmp_path, chan
 def test_what_is_wrong_is_found_out_before_anything_is_computed(run, data, boxes, monkeypatch):
     monkeypatch.setattr("comixup.evaluation._evaluate.predict", pytest.fail)
     trained = evaluation.load_trained(run)
-    with pytest.raises(ValueError, match="`layer` must be the name of a part"):
+    with pytest.raises(ValueError, match="`layer` must be the name of a module"):
         evaluation.evaluate(trained, data, boxes, layer="nowhere")
     with pytest.raises(ValueError, match="`method` must be one of"):
         evaluation.evaluate(trained, data, boxes, maps="maps")

@@ -149,7 +149,7 @@ def test_figures_of_painted_maps():
     assert (found.images, found.left_out) == (3, 1)
     assert found.indices.tolist() == [0, 1, 2]
     assert found.boxes[0].tolist() == [2, 2, 12, 12]
-    assert found.right.tolist() == [True, False, True]
+    assert found.correct.tolist() == [True, False, True]
     assert_close(found.ious, torch.tensor([1.0, 1.0, 0.0]))
     assert_close(found.gt_known, 200 / 3)
     assert_close(found.top1_loc, 100 / 3)

@@ -205,7 +205,7 @@ def test_metrics_fit_into_json():
     assert told["error"] == 0.0
     assert told["bins"][0] == {"count": 0, "confidence": None, "accuracy": None}
     assert told["bins"][7]["count"] == 1
-    assert set(found.figures) == {"error", "top5_error", "ece", "nll", "brier", "confidence"}
+    assert set(found.summary) == {"error", "top5_error", "ece", "nll", "brier", "confidence"}
 
 
 # ---- Intervals ----------------------------------------------------------------------------------

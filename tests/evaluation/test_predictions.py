@@ -153,7 +153,7 @@ def test_scores_that_are_no_numbers(value):
 
 @pytest.mark.parametrize("model", [nn.Identity(), nn.Flatten(0)])
 def test_networks_that_do_not_classify(model):
-    with pytest.raises(ValueError, match=r"scores of shape \(2, classes\) for 2 images, got \("):
+    with pytest.raises(ValueError, match=r"logits of shape \(2, classes\) for 2 images, got \("):
         predict(model, batches([2]))
 
 

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from comixup.training import RECIPES, Result, results_table
-from comixup.training._results import spread, summarise
+from comixup.training._results import result_of, spread
 
 CIFAR = RECIPES["cifar100-preactresnet18"]
 SPEECH = RECIPES["speech-lenet"]
@@ -49,7 +49,7 @@ def result(error=20.0, reported="median", at_best_validation=None, seconds=3.0):
 
 
 def test_errors_of_a_run():
-    found = summarise(history(), CIFAR)
+    found = result_of(history(), CIFAR)
     assert found.epochs == 12
     assert found.median == statistics.median(ERRORS[2:]) == 35.5  # of the last ten, no others
     assert (found.last, found.best, found.top5) == (44.0, 20.0, 22.0)
@@ -58,18 +58,18 @@ def test_errors_of_a_run():
 
 
 def test_a_short_run_takes_what_there_is():
-    assert summarise(history([50.0, 40.0, 10.0]), CIFAR).median == 40.0
-    assert summarise(history([50.0]), CIFAR).median == 50.0
+    assert result_of(history([50.0, 40.0, 10.0]), CIFAR).median == 40.0
+    assert result_of(history([50.0]), CIFAR).median == 50.0
 
 
 def test_time_of_an_epoch_is_the_median_one():
     seconds = [100.0, 2.0, 3.0, 4.0]  # the first has everything to set up
-    assert summarise(history(ERRORS[:4], seconds=seconds), CIFAR).seconds_per_epoch == 3.5
+    assert result_of(history(ERRORS[:4], seconds=seconds), CIFAR).seconds_per_epoch == 3.5
 
 
 def test_error_at_the_best_validation_is_not_the_best_error():
     validation = [60.0, 30.0, 25.0, 25.0, 26.0]
-    found = summarise(history([50.0, 10.0, 12.0, 11.0, 9.0], validation), SPEECH)
+    found = result_of(history([50.0, 10.0, 12.0, 11.0, 9.0], validation), SPEECH)
     assert found.at_best_validation == 12.0  # the first of equals
     assert found.best == 9.0
     assert found.validation == 26.0
@@ -77,14 +77,14 @@ def test_error_at_the_best_validation_is_not_the_best_error():
 
 def test_validation_counts_the_last_ten_epochs():
     validation = [1.0, 2.0, *range(50, 60)]
-    assert summarise(history(ERRORS, validation), SPEECH).validation == 54.5
+    assert result_of(history(ERRORS, validation), SPEECH).validation == 54.5
 
 
 def test_epochs_that_were_not_evaluated_count_as_trained_alone():
     rows = history([50.0, 40.0, 30.0], seconds=[1.0, 5.0, 9.0])
     for name in ("test_error", "test_top5_error"):
         del rows[1][name]
-    found = summarise(rows, CIFAR)
+    found = result_of(rows, CIFAR)
     assert (found.epochs, found.median, found.best) == (3, 40.0, 30.0)
     assert found.seconds_per_epoch == 5.0
 
@@ -102,12 +102,12 @@ def test_the_recipe_says_which_error_counts(reported, error):
 def test_the_recipes_word_reaches_the_result():
     for name in ("median", "last"):
         recipe = dataclasses.replace(CIFAR, reported=name)
-        assert summarise(history(), recipe).reported == name
+        assert result_of(history(), recipe).reported == name
 
 
 def test_without_validation_images_the_median_counts():
     found = result(20.0, "validation")
-    assert (found.figure, found.error) == ("median", 20.0)
+    assert (found.metric_name, found.error) == ("median", 20.0)
 
 
 def test_spread():

@@ -98,38 +98,38 @@ class WithOrigins(Dataset[Sample]):
 def _checked(transform: Any) -> v2.Transform:
     """Returns a copy of a transform that fills cell numbers with 0, or raises."""
     transform = copy.deepcopy(transform)
-    for part in _parts(transform):
-        if isinstance(part, _WITHOUT_MASKS):
+    for step in _transforms(transform):
+        if isinstance(step, _WITHOUT_MASKS):
             raise ValueError(
-                f"`transform` must carry masks, which {type(part).__name__} cannot. {_INSTEAD}"
+                f"`transform` must carry masks, which {type(step).__name__} cannot. {_INSTEAD}"
             )
-        if isinstance(part, v2.RandomErasing):
+        if isinstance(step, v2.RandomErasing):
             raise ValueError(
                 "`transform` must move the image and its cell numbers alike, but RandomErasing "
                 "changes the image alone. Give it as `image_transform`: erased pixels then count "
                 "for the cells that they cover."
             )
-        if not isinstance(part, (v2.Transform, nn.Sequential)):
+        if not isinstance(step, (v2.Transform, nn.Sequential)):
             raise TypeError(
                 "`transform` must be made of torchvision's v2 transforms, which carry masks along, "
-                f"got {type(part).__module__}.{type(part).__name__}. {_INSTEAD}"
+                f"got {type(step).__module__}.{type(step).__name__}. {_INSTEAD}"
             )
-        if getattr(part, "fill", 0) not in (0, None):
-            filled = getattr(part, "_fill", None)
+        if getattr(step, "fill", 0) not in (0, None):
+            filled = getattr(step, "_fill", None)
             if not isinstance(filled, dict):
                 raise ValueError(
-                    f"`transform` must fill masks with 0, got fill={part.fill!r} in "
-                    f"{type(part).__name__}. Use fill={{tv_tensors.Mask: 0, 'others': ...}}."
+                    f"`transform` must fill masks with 0, got fill={step.fill!r} in "
+                    f"{type(step).__name__}. Use fill={{tv_tensors.Mask: 0, 'others': ...}}."
                 )
-            part._fill = {**filled, tv_tensors.Mask: 0}
+            step._fill = {**filled, tv_tensors.Mask: 0}
     return transform
 
 
-def _parts(transform: Any) -> Iterator[Any]:
+def _transforms(transform: Any) -> Iterator[Any]:
     """Yields a transform and all that it is composed of."""
     yield transform
     inner = getattr(transform, "transforms", None)
     if isinstance(transform, nn.Sequential):
         inner = list(transform)
-    for part in inner or ():
-        yield from _parts(part)
+    for step in inner or ():
+        yield from _transforms(step)

@@ -34,14 +34,14 @@ class Mixup(Mixer):
     Args:
         mixup_alpha: parameter of mixup's Beta distribution; 0 leaves mixup out.
         cutmix_alpha: parameter of CutMix's Beta distribution; 0 leaves CutMix out.
-        cutmix_minmax: smallest and largest side of CutMix's box as a part of the image's, in place
-            of `cutmix_alpha`.
+        cutmix_minmax: smallest and largest side of CutMix's box as a fraction of the image's, in
+            place of `cutmix_alpha`.
         prob: probability that a batch is mixed at all.
         switch_prob: probability of CutMix rather than mixup where both are active.
         mode: "batch", or "elem" to draw mixup's and CutMix's ratios for each image. `prob`,
             `switch_prob` and `comixup_prob` decide for whole batches in both.
         correct_lam: True, as CutMix's targets always count the pixels that can be seen.
-        label_smoothing: part of each target that is spread over all classes.
+        label_smoothing: fraction of each target that is spread over all classes.
         num_classes: columns of the targets.
         comixup_prob: probability of Co-Mixup rather than the others; None means 0.5, or 1 where
             neither of the others is active.
@@ -144,7 +144,7 @@ class Mixup(Mixer):
             self.forget_clean_pass()
 
     def smooth(self, targets: Tensor) -> Tensor:
-        """Returns class indices, or (batch, classes) shares, smoothed as timm does.
+        """Returns class indices, or (batch, classes) class probabilities, smoothed as timm does.
 
         >>> Mixup(num_classes=4, label_smoothing=0.2).smooth(torch.tensor([1])).tolist()
         [[0.05000000074505806, 0.8500000238418579, 0.05000000074505806, 0.05000000074505806]]
@@ -208,11 +208,11 @@ class Mixup(Mixer):
 
 
 class MinMaxCutMix(CutMix):
-    """CutMix whose box has sides drawn evenly between two parts of the image's, all inside it.
+    """CutMix whose box has sides drawn evenly between two fractions of the image's, all inside it.
 
     Args:
         num_classes: columns of the mixed targets.
-        minmax: smallest and largest part of a side, 0 <= smallest < largest <= 1.
+        minmax: smallest and largest fraction of a side, 0 <= smallest < largest <= 1.
         per_sample: draw boxes for each image rather than for the batch.
         generator: where all draws come from, on the CPU; None means torch's global one.
     """
@@ -237,7 +237,7 @@ class MinMaxCutMix(CutMix):
         """Returns partners and boxes for a batch."""
         m, size = len(images), tuple(images.shape[2:])
         sides = torch.tensor(size)
-        low, high = ((part * sides).long() for part in self.minmax)
+        low, high = ((fraction * sides).long() for fraction in self.minmax)
         shape = (m if self.per_sample else 1, 1, len(size))
         cut = low + self._below((high - low).clamp(min=1), shape)
         begin = self._below(sides - cut + 1, shape)

@@ -105,11 +105,11 @@ class BatchMix(v2.Transform):  # type: ignore[misc]  # torchvision ships no type
         plan = self.mixer.last.plan
         outputs = list(flat)
         outputs[images[0]] = as_before(mixed, flat[images[0]])
-        for place, item in enumerate(flat):
-            if place in images[1:] or isinstance(item, tv_tensors.Mask):
-                outputs[place] = mixed_alike(item, plan)
+        for index, item in enumerate(flat):
+            if index in images[1:] or isinstance(item, tv_tensors.Mask):
+                outputs[index] = mixed_alike(item, plan)
             elif item is labels:
-                outputs[place] = soft
+                outputs[index] = soft
         return tree_unflatten(outputs, spec)
 
     def extra_repr(self) -> str:
@@ -142,7 +142,7 @@ def default_labels(sample: Any) -> Any:
 
 
 def images_among(flat: list[Any], labels: Any) -> list[int]:
-    """Returns the places of the images in a flat sample, by torchvision's rule for plain tensors.
+    """Returns the indices of the images in a flat sample, by torchvision's rule for plain tensors.
 
     If no item says that it is an image or a video, the first plain tensor is one.
     """
@@ -196,7 +196,7 @@ def _check(flat: list[Any], labels: Any) -> None:
         one_hot = isinstance(item, tv_tensors.Mask) and item.ndim == 4 and item.is_floating_point()
         if isinstance(item, tv_tensors.Mask) and not one_hot:
             raise ValueError(
-                "`inputs` must hold masks as floating-point shares (batch, classes, height, "
+                "`inputs` must hold masks as floating-point class weights (batch, classes, height, "
                 f"width), got {item.dtype} {tuple(item.shape)}. Make them one-hot: the mean of two "
                 "class indices is a third class."
             )

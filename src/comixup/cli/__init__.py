@@ -43,29 +43,27 @@ COMMANDS: dict[str, Callable[..., None]] = {
 
 
 def main() -> None:
-    """Runs the command line; a mistake gets a sentence, not a traceback."""
+    """Runs the command line; a user's mistake gets an error message, not a traceback."""
     try:
         check_words(sys.argv[1:])
         tyro.extras.subcommand_cli_from_dict(
             COMMANDS,
             prog="comixup",
-            description="Train classifiers with Co-Mixup and its baselines, and measure them.",
+            description="Train classifiers with Co-Mixup and its baselines, and evaluate them.",
         )
     except _MISTAKES as error:
         if os.environ.get(DEBUG):
             raise
-        sentence = str(error).strip() or type(error).__name__
+        message = str(error).strip() or type(error).__name__
         if isinstance(error, RuntimeError) and not isinstance(error, training.TrainingStopped):
-            sentence += f" ({DEBUG}=1 shows where that happened.)"
-        _say(sentence)
+            message += f" ({DEBUG}=1 shows where that happened.)"
+        _print_error(message)
         sys.exit(1)
     except KeyboardInterrupt:
-        _say("Stopped. The same command resumes from the last checkpoint.")
+        _print_error("Stopped. The same command resumes from the last checkpoint.")
         sys.exit(_INTERRUPTED)
 
 
-def _say(sentence: str) -> None:
-    """Prints a sentence for people on standard error, in one line however long."""
-    Console(stderr=True).print(
-        f"comixup: {sentence}", markup=False, highlight=False, soft_wrap=True
-    )
+def _print_error(message: str) -> None:
+    """Prints a message on standard error, in one line however long."""
+    Console(stderr=True).print(f"comixup: {message}", markup=False, highlight=False, soft_wrap=True)

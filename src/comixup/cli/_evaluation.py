@@ -50,14 +50,14 @@ def evaluate(
         boxes: a CSV file or a folder of XML files with boxes of the objects, for localisation and
             background corruption. Tiny-ImageNet brings its own.
         model: name of the network, for weights that do not say.
-        image_size: pixels a side, for data sets that are cropped and scaled.
+        image_size: pixels per side, for data sets that are cropped and scaled.
         maps: how objects are found: cam or grad-cam.
-        layer: the part of the network whose maps are used.
+        layer: the module of the network whose feature maps are used.
         device: cpu, cuda, mps, ...
         workers: processes that read images from the disk.
         seed: of the background corruption.
         skip_bad: leave out images that cannot be read, and say which.
-        out: where the figures and pictures go; with several runs, a folder each in it.
+        out: where the metrics and figures go; with several runs, a folder each in it.
     """
     check_alone("evaluate")
     evaluation.check_options(workers=workers, seed=seed, image_size=image_size)
@@ -84,7 +84,7 @@ def evaluate(
             console.print(evaluation.evaluation_table(found))
             _write(found, folder)
             evaluation.draw_evaluation(found, chosen, truth, folder, **options)
-        console.print(f"Metrics and pictures are in {folder}.\n", **PLAIN)
+        console.print(f"Metrics and figures are in {folder}.\n", **PLAIN)
 
 
 def compare(
@@ -176,7 +176,7 @@ def _loaded(
     skip_bad: bool,
     console: Console,
 ) -> tuple[DataSet, Tensor | None]:
-    """Returns a data set and its boxes; what is left out of it is told in sentences, once.
+    """Returns a data set and its boxes; what is left out of it is printed, once.
 
     Of a network that was trained on some of the set's classes, those alone are measured.
     """
@@ -186,8 +186,8 @@ def _loaded(
         if classes and set(classes) < set(data.classes):
             data = load(name, root, classes=classes, skip_bad=skip_bad)
         found = data, _boxes(data, boxes, root, image_size, skip_bad)
-    for sentence in dict.fromkeys(str(warning.message) for warning in caught):
-        console.print(sentence, **PLAIN)
+    for message in dict.fromkeys(str(warning.message) for warning in caught):
+        console.print(message, **PLAIN)
     return found
 
 

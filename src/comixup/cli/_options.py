@@ -83,7 +83,7 @@ class Changes:
 
 @dataclass(frozen=True)
 class Place:
-    """Where to train, and where to put what comes out."""
+    """Where to train, and where results go."""
 
     out: Annotated[Path, option_help("FOLDER")] = Path("runs")
     """Folder of all runs; each has OUT/RECIPE/METHOD/seed-N."""
@@ -104,7 +104,7 @@ class Place:
     precision: Annotated[str, option_help("NAME")] = "32-true"
     """32-true, 16-mixed, bf16-mixed, ..."""
     accumulate: Annotated[int, option_help("N")] = 1
-    """Parts that each process cuts its share of a batch into."""
+    """Micro-batches of each process and step (gradient accumulation)."""
     workers: Annotated[int, option_help("N")] = Hardware.workers
     """Processes that read images from the disk."""
     timeout_minutes: Annotated[float, option_help("N")] = Hardware.timeout_minutes

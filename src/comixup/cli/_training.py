@@ -42,7 +42,7 @@ def recipes(
         str | None, tyro.conf.Positional, option_help("RECIPE", "(default: all)")
     ] = None,
 ) -> None:
-    """List the recipes with what they reproduce and the paper's figures, or show one whole.
+    """List the recipes with what they reproduce and the paper's errors, or show one in full.
 
     Args:
         name: the recipe to show.
@@ -52,7 +52,7 @@ def recipes(
         console.print_json(json.dumps(recipe_of(name).as_dict()))
         return
     console.print("Train one with: comixup train NAME --method METHOD")
-    console.print("Figures are the paper's top-1 errors, %; * marks the default method.\n")
+    console.print("Numbers are the paper's top-1 errors, %; * marks the default method.\n")
     for recipe in training.RECIPES.values():
         console.print(f"[bold]{recipe.name}[/]: {recipe.title} ({recipe.source})", **_PLAIN)
         methods = "  ".join(
@@ -60,7 +60,7 @@ def recipes(
             + ("" if method.paper is None else f"{_UNBROKEN}{method.paper:.2f}")
             for key, method in recipe.methods.items()
         )
-        # A terminal's width is used; textwrap, unlike rich, keeps a method by its figure.
+        # A terminal's width is used; textwrap, unlike rich, keeps a method by its number.
         wrapped = textwrap.fill(
             methods,
             console.width,
@@ -86,7 +86,7 @@ def train(
         method: one or more of its methods, or "all".
         seeds: a run each.
         changes: what to change in the recipe; the rest stays as it is.
-        place: where to train, and where to put what comes out.
+        place: where to train, and where results go.
     """
     check_seeds(seeds)
     chosen = changed(recipe, changes)
@@ -117,7 +117,7 @@ def tune(
         method: one of its methods that has something to tune.
         seeds: a run each, for every value.
         changes: what to change in the recipe; the rest stays as it is.
-        place: where to train, and where to put what comes out.
+        place: where to train, and where results go.
     """
     check_seeds(seeds)
     chosen = with_set(changed(recipe, changes), method, changes)
@@ -165,7 +165,7 @@ def sweep(
         method: the method whose settings are varied.
         seeds: a run each, for every value.
         changes: what to change in the recipe; the rest stays as it is.
-        place: where to train, and where to put what comes out.
+        place: where to train, and where results go.
     """
     check_seeds(seeds)
     named = {

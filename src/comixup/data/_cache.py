@@ -29,7 +29,7 @@ _VERSION = 1
 """Of what the arrays hold: count on when a reader makes them differently."""
 _CHUNK = 2**24
 """Bytes whose checksum is taken at once."""
-_FORMAT = (1, 0)
+_NPY_VERSION = (1, 0)
 """Version of NumPy's files for arrays without structure."""
 _UNFINISHED = ".part"
 _STALE = 86_400.0
@@ -46,7 +46,7 @@ def cache_folder() -> Path | None:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "comixup"
 
 
-def kept(
+def cached(
     name: str,
     files: Sequence[Path],
     shape: tuple[int, ...],
@@ -157,7 +157,7 @@ def _read(path: Path, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
     with path.open("rb") as file:
         # The header is compared with what is wanted before anything of its size is mapped;
         # `np.load` might unpickle or unzip instead.
-        if np.lib.format.read_magic(file) != _FORMAT:
+        if np.lib.format.read_magic(file) != _NPY_VERSION:
             raise ValueError("it is of another format")
         if np.lib.format.read_array_header_1_0(file) != (shape, False, np.dtype(dtype)):
             raise ValueError("it holds another array")

@@ -21,12 +21,12 @@ def readable(
 
     Args:
         files: the images.
-        problem_of: tries one, and returns a sentence if it cannot be read.
+        problem_of: tries one, and returns an error message if it cannot be read.
         title: what they are, for the progress bar and the warning.
     """
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        answers = pool.map(problem_of, files)
-        problems = list(track(answers, len(files), f"trying {title}"))
+        messages = pool.map(problem_of, files)
+        problems = list(track(messages, len(files), f"trying {title}"))
     bad = [problem for problem in problems if problem is not None]
     if bad:
         more = f" And {len(bad) - _NAMED} more." if len(bad) > _NAMED else ""

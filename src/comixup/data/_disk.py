@@ -78,8 +78,8 @@ class DiskSplit:
         augment: bool = False,
         image_size: int | None = None,
         min_scale: float | None = None,
-        part: int = 0,
-        parts: int = 1,
+        rank: int = 0,
+        world_size: int = 1,
         device: torch.device | str = "cpu",
         workers: int = 0,
     ) -> DiskLoader:
@@ -90,7 +90,7 @@ class DiskSplit:
         check_number("min_scale", scale, high=1)
         check_positive("min_scale", scale)
         check_count("workers", workers, low=0)
-        order = Order(len(self), batch_size, seed, augment, part, parts)
+        order = Order(len(self), batch_size, seed, augment, rank, world_size)
         transform = _augmentation(size, scale) if augment else _CenterView(size)
         return DiskLoader(self, order, _Images(self, transform, size, seed), device, workers)
 
@@ -149,10 +149,10 @@ class DiskLoader:
             pin_memory=self._device.type == "cuda",
             generator=torch.Generator(),
         )
-        for answer in loader:
-            if isinstance(answer, str):
-                raise ValueError(answer)
-            pixels, targets, indices, cells = answer
+        for batch in loader:
+            if isinstance(batch, str):
+                raise ValueError(batch)
+            pixels, targets, indices, cells = batch
             pixels, targets = (t.to(self._device, non_blocking=True) for t in (pixels, targets))
             yield normalize(pixels, self._split.mean, self._split.std), targets, indices, cells
 
@@ -172,7 +172,7 @@ def _read(path: Path) -> Image.Image | str:
 
 
 class _Images(Dataset[_Sample | str]):
-    """What workers do: read an image, transform it, and say in words if that fails."""
+    """What workers do: read an image and transform it, or return an error message."""
 
     def __init__(
         self, split: DiskSplit, transform: Callable[..., Any], size: int, seed: int
@@ -191,7 +191,7 @@ class _Images(Dataset[_Sample | str]):
         return images
 
     def __getitem__(self, request: _Request) -> _Sample | str:
-        """Returns an image (3, size, size) uint8 and its class, or a sentence if it is damaged."""
+        """Returns an image (3, size, size) uint8 and its class, or an error message."""
         index, epoch = request
         picture = _read(Path(os.fsdecode(self._files[index])))
         if isinstance(picture, str):
@@ -208,7 +208,7 @@ class _Images(Dataset[_Sample | str]):
             return pixels, int(self._targets[index]), index, moved.as_subclass(Tensor)
 
     def collate(self, samples: list[_Sample | str]) -> _Batch | str:
-        """Returns a batch, possibly empty, or the sentence of its first damaged image."""
+        """Returns a batch, possibly empty, or the error message of its first damaged image."""
         good: list[_Sample] = []
         for sample in samples:
             if isinstance(sample, str):

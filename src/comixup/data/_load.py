@@ -1,4 +1,4 @@
-"""The door to all data sets: by name, with fewer labels or a part held out if wanted."""
+"""Data sets by name, with fewer classes or images, or some held out for validation."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def load(
         seed: decides which images are kept, and held out if nothing else does.
         download: fetch CIFAR if it is not there; others have to be fetched by hand.
         skip_bad: leave out damaged images, with a warning that counts and names them, rather than
-            refuse the set. Of sets that stay on the disk this tries the test images alone; damaged
-            ones to train on still stop an epoch with a sentence.
+            reject the set. Of sets that stay on the disk this tries the test images alone; damaged
+            training images still stop an epoch with an error message.
 
     >>> digits = load("digits", images_per_class=5)
     >>> digits.num_classes, len(digits.train), len(digits.test)
@@ -185,21 +185,21 @@ def _class_index(data: DataSet, given: str | int) -> int:
     )
 
 
-def _hold_out(data: DataSet, share: float, seed: int) -> DataSet:
-    """Returns the set with a share of each class's training images as its validation images."""
+def _hold_out(data: DataSet, fraction: float, seed: int) -> DataSet:
+    """Returns the set with a fraction of each class's training images as its validation images."""
     if data.validation is not None:
         raise ValueError(
             f"`validation` must be None for {data.name!r}, which has validation images of its own, "
-            f"got {share!r}."
+            f"got {fraction!r}."
         )
     held = []
     for target, members in enumerate(_members(data)):
         if len(members) < 2:
             raise ValueError(
-                f"`validation` must leave images of each class to learn from, got {share!r} where "
+                f"`validation` must leave images of each class to train on, got {fraction!r} where "
                 f"class {data.classes[target]!r} has {len(members)} in all."
             )
-        count = min(max(1, round(share * len(members))), len(members) - 1)
+        count = min(max(1, round(fraction * len(members))), len(members) - 1)
         held.append(_drawn(members, count, seed, target, Purpose.VALIDATION))
     chosen = torch.cat(held).sort().values
     rest = torch.ones(len(data.train), dtype=torch.bool)

@@ -31,7 +31,7 @@ class MemorySplit:
         targets: (n,) int64 class indices.
         mean: per channel: what normalisation subtracts.
         std: per channel: what it then divides by.
-        pad: black pixels at each border, before a random place of the image's size is cut out.
+        pad: black pixels at each border, before a random crop of the image's size.
         flip: whether augmentation mirrors every other image.
         sources: (n,) what `file_sources` returns for the images' files; None for images that have
             no file of their own.
@@ -75,8 +75,8 @@ class MemorySplit:
         augment: bool = False,
         image_size: int | None = None,
         min_scale: float | None = None,
-        part: int = 0,
-        parts: int = 1,
+        rank: int = 0,
+        world_size: int = 1,
         device: torch.device | str = "cpu",
         workers: int = 0,
     ) -> MemoryLoader:
@@ -95,7 +95,7 @@ class MemorySplit:
                 "`min_scale` must be None for a data set of small images, which are shifted and "
                 f"not scaled, got {min_scale!r}."
             )
-        order = Order(len(self), batch_size, seed, augment, part, parts)
+        order = Order(len(self), batch_size, seed, augment, rank, world_size)
         return MemoryLoader(self, order, torch.device(device))
 
 
@@ -190,7 +190,7 @@ def draw_crops(share: Share, split: MemorySplit, seed: tuple[int, int, int]) -> 
 
 
 def cropped(images: Tensor, rows: Tensor, columns: Tensor, mirrored: Tensor, pad: int) -> Tensor:
-    """Returns each image mirrored or not, then padded with zeros, then cut from its own place.
+    """Returns each image mirrored or not, then padded with zeros, then cropped at its own offset.
 
     Args:
         images: (b, C, H, W). Not changed.

@@ -20,7 +20,7 @@ class Share:
 
     Attributes:
         start: position of the share's first image in the epoch.
-        stop: position behind its last image.
+        stop: exclusive end.
         first: position of its first image within the batch of all processes.
         batch: images in the batch of all processes.
     """
@@ -44,8 +44,8 @@ class Order:
         seed: decides the order of every epoch.
         shuffled: in random order, with at least two images for every process at every step; else
             in the images' own order, and nothing is left out.
-        part: which of the processes this is.
-        parts: how many processes there are.
+        rank: which of the processes this is, from 0.
+        world_size: how many processes there are.
 
     >>> len(Order(count=10, batch_size=4)), len(Order(count=9, batch_size=4, shuffled=True))
     (3, 2)
@@ -55,25 +55,25 @@ class Order:
     batch_size: int
     seed: int = 0
     shuffled: bool = False
-    part: int = 0
-    parts: int = 1
+    rank: int = 0
+    world_size: int = 1
 
     def __post_init__(self) -> None:
         check_count("batch_size", self.batch_size)
-        check_count("parts", self.parts)
+        check_count("world_size", self.world_size)
         check_count("seed", self.seed, low=0)
-        check_count("part", self.part, low=0)
-        if self.part >= self.parts:
+        check_count("rank", self.rank, low=0)
+        if self.rank >= self.world_size:
             raise ValueError(
-                f"`part` must be below `parts`, got part {self.part} of {self.parts}. Parts are "
-                "counted from 0."
+                f"`rank` must be below `world_size`, got rank {self.rank} of {self.world_size}. "
+                "Ranks are counted from 0."
             )
         batch = min(self.batch_size, self.count)
-        if self.shuffled and batch // self.parts < MIN_SHARE:
+        if self.shuffled and batch // self.world_size < MIN_SHARE:
             raise ValueError(
-                f"`batch_size` must give each of the {self.parts} processes at least {MIN_SHARE} "
-                f"images to train on, got batches of {batch} (of {self.count} training images). "
-                "Use larger batches, fewer processes or more images."
+                f"`batch_size` must give each of the {self.world_size} processes at least "
+                f"{MIN_SHARE} images to train on, got batches of {batch} (of {self.count} training "
+                "images). Use larger batches, fewer processes or more images."
             )
 
     def __len__(self) -> int:
@@ -81,7 +81,7 @@ class Order:
         full, rest = divmod(self.count, self.batch_size)
         if not self.shuffled or not full:
             return full + (rest > 0)
-        return full + (rest // self.parts >= MIN_SHARE)
+        return full + (rest // self.world_size >= MIN_SHARE)
 
     def indices(self, epoch: int) -> npt.NDArray[np.int64]:
         """Returns all images' indices in an epoch's order."""
@@ -104,7 +104,7 @@ class Order:
         """Returns this process's share of a step, divided as `torch.tensor_split` does."""
         begin = step * self.batch_size
         batch = min(self.batch_size, self.count - begin)
-        each, larger = divmod(batch, self.parts)
-        first = self.part * each + min(self.part, larger)
-        size = each + (self.part < larger)
+        each, larger = divmod(batch, self.world_size)
+        first = self.rank * each + min(self.rank, larger)
+        size = each + (self.rank < larger)
         return Share(begin + first, begin + first + size, first, batch)

@@ -1,4 +1,4 @@
-"""Where data sets lie on disk, and the sentences for when they do not."""
+"""Where data sets lie on disk, and the error messages for when they do not."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def find_folder(
         candidates: names of folders in the root that the set may have, best first. Those with a
             star stand for the one folder that matches.
         needed: files or folders that tell the set's folder; each has to be there.
-        what: the set's name in sentences.
+        what: the set's name in error messages.
         source: where it comes from, in words.
     """
     tried: list[Path] = []

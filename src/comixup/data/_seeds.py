@@ -1,6 +1,6 @@
 """Seeds by counting: every draw has a seed of its own, made from what it is for.
 
-No generator is carried along, so a run that stopped can go on anywhere, and processes and workers
+No generator is carried along, so a run that stopped can resume anywhere, and processes and workers
 agree without talking.
 """
 

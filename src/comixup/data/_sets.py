@@ -83,8 +83,8 @@ class Split(Protocol):
         augment: bool = False,
         image_size: int | None = None,
         min_scale: float | None = None,
-        part: int = 0,
-        parts: int = 1,
+        rank: int = 0,
+        world_size: int = 1,
         device: torch.device | str = "cpu",
         workers: int = 0,
     ) -> Loader:
@@ -96,12 +96,12 @@ class Split(Protocol):
             augment: shuffle and augment, to train on. A last batch with fewer than 2 images for
                 some process is left out. Without it nothing is left out, the last batch is as
                 small as it comes out, and a process's share of it may be empty.
-            image_size: pixels a side, for sets read from disk; None means 224.
-            min_scale: least share of an image's area that a random crop shows, for sets read from
-                disk; None means 0.08.
-            part: which of the `parts` processes this is. Each has its own contiguous share of
+            image_size: pixels per side, for sets read from disk; None means 224.
+            min_scale: least fraction of an image's area that a random crop shows, for sets read
+                from disk; None means 0.08.
+            rank: which of the processes this is, from 0. Each has its own contiguous share of
                 every batch; together they have what one process would have.
-            parts: how many processes share a batch.
+            world_size: how many processes share a batch.
             device: where the batches are wanted.
             workers: processes that read from disk; in-memory sets need none. They change nothing
                 but the speed.

@@ -1,7 +1,7 @@
 """Google Speech Commands as log-spectrograms.
 
 Clips are read by the standard library's `wave`: all of them are plain 16-bit files. torchaudio has
-no release for the torch that this project is tested with (2.11 refuses to be imported beside torch
+no release for the torch that this project is tested with (2.11 cannot be imported beside torch
 2.15), and would be a dependency for this alone.
 """
 
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from comixup._progress import track
-from comixup.data._cache import kept
+from comixup.data._cache import cached
 from comixup.data._digest import file_sources
 from comixup.data._memory import MemorySplit
 from comixup.data._places import check_regular, find_folder, lines_of, reason_of
@@ -146,7 +146,7 @@ def _all_spectrograms(name: str, files: Sequence[Path]) -> npt.NDArray[np.float1
                 output[start : start + _CHUNK] = made.unsqueeze(1).half().numpy()
         return output
 
-    return kept(name, files, shape, np.float16, make)
+    return cached(name, files, shape, np.float16, make)
 
 
 def read_wave(path: Path) -> npt.NDArray[np.float32]:
@@ -163,7 +163,7 @@ def read_wave(path: Path) -> npt.NDArray[np.float32]:
         raise ValueError(f"{path} cannot be read as a clip: {reason}. Unpack it again.") from None
     if kind != (RATE, 1, 2):
         raise ValueError(
-            f"{path} must have {RATE} samples a second, 1 channel and 2 bytes a sample, got "
+            f"{path} must have {RATE} samples per second, 1 channel and 2 bytes per sample, got "
             f"{kind[0]}, {kind[1]} and {kind[2]}."
         )
     if len(data) != 2 * min(declared, RATE) or not data:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from comixup._checks import check_choice
 from comixup._progress import track
-from comixup.data._cache import kept
+from comixup.data._cache import cached
 from comixup.data._damaged import readable
 from comixup.data._digest import file_sources
 from comixup.data._image_file import read_image
@@ -197,11 +197,11 @@ def _decoded(name: str, files: Sequence[Path]) -> npt.NDArray[np.uint8]:
                 images[number] = image
         return images
 
-    return kept(name, files, shape, np.uint8, make)
+    return cached(name, files, shape, np.uint8, make)
 
 
 def _problem_of(path: Path) -> str | None:
-    """Returns a sentence if a file cannot be read."""
+    """Returns an error message if a file cannot be read."""
     try:
         _decode(path)
     except ValueError as error:

@@ -2,7 +2,7 @@
 
 Within this package, boxes of n images are (n, k, 4) int64: for each image up to k boxes x0, y0,
 x1, y1 in pixels of what the model is shown. x0 and y0 are the first column and row inside, and
-x1 and y1 the first behind it. Places without a box are all zero, and so are images without any. In
+x1 and y1 the exclusive ends. Rows without a box are all zero, and so are images without any. In
 files x1 and y1 are the last column and row inside, as both data sets have them.
 """
 
@@ -30,7 +30,7 @@ from comixup.data import tiny_imagenet_boxes
 Box: TypeAlias = tuple[float, float, float, float]
 """x0, y0, x1, y1 as in a file: the last column and row are inside."""
 Pixels: TypeAlias = tuple[int, int, int, int]
-"""x0, y0, x1, y1 as in this package: x1 and y1 are behind the last column and row."""
+"""x0, y0, x1, y1 as in this package: x1 and y1 are exclusive ends."""
 
 MAX_XML_BYTES = 1_000_000
 """Annotations of an image have some thousand; a file that is larger is none."""
@@ -68,7 +68,7 @@ def read_boxes(
     Args:
         source: the CSV file, or the folder, in which all folders are looked through.
         files: the images, in the split's order; of those with boxes the size is read.
-        image_size: pixels a side of what the model is shown: the middle of the image, as the
+        image_size: pixels per side of what the model is shown: the middle of the image, as the
             loaders of `comixup.data` cut it out. None if it is shown whole, as it is.
     """
     if image_size is not None:
@@ -109,7 +109,7 @@ def box_areas(boxes: Tensor) -> Tensor:
 
 
 def check_boxes(boxes: Tensor, count: int | None = None) -> None:
-    """Refuses what is not (n, k, 4) whole numbers, or not for `count` images."""
+    """Raises `ValueError` unless boxes are (n, k, 4) integers, for `count` images."""
     if boxes.ndim != 3 or boxes.shape[2] != 4 or boxes.dtype.is_floating_point:
         raise ValueError(
             "`boxes` must have whole numbers of shape (images, boxes of an image, 4), got "
@@ -184,13 +184,13 @@ def _read_xml(path: Path) -> Iterator[Box]:
 
 
 def _parsed(path: Path) -> Element:
-    """Returns an XML file's root. Files with declarations of their own are refused.
+    """Returns an XML file's root. Files with declarations raise `ValueError`.
 
     Entities could stand for other files, or for each other until they fill the memory; boxes need
     none of them.
     """
 
-    def refuse(*declaration: object) -> None:
+    def reject(*declaration: object) -> None:
         raise ValueError(
             f"{path} must be a plain annotation, got one with a document type of its own, which "
             "may stand for other files or for endless text. Remove its <!DOCTYPE ...>."
@@ -202,7 +202,7 @@ def _parsed(path: Path) -> Element:
             f"{path} must have at most {MAX_XML_BYTES} bytes, as annotations do, got {size}."
         )
     builder, parser = TreeBuilder(), expat.ParserCreate()
-    parser.StartDoctypeDeclHandler = refuse
+    parser.StartDoctypeDeclHandler = reject
     parser.StartElementHandler = builder.start
     parser.EndElementHandler = builder.end
     parser.CharacterDataHandler = builder.data

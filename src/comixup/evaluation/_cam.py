@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from comixup._checks import check_choice
 
-Method: TypeAlias = Literal["cam", "grad-cam"]
+CamMethod: TypeAlias = Literal["cam", "grad-cam"]
 
 METHODS = ("cam", "grad-cam")
 PROBED = 2
@@ -36,7 +36,7 @@ def class_activation_maps(
     classes: Tensor | None = None,
     *,
     layer: str | None = None,
-    method: Method = "cam",
+    method: CamMethod = "cam",
 ) -> Tensor:
     """Returns where each image shows a class, (n, h, w), as large as the model's last maps.
 
@@ -50,15 +50,15 @@ def class_activation_maps(
             to find it.
         method: "cam" or "grad-cam".
 
-    The mean of a class activation map, plus the class's bias, is the class's score:
+    The mean of a class activation map, plus the class's bias, is the class's logit:
 
     >>> from comixup.models import build
     >>> model, images = build("small", 10).eval(), torch.rand(2, 3, 32, 32)
     >>> maps = class_activation_maps(model, images, torch.tensor([3, 7]))
     >>> maps.shape
     torch.Size([2, 4, 4])
-    >>> scores = model(images)[[0, 1], [3, 7]]
-    >>> torch.testing.assert_close(maps.mean((1, 2)) + model.fc.bias[[3, 7]], scores)
+    >>> logits = model(images)[[0, 1], [3, 7]]
+    >>> torch.testing.assert_close(maps.mean((1, 2)) + model.fc.bias[[3, 7]], logits)
     """
     maps, _ = ActivationMaps(model, images, layer=layer, method=method)(images, classes)
     return maps
@@ -83,7 +83,7 @@ class ActivationMaps:
         images: Tensor,
         *,
         layer: str | None = None,
-        method: Method = "cam",
+        method: CamMethod = "cam",
     ) -> None:
         check_choice("method", method, METHODS)
         _check_evaluating(model)
@@ -95,8 +95,8 @@ class ActivationMaps:
         if layer is not None and layer not in dict(model.named_modules()):
             names = [name for name, _ in model.named_modules() if name]
             raise ValueError(
-                f"`layer` must be the name of a part of the model, got {layer!r}. Its last parts "
-                f"are {names[-8:]}."
+                f"`layer` must be the name of a module of the model, got {layer!r}. Its last "
+                f"modules are {names[-8:]}."
             )
         self._model = model
         self._method = method
@@ -105,9 +105,9 @@ class ActivationMaps:
         self.layer, self._head = find(model, probe, layer)
 
     def __call__(self, images: Tensor, classes: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Returns (n, h, w) maps of the classes (None: of the predicted ones), and the scores.
+        """Returns (n, h, w) maps of the classes (None: of the predicted ones), and the logits.
 
-        The scores, (n, number of classes), come from the same pass through the model.
+        The logits, (n, number of classes), come from the same pass through the model.
         """
         _check_evaluating(self._model)
         run = self._cam if self._method == "cam" else self._grad_cam
@@ -117,12 +117,12 @@ class ActivationMaps:
     def _cam(self, images: Tensor, classes: Tensor | None) -> tuple[Tensor, Tensor]:
         kept: list[Tensor] = []
         with _hooked(self._model.get_submodule(self.layer), lambda *call: kept.append(call[2])):
-            scores = self._model(images)
-        maps, chosen = kept[-1], _chosen(classes, scores)
+            logits = self._model(images)
+        maps, chosen = kept[-1], _chosen(classes, logits)
         if self._head is None:  # the maps are of the classes already
-            return maps[torch.arange(len(maps), device=maps.device), chosen], scores
+            return maps[torch.arange(len(maps), device=maps.device), chosen], logits
         weights = self._head.get_parameter("weight").flatten(1)[chosen].to(maps.dtype)
-        return torch.einsum("nc,nchw->nhw", weights, maps), scores
+        return torch.einsum("nc,nchw->nhw", weights, maps), logits
 
     @torch.enable_grad()
     def _grad_cam(self, images: Tensor, classes: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -134,12 +134,12 @@ class ActivationMaps:
             return leaves[-1].clone()  # which the model may overwrite, other than a leaf
 
         with _hooked(self._model.get_submodule(self.layer), cut):
-            scores = self._model(images)
+            logits = self._model(images)
         # A module that is used several times makes the maps at its last use.
-        maps, chosen = leaves[-1], _chosen(classes, scores)
-        (gradient,) = torch.autograd.grad(scores.gather(1, chosen[:, None]).sum(), maps)
+        maps, chosen = leaves[-1], _chosen(classes, logits)
+        (gradient,) = torch.autograd.grad(logits.gather(1, chosen[:, None]).sum(), maps)
         weights = gradient.mean((2, 3))
-        return torch.einsum("nc,nchw->nhw", weights, maps.detach()).relu(), scores.detach()
+        return torch.einsum("nc,nchw->nhw", weights, maps.detach()).relu(), logits.detach()
 
 
 # ---- Finding the layer --------------------------------------------------------------------------
@@ -168,15 +168,15 @@ def _find_averaged_maps(
 ) -> tuple[str, _Head | None]:
     """Returns the layer whose maps, averaged, go into the last linear layer, and that layer.
 
-    No linear layer if the averages are the scores themselves. The averages are compared as
+    No linear layer if the averages are the logits themselves. The averages are compared as
     numbers, since models average by modules, by functions and by methods.
     """
-    calls, scores = _watched(model, probe)
-    averages: list[tuple[Tensor, _Head | None]] = [(scores, None)]
+    calls, logits = _watched(model, probe)
+    averages: list[tuple[Tensor, _Head | None]] = [(logits, None)]
     for call in calls:
         head, one_pixel = call.module, call.input.shape[2:].numel() == 1
         is_linear = isinstance(head, nn.Linear | nn.Conv2d) and one_pixel
-        if is_linear and call.input.ndim in (2, 4) and _same(call.output.flatten(1), scores):
+        if is_linear and call.input.ndim in (2, 4) and _same(call.output.flatten(1), logits):
             averages.append((call.input.flatten(1), head))
     for call in reversed(calls):
         if not call.has_maps or layer not in (None, call.name):
@@ -188,8 +188,8 @@ def _find_averaged_maps(
     found = f"{type(model).__name__} with images of {probe.shape[2]} x {probe.shape[3]} pixels"
     if layer is not None:
         raise ValueError(
-            f"`layer` must name a part of the model whose maps, of more than one pixel, are "
-            f"averaged over the image and then go into one linear layer that makes the scores; "
+            f"`layer` must name a module of the model whose maps, of more than one pixel, are "
+            f"averaged over the image and then go into one linear layer that makes the logits; "
             f"{layer!r} of {found} is not. Choose another one, or method='grad-cam'."
         )
     raise ValueError(
@@ -200,13 +200,13 @@ def _find_averaged_maps(
 
 
 def _find_last_maps(model: nn.Module, probe: Tensor, layer: str | None) -> tuple[str, None]:
-    """Returns the last part of the model that makes feature maps, but for poolings."""
+    """Returns the last module of the model that makes feature maps, but for poolings."""
     calls, _ = _watched(model, probe)
     found = type(model).__name__
     if layer is not None:
         if not any(call.name == layer and call.has_maps for call in calls):
             raise ValueError(
-                "`layer` must name a part of the model that makes feature maps (n, channels, "
+                "`layer` must name a module of the model that makes feature maps (n, channels, "
                 f"height, width) of more than one pixel, got {layer!r} of {found}, which does not."
             )
         return layer, None
@@ -235,7 +235,7 @@ def _find_last_maps(model: nn.Module, probe: Tensor, layer: str | None) -> tuple
 
 @torch.no_grad()
 def _watched(model: nn.Module, images: Tensor) -> tuple[list[_Call], Tensor]:
-    """Returns the uses of all modules in the order in which they ended, and the scores."""
+    """Returns the uses of all modules in the order in which they ended, and the logits."""
     calls: list[_Call] = []
     handles = []
     for name, module in model.named_modules():
@@ -246,16 +246,16 @@ def _watched(model: nn.Module, images: Tensor) -> tuple[list[_Call], Tensor]:
 
         handles.append(module.register_forward_hook(keep))
     try:
-        scores = model(images)
+        logits = model(images)
     finally:
         for handle in handles:
             handle.remove()
-    if not isinstance(scores, Tensor) or scores.ndim != 2:
+    if not isinstance(logits, Tensor) or logits.ndim != 2:
         raise ValueError(
-            "`model` must return one tensor of scores, (n, classes), got "
-            f"{tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__}."
+            "`model` must return one tensor of logits, (n, classes), got "
+            f"{tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__}."
         )
-    return [call for call in calls if call.name], scores
+    return [call for call in calls if call.name], logits
 
 
 @contextmanager
@@ -275,12 +275,12 @@ def _same(first: Tensor, second: Tensor) -> bool:
     return bool((first - second).abs().max() <= tolerance)
 
 
-def _chosen(classes: Tensor | None, scores: Tensor) -> Tensor:
+def _chosen(classes: Tensor | None, logits: Tensor) -> Tensor:
     """Returns (n,) class indices: those given, or else the predicted ones."""
     if classes is None:
-        return scores.argmax(1)
-    n, count = scores.shape
-    classes = classes.to(scores.device)
+        return logits.argmax(1)
+    n, count = logits.shape
+    classes = classes.to(logits.device)
     if classes.shape != (n,) or classes.dtype.is_floating_point:
         raise ValueError(
             f"`classes` must have a whole number for each of the {n} images, got shape "

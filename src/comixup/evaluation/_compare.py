@@ -25,10 +25,10 @@ NO_SPREAD = 1e-9
 
 @dataclass(frozen=True)
 class Column:
-    """One figure of a comparison.
+    """One metric of a comparison.
 
     Attributes:
-        name: key in a run's figures.
+        name: key in a run's metrics.
         title: for people, with the unit.
         lower_is_better: what counts as best; None marks none.
         decimals: digits after the point.
@@ -70,19 +70,19 @@ class Row:
     Attributes:
         method: how it was trained.
         seed: of the run; None if unknown, and then it cannot be paired with others.
-        figures: its numbers by their names.
+        metrics: its numbers by name.
         recipe: what was trained. Runs of different recipes are never put together.
     """
 
     method: str
     seed: int | None
-    figures: Mapping[str, float]
+    metrics: Mapping[str, float]
     recipe: str = ""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One figure of one method, over its runs.
+    """One metric of one method, over its runs.
 
     Attributes:
         values: of each run that has it.
@@ -112,7 +112,7 @@ class Difference:
     Attributes:
         method: the method.
         reference: what it is compared with.
-        column: the figure.
+        column: the metric.
         difference: the method's mean minus the reference's.
         welch: two-sided p-value of Welch's t-test; None if either has fewer than two runs, or if
             no run differs from the others of its method.
@@ -138,10 +138,10 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Methods with their figures; see `compare`.
+    """Methods with their metrics; see `compare`.
 
     Attributes:
-        columns: the figures that some run has.
+        columns: the metrics that some run has.
         cells: by method, then by column's name.
         runs: how many each method has.
         differences: of every method but the reference, column by column.
@@ -166,7 +166,7 @@ def compare(
 
     Args:
         rows: the runs, in any order; methods keep the order of their first runs.
-        columns: figures to show, if some run has them.
+        columns: metrics to show, if some run has them.
         reference: method that the others are tested against; None means Co-Mixup, or else the
             first.
         family: names of the columns whose p-values are adjusted together, over all methods.
@@ -176,11 +176,11 @@ def compare(
     (True, None)
     """
     groups = _groups(rows)
-    shown = tuple(c for c in columns if any(c.name in row.figures for row in rows))
+    shown = tuple(c for c in columns if any(c.name in row.metrics for row in rows))
     if not shown:
         raise ValueError(
-            f"`rows` must have figures such as {', '.join(c.name for c in columns[:3])}, got "
-            f"{sorted({name for row in rows for name in row.figures})}."
+            f"`rows` must have metrics such as {', '.join(c.name for c in columns[:3])}, got "
+            f"{sorted({name for row in rows for name in row.metrics})}."
         )
     reference = _reference(list(groups), reference)
     cells = {
@@ -201,7 +201,7 @@ def compare(
 
 
 def welch_test(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Returns the two-sided p-value of Welch's t-test, or None where it has no answer.
+    """Returns the two-sided p-value of Welch's t-test, or None where it is undefined.
 
     >>> round(welch_test([20.1, 20.4, 19.9], [21.0, 21.6, 21.1]), 4)
     0.0109
@@ -218,7 +218,7 @@ def welch_test(first: Sequence[float], second: Sequence[float]) -> float | None:
 
 
 def paired_test(differences: Sequence[float]) -> float | None:
-    """Returns the two-sided p-value of the paired t-test, or None where it has no answer.
+    """Returns the two-sided p-value of the paired t-test, or None where it is undefined.
 
     Args:
         differences: of the two members of each pair.
@@ -237,7 +237,7 @@ def paired_test(differences: Sequence[float]) -> float | None:
 def paired_interval(
     differences: Sequence[float], level: float = LEVEL
 ) -> tuple[float, float] | None:
-    """Returns the confidence interval of a mean difference, or None where the test has no answer.
+    """Returns the confidence interval of a mean difference, or None where the test is undefined.
 
     Args:
         differences: of the two members of each pair.
@@ -295,11 +295,11 @@ def _groups(rows: Sequence[Row]) -> dict[str, list[Row]]:
                 f"`rows` must have each seed of a method once, got seed {row.seed} of {key} twice. "
                 "Leave one of the two runs out."
             )
-        for name, value in row.figures.items():
+        for name, value in row.metrics.items():
             if not abs(value) <= LARGEST:  # NaN is not
                 raise ValueError(
-                    f"`figures` must be finite and at most {LARGEST:g} in size, got {value} for "
-                    f"{name} of {key}, seed {row.seed}. Leave that run out, or that figure."
+                    f"`metrics` must be finite and at most {LARGEST:g} in size, got {value} for "
+                    f"{name} of {key}, seed {row.seed}. Leave that run out, or that metric."
                 )
         group.append(row)
     return groups
@@ -315,8 +315,8 @@ def _reference(methods: Sequence[str], wanted: str | None) -> str:
 
 
 def _cell(runs: Sequence[Row], name: str) -> Cell:
-    having = [row for row in runs if name in row.figures]
-    values = tuple(float(row.figures[name]) for row in having)
+    having = [row for row in runs if name in row.metrics]
+    values = tuple(float(row.metrics[name]) for row in having)
     return Cell(values, tuple(row.seed for row in having))
 
 

@@ -22,7 +22,7 @@ from comixup.evaluation._boxes import box_areas, check_boxes
 Corruption: TypeAlias = Literal["replace", "noise", "added-noise"]
 
 # Paper: "adding Gaussian noise", but its formula puts noise in the background's place: both are
-# here, "noise" as the formula has it and "added-noise" as the sentence has it.
+# here, "noise" as the formula has it and "added-noise" as the text has it.
 CORRUPTIONS: tuple[Corruption, ...] = ("replace", "noise", "added-noise")
 SIGMA = 0.1
 """Standard deviation of the noise."""
@@ -105,7 +105,7 @@ class CorruptedLoader:
         workers: processes that read from disk.
 
     Attributes:
-        kept: (m,) places in the split of the images that have a box, in order.
+        kept: (m,) indices in the split of the images that have a box, in order.
         unchanged: how many of them have a box as large as the image, and so no background.
     """
 

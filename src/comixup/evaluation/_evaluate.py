@@ -16,7 +16,7 @@ from comixup._checks import check_count
 from comixup._progress import progress_bar
 from comixup.data import MAX_SEED, DataSet
 from comixup.evaluation._boxes import box_areas, check_boxes
-from comixup.evaluation._cam import PROBED, ActivationMaps, Method
+from comixup.evaluation._cam import PROBED, ActivationMaps, CamMethod
 from comixup.evaluation._corruption import CORRUPTIONS, CorruptedLoader, Corruption
 from comixup.evaluation._localisation import Localisation, localise
 from comixup.evaluation._metrics import Metrics, measure, wilson_interval
@@ -61,7 +61,7 @@ class Evaluation:
     Attributes:
         trained: the network.
         data: name of the data set whose test images were used.
-        metrics: error, calibration and scores.
+        metrics: error, calibration and scores such as Brier's.
         localisation: None without boxes.
         corruption: errors by kind of corruption; empty without boxes.
         scaled: calibration after temperature scaling; None for runs without images held out.
@@ -77,20 +77,20 @@ class Evaluation:
     compute: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def figures(self) -> dict[str, float]:
+    def summary(self) -> dict[str, float]:
         """All single numbers by their names."""
-        found = {**self.metrics.figures, **self.compute}
+        found = {**self.metrics.summary, **self.compute}
         if self.scaled is not None:
             found |= {"scaled_ece": self.scaled.ece, "scaled_nll": self.scaled.nll}
         if self.localisation is not None:
-            found |= self.localisation.figures
+            found |= self.localisation.summary
         for kind, corrupted in self.corruption.items():
             found[COLUMN_OF[kind]] = corrupted.error
             found[COLUMN_OF[kind].replace("error", "increment")] = corrupted.increment
         return found
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns everything but single images' figures as what JSON can hold."""
+        """Returns everything but the metrics of single images, as JSON types."""
         trained, recipe = self.trained, self.trained.recipe
         return {
             "model": trained.name,
@@ -100,7 +100,7 @@ class Evaluation:
             "weights": str(trained.path),
             "weights_digest": trained.digest,
             "data": self.data,
-            "summary": self.figures,
+            "summary": self.summary,
             "metrics": self.metrics.as_dict(),
             "localisation": None if self.localisation is None else self.localisation.as_dict(),
             "corruption": {kind: vars(found) for kind, found in self.corruption.items()},
@@ -124,7 +124,7 @@ def evaluate(
     device: torch.device | str = "cpu",
     image_size: int | None = None,
     workers: int = 0,
-    maps: Method = "cam",
+    maps: CamMethod = "cam",
     layer: str | None = None,
     seed: int = 0,
     console: Console | None = None,
@@ -140,7 +140,7 @@ def evaluate(
         image_size: as for `Split.loader`.
         workers: processes that read from disk.
         maps: "cam" or "grad-cam"; see `class_activation_maps`.
-        layer: name of the part of the network whose maps are used; None to find it.
+        layer: name of the module whose feature maps are used; None to find it.
         seed: of the corruption.
         console: where to show progress; None is silent.
     """
@@ -195,7 +195,7 @@ def _corrupted_error(wrong: Tensor, clean: Tensor) -> CorruptedError:
 
 
 def evaluation_table(evaluation: Evaluation) -> Table:
-    """Returns the figures of one network for people, with their intervals."""
+    """Returns a table of the metrics of one network, with their confidence intervals."""
     metrics, found = evaluation.metrics, evaluation.localisation
     table = Table(title=f"{evaluation.trained.title} on {evaluation.data}")
     for column in ("", "value", "95 % interval", "images"):
@@ -251,7 +251,7 @@ def draw_evaluation(
     boxes: Tensor | None,
     folder: Path,
     *,
-    maps: Method = "cam",
+    maps: CamMethod = "cam",
     layer: str | None = None,
     image_size: int | None = None,
     seed: int = 0,
@@ -266,7 +266,7 @@ def draw_evaluation(
         folder: where to.
         maps: how objects were found.
         layer: whose maps were used.
-        image_size: pixels a side.
+        image_size: pixels per side.
         seed: of the corruption.
         device: where the network is.
     """

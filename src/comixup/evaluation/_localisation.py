@@ -16,7 +16,7 @@ from torch.nn.functional import interpolate
 
 from comixup._checks import check_number
 from comixup.evaluation._boxes import box_areas, check_boxes
-from comixup.evaluation._cam import ActivationMaps, Method
+from comixup.evaluation._cam import ActivationMaps, CamMethod
 from comixup.evaluation._metrics import LEVEL, wilson_interval
 from comixup.evaluation._regions import find_regions
 from comixup.models import MEMORY_FORMAT
@@ -45,7 +45,7 @@ class Localisation:
         name: what the boxes come from.
         images: how many were measured.
         left_out: how many have no box.
-        top1_loc: Top-1 Loc: the class is right and the box overlaps a true one by 0.5 or more.
+        top1_loc: Top-1 Loc: the class is correct and the box overlaps a true one by 0.5 or more.
         top1_loc_interval: its confidence interval.
         gt_known: GT-known Loc: the same of the true class's map, whatever class is predicted.
         gt_known_interval: its confidence interval.
@@ -55,10 +55,10 @@ class Localisation:
             each one's best threshold, where any region may have the box, not the largest alone.
         max_box_acc_v2_interval: its confidence interval.
         best_threshold: that of `max_box_acc`.
-        indices: (images,) places in the split of the images measured.
+        indices: (images,) indices in the split of the images measured.
         boxes: (images, 4) boxes found at the paper's threshold; zeros where the map is flat.
         ious: (images,) the largest overlap of that box with a true one, from 0 to 1.
-        right: (images,) whether the predicted class is the true one.
+        correct: (images,) whether the predicted class is the true one.
         baselines: what boxes find that know nothing of the image: all of it, and its middle.
     """
 
@@ -77,24 +77,24 @@ class Localisation:
     indices: Tensor
     boxes: Tensor
     ious: Tensor
-    right: Tensor
+    correct: Tensor
     baselines: tuple[Localisation, ...] = ()
 
     @property
-    def figures(self) -> dict[str, float]:
+    def summary(self) -> dict[str, float]:
         """The single numbers by their names: what a table of comparisons is made of."""
         names = ("top1_loc", "gt_known", "max_box_acc", "max_box_acc_v2")
         return {name: getattr(self, name) for name in names}
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns all figures, without those of single images, as what JSON can hold."""
+        """Returns all metrics but those of single images, as JSON types."""
         plain: dict[str, Any] = {
             "name": self.name,
             "images": self.images,
             "left_out": self.left_out,
             "best_threshold": self.best_threshold,
         }
-        for name, value in self.figures.items():
+        for name, value in self.summary.items():
             plain |= {name: value, f"{name}_interval": list(getattr(self, f"{name}_interval"))}
         return plain | {"baselines": [baseline.as_dict() for baseline in self.baselines]}
 
@@ -106,13 +106,13 @@ def localise(
     *,
     device: torch.device | str = "cpu",
     layer: str | None = None,
-    method: Method = "cam",
+    method: CamMethod = "cam",
     threshold: float = THRESHOLD,
     after: Callable[[int], object] | None = None,
 ) -> Localisation:
     """Returns how well the maps of the true classes find the objects.
 
-    Only these maps are needed: where the prediction is right, its map is the same.
+    Only these maps are needed: where the prediction is correct, its map is the same.
 
     Args:
         model: a classifier on the device, in evaluation mode.
@@ -120,7 +120,7 @@ def localise(
             `split.loader(250, device=device).epoch(0)`.
         boxes: (n, k, 4), the true ones, in the same order; see `read_boxes`.
         device: where to compute.
-        layer: name of the part of the model whose maps are used; None to find it.
+        layer: name of the module whose feature maps are used; None to find it.
         method: "cam" or "grad-cam"; see `class_activation_maps`.
         threshold: above which a map, from 0 to 1, shows the object.
         after: called with the number of images done, after each batch.
@@ -129,7 +129,7 @@ def localise(
     check_number("threshold", threshold, high=1)
     levels = sorted({*SWEPT, float(threshold)})
     maps_of: ActivationMaps | None = None
-    single, anywhere, found, right = [], [], [], []
+    single, anywhere, found, correct = [], [], [], []
     has_box = (box_areas(boxes) > 0).any(1)
     done, size = 0, (0, 0)
     for images, targets in batches:
@@ -147,8 +147,8 @@ def localise(
             classes = targets[kept.to(targets.device)].to(device)
             if maps_of is None:
                 maps_of = ActivationMaps(model, shown, layer=layer, method=method)
-            maps, scores = maps_of(shown, classes)
-            right.append((scores.argmax(1) == classes).cpu())
+            maps, logits = maps_of(shown, classes)
+            correct.append((logits.argmax(1) == classes).cpu())
             heat = upsampled(maps, size).cpu().numpy()
             overlaps = [_overlaps(heat > level, truth[kept]) for level in levels]
             single.append(np.stack([largest for largest, _, _ in overlaps], 1))
@@ -160,7 +160,7 @@ def localise(
     if not single:
         raise ValueError("`boxes` must have a box for an image at least, got none. Read others.")
     swept = [levels.index(level) for level in SWEPT]
-    truth, is_right = boxes[has_box], torch.cat(right)
+    truth, is_correct = boxes[has_box], torch.cat(correct)
     return _summary(
         "CAM" if method == "cam" else "Grad-CAM",
         torch.from_numpy(np.concatenate(found)),
@@ -169,8 +169,8 @@ def localise(
         np.concatenate(anywhere)[:, swept],
         SWEPT,
         has_box,
-        is_right,
-        _baselines(truth, size, has_box, is_right),
+        is_correct,
+        _baselines(truth, size, has_box, is_correct),
     )
 
 
@@ -201,7 +201,7 @@ def box_overlaps(boxes: Tensor, truth: Tensor) -> Tensor:
     boxes = boxes[:, None]
     starts = torch.maximum(boxes[..., :2], truth[..., :2])
     ends = torch.minimum(boxes[..., 2:], truth[..., 2:])
-    # Paper: the released code multiplies two negative sides too, so that boxes that are apart in
+    # Paper: the official code multiplies two negative sides too, so that boxes that are apart in
     # both directions may overlap by a half. `box_areas` takes sides as 0 at least.
     both = box_areas(torch.cat((starts, ends), -1))
     either = box_areas(boxes) + box_areas(truth) - both
@@ -234,19 +234,19 @@ def _summary(
     anywhere: npt.NDArray[np.float32],
     levels: Sequence[float],
     has_box: Tensor,
-    right: Tensor,
+    correct: Tensor,
     baselines: tuple[Localisation, ...] = (),
 ) -> Localisation:
-    """Returns the figures of overlaps at one threshold, (n,), and at all, (n, levels)."""
+    """Returns the metrics of overlaps at one threshold, (n,), and at all, (n, levels)."""
     images = len(at_threshold)
     hits = at_threshold >= HIT
     by_level = (largest >= HIT).sum(0)
     # For each fineness the hits of every image at the threshold that has most of them.
     best = [anywhere >= least for least in FINENESS]
     means = np.mean([found[:, found.sum(0).argmax()] for found in best], axis=0)
-    share, spread = float(means.mean()), float(means.std(ddof=min(1, images - 1)))
+    fraction, spread = float(means.mean()), float(means.std(ddof=min(1, images - 1)))
     half = NormalDist().inv_cdf((1 + LEVEL) / 2) * spread / math.sqrt(images)
-    counts = (int((hits & right.numpy()).sum()), int(hits.sum()), int(by_level.max()))
+    counts = (int((hits & correct.numpy()).sum()), int(hits.sum()), int(by_level.max()))
     (top1, top1_in), (known, known_in), (most, most_in) = (
         _in_percent(count, images) for count in counts
     )
@@ -260,19 +260,19 @@ def _summary(
         gt_known_interval=known_in,
         max_box_acc=most,
         max_box_acc_interval=most_in,
-        max_box_acc_v2=100 * share,
-        max_box_acc_v2_interval=(100 * max(share - half, 0.0), 100 * min(share + half, 1.0)),
+        max_box_acc_v2=100 * fraction,
+        max_box_acc_v2_interval=(100 * max(fraction - half, 0.0), 100 * min(fraction + half, 1.0)),
         best_threshold=levels[int(by_level.argmax())],
         indices=has_box.nonzero()[:, 0],
         boxes=boxes,
         ious=torch.from_numpy(at_threshold),
-        right=right,
+        correct=correct,
         baselines=baselines,
     )
 
 
 def _baselines(
-    truth: Tensor, size: tuple[int, int], has_box: Tensor, right: Tensor
+    truth: Tensor, size: tuple[int, int], has_box: Tensor, correct: Tensor
 ) -> tuple[Localisation, ...]:
     """Returns what the whole image finds, and boxes in its middle, whose sides are swept too."""
     rows = []
@@ -285,12 +285,12 @@ def _baselines(
         ]
         swept = np.stack(overlaps, 1)
         at_side = box_overlaps(box, truth).amax(1).numpy()
-        rows.append(_summary(name, box, at_side, swept, swept, sides, has_box, right))
+        rows.append(_summary(name, box, at_side, swept, swept, sides, has_box, correct))
     return tuple(rows)
 
 
 def centre_box(side: float, size: tuple[int, int]) -> Tensor:
-    """Returns the box in the middle of an image whose sides are this share of the image's.
+    """Returns the box in the middle of an image whose sides are this fraction of the image's.
 
     Args:
         side: from 0 to 1.

@@ -29,7 +29,7 @@ class Bin:
     Attributes:
         count: predictions in it.
         confidence: their mean confidence, from 0 to 1; NaN if there are none.
-        accuracy: share of them that is right; NaN if there are none.
+        accuracy: fraction of them that is correct; NaN if there are none.
     """
 
     count: int
@@ -39,14 +39,14 @@ class Bin:
 
 @dataclass(frozen=True)
 class Metrics:
-    """How good, and how sure, a classifier is. Shares are in percent, except in `bins`.
+    """How good, and how sure, a classifier is. Fractions are in percent, except in `bins`.
 
     Attributes:
         images: how many it was measured on.
         error: top-1 error.
         error_interval: its confidence interval (Wilson's, 95 %): for other images of this kind,
             not for other seeds.
-        top5_error: share of images whose class is not among the five first; 0 with five classes.
+        top5_error: fraction of images whose class is not among the five first; 0 with five classes.
         top5_interval: its confidence interval.
         ece: expected calibration error: ten bins, mean absolute difference of confidence and
             accuracy, weighted by the bins' counts.
@@ -68,13 +68,13 @@ class Metrics:
     bins: tuple[Bin, ...]
 
     @property
-    def figures(self) -> dict[str, float]:
+    def summary(self) -> dict[str, float]:
         """The single numbers by their names: what a table of comparisons is made of."""
         names = ("error", "top5_error", "ece", "nll", "brier", "confidence")
         return {name: getattr(self, name) for name in names}
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns all figures as what JSON can hold; what empty bins have no number for is None."""
+        """Returns all metrics as JSON types; those that empty bins do not have are None."""
         plain = dataclasses.asdict(self)
         plain["bins"] = [
             {name: None if math.isnan(value) else value for name, value in row.items()}
@@ -86,8 +86,8 @@ class Metrics:
 def measure(predictions: Predictions) -> Metrics:
     """Returns the metrics of predictions."""
     count = len(predictions)
-    right = predictions.ranks == 0
-    wrong = count - int(right.sum())
+    correct = predictions.ranks == 0
+    wrong = count - int(correct.sum())
     far = int((predictions.ranks >= TOP).sum())
     return Metrics(
         images=count,
@@ -95,21 +95,21 @@ def measure(predictions: Predictions) -> Metrics:
         error_interval=_in_percent(wrong, count),
         top5_error=100 * far / count,
         top5_interval=_in_percent(far, count),
-        ece=100 * calibration_error(predictions.confidences, right),
+        ece=100 * calibration_error(predictions.confidences, correct),
         nll=float(predictions.losses.mean()),
         brier=float(predictions.briers.mean()),
         confidence=100 * float(predictions.confidences.mean()),
-        bins=reliability_bins(predictions.confidences, right),
+        bins=reliability_bins(predictions.confidences, correct),
     )
 
 
 def wilson_interval(hits: int, count: int, level: float = LEVEL) -> tuple[float, float]:
-    """Returns Wilson's confidence interval of a share, which holds at shares of 0 and 1 too.
+    """Returns Wilson's confidence interval of a fraction, valid at 0 and 1 too.
 
     Args:
         hits: how many of them.
         count: how many in all.
-        level: probability that intervals made so hold the true share.
+        level: probability that intervals made so hold the true fraction.
 
     >>> [round(end, 3) for end in wilson_interval(0, 10)]
     [0.0, 0.278]
@@ -121,52 +121,52 @@ def wilson_interval(hits: int, count: int, level: float = LEVEL) -> tuple[float,
     if not 0 < level < 1:
         raise ValueError(f"`level` must be between 0 and 1, got {level!r}.")
     z = NormalDist().inv_cdf((1 + level) / 2)
-    share = hits / count
-    middle = (share + z * z / (2 * count)) / (1 + z * z / count)
-    half = z * math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
+    fraction = hits / count
+    middle = (fraction + z * z / (2 * count)) / (1 + z * z / count)
+    half = z * math.sqrt(fraction * (1 - fraction) / count + (z / (2 * count)) ** 2)
     half /= 1 + z * z / count
     # At the ends the two terms are equal, but for rounding.
     low = 0.0 if hits == 0 else middle - half
     return low, 1.0 if hits == count else middle + half
 
 
-def calibration_error(confidences: Tensor, right: Tensor, bins: int = BINS) -> float:
+def calibration_error(confidences: Tensor, correct: Tensor, bins: int = BINS) -> float:
     """Returns the expected calibration error (Guo et al. 2017), from 0 to 1.
 
     The l1 norm of torchmetrics' calibration error: that of its multi-class form, which takes the
-    scores of all classes only to find the confidences and hits that are given here.
+    logits of all classes only to find the confidences and hits that are given here.
 
     Args:
         confidences: (n,) in [0, 1].
-        right: (n,) bool.
+        correct: (n,) bool.
         bins: of equal width; each holds its lower edge, the last one its upper edge too.
 
-    >>> confidences, right = torch.tensor([0.9, 0.9, 0.6]), torch.tensor([True, True, False])
-    >>> round(calibration_error(confidences, right), 4)
+    >>> confidences, correct = torch.tensor([0.9, 0.9, 0.6]), torch.tensor([True, True, False])
+    >>> round(calibration_error(confidences, correct), 4)
     0.2667
     """
-    _check(confidences, right, bins)
+    _check(confidences, correct, bins)
     found = binary_calibration_error(
-        _below_one(confidences), right.long(), n_bins=bins, norm="l1", validate_args=False
+        _below_one(confidences), correct.long(), n_bins=bins, norm="l1", validate_args=False
     )
     return float(found)
 
 
-def reliability_bins(confidences: Tensor, right: Tensor, bins: int = BINS) -> tuple[Bin, ...]:
+def reliability_bins(confidences: Tensor, correct: Tensor, bins: int = BINS) -> tuple[Bin, ...]:
     """Returns what a reliability diagram shows, in the bins of `calibration_error`.
 
     Args:
         confidences: (n,) in [0, 1].
-        right: (n,) bool.
+        correct: (n,) bool.
         bins: of equal width.
     """
-    _check(confidences, right, bins)
+    _check(confidences, correct, bins)
     confidences = _below_one(confidences)
     edges = torch.linspace(0, 1, bins + 1, dtype=confidences.dtype)
-    places = torch.bucketize(confidences, edges, right=True) - 1
-    counts = torch.bincount(places, minlength=bins)
-    sure = torch.bincount(places, weights=confidences, minlength=bins)
-    hits = torch.bincount(places, weights=right.double(), minlength=bins)
+    bins_of = torch.bucketize(confidences, edges, right=True) - 1
+    counts = torch.bincount(bins_of, minlength=bins)
+    sure = torch.bincount(bins_of, weights=confidences, minlength=bins)
+    hits = torch.bincount(bins_of, weights=correct.double(), minlength=bins)
     rows = zip(counts.tolist(), (sure / counts).tolist(), (hits / counts).tolist(), strict=True)
     return tuple(Bin(*row) for row in rows)
 
@@ -181,17 +181,17 @@ def _below_one(confidences: Tensor) -> Tensor:
     return confidences.double().clamp(max=math.nextafter(1.0, 0.0))
 
 
-def _check(confidences: Tensor, right: Tensor, bins: int) -> None:
+def _check(confidences: Tensor, correct: Tensor, bins: int) -> None:
     check_count("bins", bins)
-    if confidences.ndim != 1 or confidences.shape != right.shape or not len(confidences):
+    if confidences.ndim != 1 or confidences.shape != correct.shape or not len(confidences):
         raise ValueError(
-            "`confidences` and `right` must have one shape (n,) with n of at least 1, got "
-            f"{tuple(confidences.shape)} and {tuple(right.shape)}."
+            "`confidences` and `correct` must have one shape (n,) with n of at least 1, got "
+            f"{tuple(confidences.shape)} and {tuple(correct.shape)}."
         )
     if not ((confidences >= 0) & (confidences <= 1)).all():  # NaN is not
         raise ValueError(
             "`confidences` must be from 0 to 1, got "
-            f"{confidences.min():g} to {confidences.max():g}. Give probabilities, not scores."
+            f"{confidences.min():g} to {confidences.max():g}. Give probabilities, not logits."
         )
 
 

@@ -1,4 +1,4 @@
-"""Pictures of localisation and of corrupted backgrounds, for people who would rather look."""
+"""Figures of localisation and of corrupted backgrounds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from comixup._plots import write_figure
 from comixup.data import DataSet, Split
 from comixup.evaluation._boxes import box_areas
-from comixup.evaluation._cam import ActivationMaps, Method
+from comixup.evaluation._cam import ActivationMaps, CamMethod
 from comixup.evaluation._corruption import CORRUPTIONS, CorruptedLoader
 from comixup.evaluation._localisation import Localisation, upsampled
 
@@ -36,7 +36,7 @@ OPACITY = 0.5
 _WORDS = {
     "replace": "Background replaced by another image's",
     "noise": "Background replaced by noise, as the paper's formula has it",
-    "added-noise": "Noise added to the background, as the paper's sentence has it",
+    "added-noise": "Noise added to the background, as the paper's text has it",
 }
 
 
@@ -50,7 +50,7 @@ def draw_localisation(
     title: str,
     *,
     layer: str | None = None,
-    method: Method = "cam",
+    method: CamMethod = "cam",
     image_size: int | None = None,
     device: torch.device | str = "cpu",
 ) -> None:
@@ -75,11 +75,11 @@ def draw_localisation(
     indices = found.indices[chosen]
     loader = split.subset(indices).loader(len(indices), image_size=image_size, device=device)
     images, targets = next(loader.epoch(0))
-    maps, scores = ActivationMaps(model, images, layer=layer, method=method)(images, targets)
+    maps, logits = ActivationMaps(model, images, layer=layer, method=method)(images, targets)
     captions = [
         f"{_short(data.classes[target])}, IoU {iou:.2f}\n{_verdict(data.classes, target, guess)}"
         for target, guess, iou in zip(
-            targets.tolist(), scores.argmax(1).tolist(), found.ious[chosen].tolist(), strict=True
+            targets.tolist(), logits.argmax(1).tolist(), found.ious[chosen].tolist(), strict=True
         )
     ]
     figure = localisation_figure(
@@ -173,17 +173,17 @@ def draw_corruptions(
             "`boxes` must leave a background in two images at least, got "
             f"{len(fitting)}. There is nothing to draw."
         )
-    places = torch.linspace(0, len(fitting) - 1, min(SHOWN, len(fitting))).long()
-    indices = fitting[places]
-    part, of_part = split.subset(indices), boxes[indices]
-    clean, _ = next(part.loader(len(indices), image_size=image_size).epoch(0))
+    spaced = torch.linspace(0, len(fitting) - 1, min(SHOWN, len(fitting))).long()
+    indices = fitting[spaced]
+    chosen, their_boxes = split.subset(indices), boxes[indices]
+    clean, _ = next(chosen.loader(len(indices), image_size=image_size).epoch(0))
     rows = {"Clean": data.pixels(clean)}
     for kind in CORRUPTIONS:
         loader = CorruptedLoader(
-            data, part, of_part, kind, len(indices), seed=seed, image_size=image_size
+            data, chosen, their_boxes, kind, len(indices), seed=seed, image_size=image_size
         )
         rows[_WORDS[kind]] = data.pixels(next(loader.epoch())[0])
-    write_figure(corruption_figure(rows, of_part, title), path)
+    write_figure(corruption_figure(rows, their_boxes, title), path)
 
 
 def corruption_figure(rows: dict[str, Tensor], boxes: Tensor, title: str) -> Figure:
@@ -273,7 +273,7 @@ def _draw_boxes(ax: Axes, boxes: Tensor, colour: str, dashes: str) -> None:
 
 
 def _verdict(classes: Sequence[str], target: int, guess: int) -> str:
-    return "predicted right" if guess == target else f"predicted {_short(classes[guess])}"
+    return "predicted correctly" if guess == target else f"predicted {_short(classes[guess])}"
 
 
 def _short(name: str) -> str:

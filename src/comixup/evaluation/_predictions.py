@@ -1,4 +1,4 @@
-"""What a network makes of images, one line of figures for each: never all their scores at once."""
+"""Predictions of a network, a few numbers per image: the logits of all are never kept at once."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from comixup.models import MEMORY_FORMAT
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """What metrics need of each image's scores, in host memory: 48 bytes an image.
+    """What metrics need of each image's logits, in host memory: 48 bytes per image.
 
     Attributes:
-        num_classes: scores that each image had.
+        num_classes: number of classes.
         targets: (n,) int64, the true classes.
-        predicted: (n,) int64, the classes with the highest scores; the first of equals.
-        ranks: (n,) int64, how many classes come before the true one: 0 means right. Of classes
-            with equal scores those of lower index come first.
+        predicted: (n,) int64, the classes with the highest logits; the first of equals.
+        ranks: (n,) int64, how many classes come before the true one: 0 means correct. Of classes
+            with equal logits those of lower index come first.
         confidences: (n,) float64, the predicted classes' probabilities.
         losses: (n,) float64, minus the logarithm of the true classes' probabilities.
         briers: (n,) float64, squared distances from the probabilities to the one-hot targets,
@@ -67,9 +67,9 @@ def predict(
         for images, targets in batches:
             if not len(images):  # a process's share of the last batch may be empty
                 continue
-            scores = model(images.to(device).contiguous(memory_format=_format_for(images)))
-            classes = _classes_of(scores, len(images), classes)
-            whole, fractional = _figures(scores.float(), targets.to(device))
+            logits = model(images.to(device).contiguous(memory_format=_format_for(images)))
+            classes = _classes_of(logits, len(images), classes)
+            whole, fractional = _statistics(logits.float(), targets.to(device))
             counts.append(whole)
             numbers.append(fractional)
             done += len(images)
@@ -94,69 +94,69 @@ def predictions_of(logits: Tensor, targets: Tensor) -> Predictions:
     tensor([0])
     """
     classes = _classes_of(logits, len(targets), 0)
-    (targets, predicted, ranks), numbers = _figures(logits.double(), targets)
+    (targets, predicted, ranks), numbers = _statistics(logits.double(), targets)
     confidences, losses, briers = numbers
     _check(targets, confidences, classes)
     return Predictions(classes, targets, predicted, ranks, confidences, losses, briers)
 
 
-def _figures(scores: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+def _statistics(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Returns (3, batch) whole numbers and (3, batch) fractional ones; see `Predictions`."""
-    # An index out of range would end a CUDA process: it is taken for another here, and refused
+    # An index out of range would end a CUDA process: it is clamped here, and rejected
     # once the host reads the targets.
-    index = targets.clamp(0, scores.shape[1] - 1)[:, None]
-    log_shares = scores.log_softmax(1)
-    shares = log_shares.exp()
-    # Classes are ordered by scores and not by shares, which round many scores to the same number.
-    predicted = scores.argmax(1)
-    own = scores.gather(1, index)
-    before = torch.arange(scores.shape[1], device=scores.device) < index
-    ranks = ((scores > own) | ((scores == own) & before)).sum(1)
-    briers = shares.square().sum(1) - 2 * shares.gather(1, index)[:, 0] + 1
-    losses = -log_shares.gather(1, index)[:, 0]
+    index = targets.clamp(0, logits.shape[1] - 1)[:, None]
+    log_p = logits.log_softmax(1)
+    p = log_p.exp()
+    # Ordered by logits and not by probabilities, which round many logits to the same number.
+    predicted = logits.argmax(1)
+    own = logits.gather(1, index)
+    before = torch.arange(logits.shape[1], device=logits.device) < index
+    ranks = ((logits > own) | ((logits == own) & before)).sum(1)
+    briers = p.square().sum(1) - 2 * p.gather(1, index)[:, 0] + 1
+    losses = -log_p.gather(1, index)[:, 0]
     whole = torch.stack((targets, predicted, ranks))
-    return whole, torch.stack((shares.amax(1), losses, briers.clamp(min=0)))
+    return whole, torch.stack((p.amax(1), losses, briers.clamp(min=0)))
 
 
 def _format_for(images: Tensor) -> torch.memory_format:
     return MEMORY_FORMAT if images.ndim == 4 else torch.contiguous_format
 
 
-def _classes_of(scores: object, images: int, before: int) -> int:
-    """Returns how many scores an image has."""
-    if not isinstance(scores, Tensor) or scores.ndim != 2 or len(scores) != images:
-        got = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+def _classes_of(logits: object, images: int, before: int) -> int:
+    """Returns the number of classes of a batch of logits."""
+    if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != images:
+        got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
         raise ValueError(
-            f"`model` must return scores of shape ({images}, classes) for {images} images, got "
+            f"`model` must return logits of shape ({images}, classes) for {images} images, got "
             f"{got}. Evaluate a classifier."
         )
-    if before not in (0, scores.shape[1]):
+    if before not in (0, logits.shape[1]):
         raise ValueError(
-            f"`model` must return as many scores for every image, got {before} and then "
-            f"{scores.shape[1]}."
+            f"`model` must return as many logits for every image, got {before} and then "
+            f"{logits.shape[1]}."
         )
-    return scores.shape[1]
+    return logits.shape[1]
 
 
 def _check(targets: Tensor, confidences: Tensor, classes: int) -> None:
-    """Refuses classes that have no score, and scores that are no numbers."""
+    """Raises `ValueError` for classes without a logit, and logits that are NaN."""
     wrong = (targets < 0) | (targets >= classes)
     if wrong.any():
         raise ValueError(
-            f"`batches` must have classes from 0 to {classes - 1}, those that the model scores, "
+            f"`batches` must have classes from 0 to {classes - 1}, those that the model knows, "
             f"got {int(targets[wrong][0])}. Evaluate on the data set it was trained on."
         )
     bad = int(confidences.isnan().sum())
     if bad:
         raise ValueError(
-            f"`model` must return scores that are numbers, but those of {bad} of {len(targets)} "
+            f"`model` must return logits that are numbers, but those of {bad} of {len(targets)} "
             "images are infinite or not a number. Its weights, or those images, are damaged."
         )
 
 
 @contextlib.contextmanager
 def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Puts a model in evaluation mode for a while, each of its parts."""
+    """Puts a model and its modules in evaluation mode for a while."""
     modes = {module: module.training for module in model.modules()}
     model.eval()
     try:

@@ -17,7 +17,7 @@ class Regions:
     Attributes:
         count: how many masks there are.
         owners: (r,) the mask that each region is in, from the first on.
-        boxes: (r, 4) int64 tight boxes x0, y0, x1, y1; x1 and y1 are behind the last pixel.
+        boxes: (r, 4) int64 tight boxes x0, y0, x1, y1; x1 and y1 are exclusive ends.
         areas: (r,) pixels of the regions themselves.
     """
 

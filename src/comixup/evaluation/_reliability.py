@@ -56,7 +56,7 @@ def reliability_figure(panels: Mapping[str, Sequence[Metrics]]) -> Figure:
 
 
 def draw_reliability(panels: Mapping[str, Sequence[Metrics]], path: Path) -> None:
-    """Writes reliability diagrams to a .png, .pdf or .svg file in one move."""
+    """Writes reliability diagrams to a .png, .pdf or .svg file atomically."""
     write_figure(reliability_figure(panels), path, DPI)
 
 
@@ -72,17 +72,17 @@ def pooled(runs: Sequence[Sequence[Bin]]) -> tuple[Bin, ...]:
 
 
 def _pool(bins: Sequence[Bin]) -> Bin:
-    filled = [part for part in bins if part.count]
-    count = sum(part.count for part in filled)
+    filled = [bin_ for bin_ in bins if bin_.count]
+    count = sum(bin_.count for bin_ in filled)
     if not count:
         return Bin(0, float("nan"), float("nan"))
-    confidence = sum(part.count * part.confidence for part in filled) / count
-    return Bin(count, confidence, sum(part.count * part.accuracy for part in filled) / count)
+    confidence = sum(bin_.count * bin_.confidence for bin_ in filled) / count
+    return Bin(count, confidence, sum(bin_.count * bin_.accuracy for bin_ in filled) / count)
 
 
 def _draw(ax: Axes, bins: Sequence[Bin]) -> None:
-    filled = [part for part in bins if part.count]
-    xs, ys = [part.confidence for part in filled], [part.accuracy for part in filled]
+    filled = [bin_ for bin_ in bins if bin_.count]
+    xs, ys = [bin_.confidence for bin_ in filled], [bin_.accuracy for bin_ in filled]
     intervals = [wilson_interval(round(p.accuracy * p.count), p.count) for p in filled]
     lows, highs = zip(*intervals, strict=True)
     ax.plot([0, 1], [0, 1], color="red", ls=":", lw=1.2)

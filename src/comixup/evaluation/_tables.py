@@ -29,7 +29,7 @@ _LATEX = {
 
 
 def write_comparison(comparison: Comparison, folder: Path, stem: str = "comparison") -> list[Path]:
-    """Writes a comparison as .txt, .md, .tex and .csv, each in one move; returns the files."""
+    """Writes a comparison as .txt, .md, .tex and .csv, each atomically; returns the files."""
     contents = {
         ".txt": as_text(comparison),
         ".md": as_markdown(comparison),
@@ -44,21 +44,21 @@ def write_comparison(comparison: Comparison, folder: Path, stem: str = "comparis
 
 
 def as_rich(comparison: Comparison) -> Group:
-    """Returns a comparison for the terminal: the figures, the tests, and a note."""
-    figures = _rich("", ["method", "n", *(c.title for c in comparison.columns)])
+    """Returns a comparison for the terminal: the metrics, the tests, and a note."""
+    metrics = _rich("", ["method", "n", *(c.title for c in comparison.columns)])
     for method, cells in comparison.cells.items():
         texts = [
             Text(_words(cells[c.name], c, comparison.runs[method]), _style(cells[c.name]))
             for c in comparison.columns
         ]
-        figures.add_row(Text(method), str(comparison.runs[method]), *texts)
-    parts: list[Table | Text] = [figures]
+        metrics.add_row(Text(method), str(comparison.runs[method]), *texts)
+    tables: list[Table | Text] = [metrics]
     if comparison.differences:
         tests = _rich(f"Differences from {comparison.reference}", _TESTS)
         for words in _test_rows(comparison):
             tests.add_row(*map(Text, words))
-        parts.append(tests)
-    return Group(*parts, Text(note(comparison)))
+        tables.append(tests)
+    return Group(*tables, Text(note(comparison)))
 
 
 def as_text(comparison: Comparison) -> str:
@@ -80,11 +80,11 @@ def as_markdown(comparison: Comparison) -> str:
         ]
         for method, cells in comparison.cells.items()
     ]
-    parts = [markdown_table(head, rows)]
+    texts = [markdown_table(head, rows)]
     if comparison.differences:
-        parts.append(f"Differences from {comparison.reference}:\n")
-        parts.append(markdown_table(_TESTS, _test_rows(comparison)))
-    return "\n".join([*parts, f"{note(comparison)}\n"])
+        texts.append(f"Differences from {comparison.reference}:\n")
+        texts.append(markdown_table(_TESTS, _test_rows(comparison)))
+    return "\n".join([*texts, f"{note(comparison)}\n"])
 
 
 def as_latex(comparison: Comparison) -> str:
@@ -106,7 +106,7 @@ def as_latex(comparison: Comparison) -> str:
 
 
 def as_csv(comparison: Comparison) -> str:
-    """Returns a comparison as CSV: for each figure mean, std, n, whether best, and the tests."""
+    """Returns a comparison as CSV: for each metric mean, std, n, whether best, and the tests."""
     tests = {(d.method, d.column): d for d in comparison.differences}
     rows: list[Mapping[str, object]] = []
     for method, cells in comparison.cells.items():
@@ -132,7 +132,7 @@ def as_csv(comparison: Comparison) -> str:
 
 
 def note(comparison: Comparison) -> str:
-    """Returns what a reader has to know of the figures."""
+    """Returns what a reader has to know of the metrics."""
     words = "Mean ± standard deviation over n runs; the best mean is marked."
     if min(comparison.runs.values()) == 1:
         words += " With n = 1 there is no spread and no test."
@@ -155,7 +155,7 @@ def latex(text: str) -> str:
     return "".join(_LATEX.get(sign, sign) for sign in text)
 
 
-# ---- Parts --------------------------------------------------------------------------------------
+# ---- Cells --------------------------------------------------------------------------------------
 
 _TESTS = (
     "method",

@@ -26,7 +26,7 @@ from comixup.models import MEMORY_FORMAT, Shape
 from comixup.training import RunFolder, load_weights
 
 MAX_SIDE = 4096
-"""Pixels: a file that claims larger images would have networks built that fill the memory."""
+"""Pixels: a file that states larger images would have networks built that fill the memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class Trained:
     Attributes:
         model: in evaluation mode, on the CPU.
         name: of the network, see `comixup.models.build`.
-        num_classes: scores that come out.
+        num_classes: number of classes.
         shape: (C, H, W) of the images that it was built for.
         path: the folder or file that it was read from.
         method: how it was trained; None if a file of weights alone does not say.
@@ -77,11 +77,11 @@ def load_trained(
     Args:
         path: a run's folder, a .safetensors file, or a .pt or .pth file with a state dict.
         model: name of the network, where the file does not say; see `comixup.models.build`.
-        num_classes: of the data to evaluate on. Weights with a head of another size are refused.
+        num_classes: of the data to evaluate on. A head of another size raises `ValueError`.
         shape: (C, H, W) of the images, where the file does not say.
     """
     path = Path(path)
-    file, story = _find(path)
+    file, metadata = _find(path)
     content = read_weights(file)
     about = content.about
     name = model or about.get("model")
@@ -90,13 +90,13 @@ def load_trained(
             f"`model` must be given for {file}, which does not say what network its weights are "
             "of. Name it with --model, for instance --model preactresnet18."
         )
-    claimed = _number(about, file)
-    count = num_classes if num_classes is not None else claimed
+    stated = _number(about, file)
+    count = num_classes if num_classes is not None else stated
     if count is None:
         raise ValueError(
             f"`num_classes` must be given for {file}, which does not say how many classes it has."
         )
-    _check_head(content.weights, claimed, count, file)
+    _check_head(content.weights, stated, count, file)
     built_for = _shape(about, file) or shape
     if built_for is None:
         raise ValueError(
@@ -125,7 +125,7 @@ def load_trained(
         data=about.get("data"),
         classes=_classes(about, count, file),
         digest=weights_digest(file),
-        **_told(story),
+        **_told(metadata),
     )
 
 
@@ -155,7 +155,7 @@ def _about(path: Path) -> tuple[Path, Mapping[str, str]]:
 
 
 def check_data(trained: Trained, data: DataSet) -> None:
-    """Refuses a data set whose classes are not those of a trained network."""
+    """Raises `ValueError` unless a data set has the classes of a trained network."""
     if trained.num_classes != data.num_classes:
         raise ValueError(
             f"`data` must have {trained.num_classes} classes, as many as the network of "
@@ -237,30 +237,30 @@ def _parsed(about: Mapping[str, str], key: str, file: Path) -> Any:
         raise _damaged(file, key, about[key]) from None
 
 
-def _told(story: Path) -> dict[str, Any]:
-    """Returns the method, the seed and the recipe that a run's story tells; nothing without one."""
-    if not story.is_file():
+def _told(metadata: Path) -> dict[str, Any]:
+    """Returns the method, the seed and the recipe of a run's metadata; nothing without a file."""
+    if not metadata.is_file():
         return {}
     try:
-        told = json.loads(story.read_text())
+        told = json.loads(metadata.read_text())
         found = {name: told[name] for name in ("method", "seed", "recipe")}
     except (OSError, ValueError, LookupError, TypeError, RecursionError) as why:
         raise ValueError(
-            f"`path` must be a run's folder, but its {story} is damaged ({reason(why)}). Put back "
-            "a good copy, or move that file away and evaluate the weights alone."
+            f"`path` must be a run's folder, but its {metadata} is damaged ({reason(why)}). Put "
+            "back a good copy, or move that file away and evaluate the weights alone."
         ) from None
     kinds = {"method": str, "seed": int, "recipe": dict}
     for name, kind in kinds.items():
         if not isinstance(found[name], kind):
-            raise _damaged(story, name, str(found[name]))
+            raise _damaged(metadata, name, str(found[name]))
     return found
 
 
-def _check_head(weights: Mapping[str, Tensor], claimed: int | None, count: int, file: Path) -> None:
-    """Refuses weights of which none has as many rows as there are classes."""
+def _check_head(weights: Mapping[str, Tensor], stated: int | None, count: int, file: Path) -> None:
+    """Raises `ValueError` if none of the weights has a row for each class."""
     sizes = [tensor.shape[0] for tensor in weights.values() if tensor.ndim]
-    if claimed not in (None, count) or count not in sizes:
-        has = claimed if claimed is not None else f"no layer with {count} outputs"
+    if stated not in (None, count) or count not in sizes:
+        has = stated if stated is not None else f"no layer with {count} outputs"
         raise ValueError(
             f"`num_classes` must be that of the network's head, but {file} has "
             f"{has} where the data have {count} classes. Evaluate on the data set it was trained "

@@ -2,7 +2,7 @@
 
 All image networks of this package share their parts' names with torchvision's ResNets: stages
 `layer1`, `layer2`, ... (manifold mixup mixes after the first two), `avgpool`, which averages the
-last feature maps over the whole image, and `fc`, the linear layer that makes the scores. What goes
+last feature maps over the whole image, and `fc`, the linear layer that makes the logits. What goes
 into `avgpool` and the weights of `fc` are all that class activation maps need.
 """
 

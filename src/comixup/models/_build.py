@@ -83,7 +83,7 @@ def build(
         name: one of `names()`, or "torchvision:NAME" or "timm:NAME". A bare name that is not one
             of ours is looked up in torchvision, then in timm. Case, hyphens and underscores do not
             matter: "WRN-16-8" is "wrn16-8".
-        num_classes: scores that come out.
+        num_classes: number of classes.
         shape: channels, height and width of the images. Our residual networks take images of any
             size; from 64 x 64 on their first convolution has stride 2, as for Tiny-ImageNet.
         width: feature maps of the stem and the first stage, which each later stage doubles; None

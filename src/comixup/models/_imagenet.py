@@ -7,18 +7,18 @@ from torch import nn
 from comixup.models._torchvision import build_torchvision
 
 HEAD_STD = 0.01
-"""Standard deviation of the last layer's first weights."""
+"""Standard deviation of the last layer's initial weights."""
 
 
 def resnet50_imagenet(num_classes: int = 1000, *, in_channels: int = 3) -> nn.Module:
-    """Returns torchvision's ResNet-50 with the first weights of the paper's ImageNet recipe.
+    """Returns torchvision's ResNet-50 with the initial weights of the paper's ImageNet recipe.
 
     The last batch norm of each block begins at zero, so that every block begins as the identity,
     and the weights of `fc` are drawn from N(0, 0.01^2). Both are from Goyal et al. (2017) and in
-    the released code.
+    the official code.
 
     Args:
-        num_classes: scores that come out.
+        num_classes: number of classes.
         in_channels: channels of the images.
 
     >>> model = resnet50_imagenet(1000)

@@ -52,13 +52,13 @@ def preact_resnet(
     """Returns a pre-activation ResNet whose stages double the feature maps one after the other.
 
     Args:
-        num_classes: scores that come out.
+        num_classes: number of classes.
         blocks: number of blocks in each stage.
         strides: stride of each stage.
         width: feature maps of the stem and the first stage.
         in_channels: channels of the images.
         stem_stride: stride of the first convolution: 1 for CIFAR, 2 for Tiny-ImageNet.
-        final_norm: end in batch norm and ReLU, as He et al. do. The released code of Co-Mixup
+        final_norm: end in batch norm and ReLU, as He et al. do. The official code of Co-Mixup
             leaves them out, so the last block's sum is averaged as it is.
 
     >>> import torch
@@ -97,11 +97,11 @@ def preactresnet18(
     """Returns the paper's PreActResNet18, with or without the batch norm and ReLU at its end.
 
     Args:
-        num_classes: scores that come out.
+        num_classes: number of classes.
         width: feature maps of the stem and the first stage.
         in_channels: channels of the images.
         stem_stride: stride of the first convolution: 1 for CIFAR, 2 for Tiny-ImageNet.
-        final_norm: end in batch norm and ReLU, as He et al. do but the released code does not.
+        final_norm: end in batch norm and ReLU, as He et al. do but the official code does not.
 
     >>> sum(parameter.numel() for parameter in preactresnet18(100).parameters())
     11217316
@@ -124,7 +124,7 @@ def small(
     more than all others together.
 
     Args:
-        num_classes: scores that come out.
+        num_classes: number of classes.
         width: feature maps of the stem and the first stage.
         in_channels: channels of the images.
         stem_stride: stride of the first convolution: 1 for CIFAR, 2 for Tiny-ImageNet.

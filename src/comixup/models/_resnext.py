@@ -61,12 +61,12 @@ def resnext(
     """Returns ResNeXt-depth, groups x base_width d, by default the paper's ResNeXt29-4-24.
 
     Args:
-        num_classes: scores that come out.
+        num_classes: number of classes.
         depth: number of layers, 9 n + 2 for n blocks in each of the three stages.
         groups: groups of each 3 x 3 convolution (the cardinality of Xie et al.).
         base_width: feature maps of a group in the first stage; each further stage doubles it.
         in_channels: channels of the images.
-        stem_stride: stride of the first convolution: 1 for CIFAR. The released code has nothing
+        stem_stride: stride of the first convolution: 1 for CIFAR. The official code has nothing
             else; for Tiny-ImageNet we take 2, as its other networks do.
 
     >>> import torch
@@ -99,7 +99,7 @@ def resnext(
 
 
 def _initialise(model: nn.Module) -> None:
-    """Draws weights as the released code does for this network alone; the others keep torch's."""
+    """Draws weights as the official code does for this network alone; the others keep torch's."""
     for module in model.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

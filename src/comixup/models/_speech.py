@@ -1,8 +1,8 @@
 """LeNet and VGG-11 for spectrograms, as in the code that mixup's speech experiment began from.
 
-Both have layers that see all places at once, so they are built for one size. The paper's is
-1 x 160 x 100. What they return are scores, not log-probabilities as in that code: the losses of
-this package take scores.
+Both have layers that see all locations at once, so they are built for one size. The paper's is
+1 x 160 x 100. What they return are logits, not log-probabilities as in that code: the losses of
+this package take logits.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class LeNet(nn.Module):
     """Two convolutions and two linear layers for images of one size; the last layer is `fc`.
 
     Args:
-        num_classes: scores that come out.
+        num_classes: number of classes.
         shape: channels, height and width of the inputs.
 
     >>> import torch
@@ -60,17 +60,17 @@ class LeNet(nn.Module):
         self.fc = nn.Linear(LENET_HIDDEN, num_classes)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Returns the scores of the classes, (batch, num_classes)."""
+        """Returns the logits of the classes, (batch, num_classes)."""
         maps = self.layer2(self.layer1(images))
-        scores: Tensor = self.fc(self.dropout(F.relu(self.hidden(maps.flatten(1)))))
-        return scores
+        logits: Tensor = self.fc(self.dropout(F.relu(self.hidden(maps.flatten(1)))))
+        return logits
 
 
 class SpeechVGG11(nn.Module):
     """VGG-11 with batch norm for spectrograms of one size: `layer1` to `layer5`, `hidden`, `fc`.
 
     Args:
-        num_classes: scores that come out.
+        num_classes: number of classes.
         shape: channels, height and width of the inputs.
 
     >>> import torch
@@ -94,11 +94,11 @@ class SpeechVGG11(nn.Module):
         self.fc = nn.Linear(VGG_HIDDEN, num_classes)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Returns the scores of the classes, (batch, num_classes)."""
+        """Returns the logits of the classes, (batch, num_classes)."""
         maps = self.layer5(self.layer4(self.layer3(self.layer2(self.layer1(images)))))
         # There is no ReLU between the two linear layers in the original code either.
-        scores: Tensor = self.fc(self.hidden(maps.flatten(1)))
-        return scores
+        logits: Tensor = self.fc(self.hidden(maps.flatten(1)))
+        return logits
 
 
 def _vgg_stage(inputs: int, outputs: tuple[int, ...]) -> nn.Sequential:

@@ -19,7 +19,7 @@ class StagedNetwork(nn.Module):
         stem: what turns images into the first feature maps.
         stages: become `layer1`, `layer2` and so on, in this order.
         channels: feature maps that the last stage makes.
-        num_classes: scores that come out.
+        num_classes: number of classes.
         norm: what happens to the last stage's output before it is averaged; None for nothing.
 
     >>> import torch
@@ -45,7 +45,7 @@ class StagedNetwork(nn.Module):
         for name, stage in zip(self.stage_names, stages, strict=True):
             self.add_module(name, stage)
         self.norm = nn.Identity() if norm is None else norm
-        # The released code averages over fixed windows: 4 x 4 in its PreActResNet, 8 x 8 in its
+        # The official code averages over fixed windows: 4 x 4 in its PreActResNet, 8 x 8 in its
         # WRN and ResNeXt. At the sizes it is used with, the last maps are just as large, so that
         # its mean is this one; here any other size works too.
         self.avgpool = nn.AdaptiveAvgPool2d(1)
@@ -60,9 +60,9 @@ class StagedNetwork(nn.Module):
         return maps
 
     def forward(self, images: Tensor) -> Tensor:
-        """Returns the scores of the classes, (batch, num_classes)."""
-        scores: Tensor = self.fc(self.avgpool(self.features(images)).flatten(1))
-        return scores
+        """Returns the logits of the classes, (batch, num_classes)."""
+        logits: Tensor = self.fc(self.avgpool(self.features(images)).flatten(1))
+        return logits
 
 
 def chain(

@@ -22,7 +22,7 @@ def build_timm(
 
     Args:
         name: as in `timm_names()`, with or without a tag of pretrained weights after a dot.
-        num_classes: scores that come out.
+        num_classes: number of classes.
         shape: channels, height and width of the images.
         pretrained: load timm's weights, downloading them the first time.
     """
@@ -31,7 +31,7 @@ def build_timm(
     channels, height, width = shape
     settings: dict[str, Any] = {}
     own = timm.models.get_pretrained_cfg(name)
-    # Transformers are built for one size; the others refuse the keyword.
+    # Transformers are built for one size; the others reject the keyword.
     if own is not None and own.fixed_input_size and tuple(own.input_size[1:]) != (height, width):
         settings["img_size"] = (height, width)
     model: nn.Module = timm.create_model(

@@ -39,7 +39,7 @@ def build_torchvision(
 
     Args:
         name: as in `torchvision_names()`.
-        num_classes: scores that come out. Pretrained weights of another number of classes lose
+        num_classes: number of classes. Pretrained weights of another number of classes lose
             their last layer, which is drawn anew.
         channels: channels of the images; another number than 3 gets a new first convolution.
         size: height and width of the images, for networks built for one size; None for their own.
@@ -124,7 +124,7 @@ def _replace_first_convolution(model: nn.Module, name: str, channels: int) -> No
         device=module.weight.device,
         dtype=module.weight.dtype,
     )
-    # Each architecture has its own rule for the first weights: their spread tells what it is.
+    # Each architecture has its own rule for the initial weights: their spread tells what it is.
     with torch.no_grad():
         convolution.weight.normal_().mul_(module.weight.std())
         if convolution.bias is not None:

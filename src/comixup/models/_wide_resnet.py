@@ -1,4 +1,4 @@
-"""Wide residual networks (Zagoruyko and Komodakis, BMVC 2016) as the released code builds them."""
+"""Wide residual networks (Zagoruyko and Komodakis, BMVC 2016) as the official code builds them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ OTHER_LAYERS = 4
 """Layers that `depth` counts outside the blocks: the stem and one projection for each stage."""
 
 RELEASED_MOMENTUM = 0.9
-"""Of the last batch norm in the released code. In torch it is the weight of the new batch, so that
+"""Of the last batch norm in the official code. In torch it is the weight of the new batch, so that
 the statistics used at test time are those of the last few batches."""
 
 
 class WideBlock(nn.Module):
     """Two 3 x 3 convolutions, each after its batch norm and ReLU, added to their input.
 
-    It differs from `PreActBlock` as the released code does: convolutions have biases, the stride
+    It differs from `PreActBlock` as the official code does: convolutions have biases, the stride
     is on the second one, and a projection sees the input before its batch norm and ReLU.
     """
 
@@ -57,7 +57,7 @@ def wide_resnet(
     """Returns WRN-depth-width, by default the paper's WRN16-8.
 
     Args:
-        num_classes: scores that come out.
+        num_classes: number of classes.
         depth: number of layers, 6 n + 4 for n blocks in each of the three stages.
         width: how many times wider than a ResNet's 16, 32 and 64 feature maps the stages are.
         in_channels: channels of the images.

@@ -1,4 +1,4 @@
-"""The state from which a run goes on: written whole, read without running code."""
+"""Checkpoints: the state that a run resumes from, written atomically, read without running code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHECKPOINT_VERSION = 1
 class State:
     """Where a run stands.
 
-    Every generator is seeded anew for each part of each step, from the run's seed and the counts
+    Every generator is seeded anew for each micro-batch, from the run's seed and the counts
     below: `epoch` and `step` therefore are the state of all of them.
 
     Attributes:
@@ -60,7 +60,7 @@ _SINCE_VERSION_1 = ("final", "memory")
 
 
 def save_state(state: State, path: Path) -> None:
-    """Writes a checkpoint in one move."""
+    """Writes a checkpoint atomically."""
     buffer = io.BytesIO()
     torch.save({"format": CHECKPOINT_VERSION, **_shallow(state)}, buffer)
     atomic_write(path, buffer.getvalue())
@@ -171,12 +171,12 @@ def _kind(value: object) -> str:
 
 
 def _check_sums(content: io.BytesIO) -> None:
-    """Compares a checkpoint's parts with their check sums, which torch writes but does not read."""
+    """Compares a checkpoint's records with their checksums, which torch writes but never reads."""
     with zipfile.ZipFile(content) as archive:
         check_archive(archive, content.getbuffer().nbytes)
         damaged = archive.testzip()
     if damaged is not None:
-        raise ValueError(f"the check sum of its part {damaged} is wrong")
+        raise ValueError(f"the checksum of its record {damaged} is wrong")
     content.seek(0)
 
 

@@ -1,4 +1,4 @@
-"""Mixers that nobody should train with, but that show what a method's parts are worth."""
+"""Control methods: mixers that lack one component of a method, to measure what it contributes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from comixup.mixers import Mixed
 class ShuffledCoMixup(CoMixup):
     """Co-Mixup where each input has another input's saliency map.
 
-    Everything else stays: the maps' statistics, the problem, its solution, the clean pass. What
-    this loses against `CoMixup` is what saliency is worth.
+    Everything else stays: the maps' statistics, the problem, its solution, the clean pass. The
+    difference from `CoMixup` is the contribution of saliency.
     """
 
     def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:

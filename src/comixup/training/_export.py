@@ -12,7 +12,7 @@ from comixup.training._folder import RunFolder, write_metrics
 from comixup.training._loaders import Loaders
 from comixup.training._logits import Logits, logits_bytes
 from comixup.training._pictures import draw_curves
-from comixup.training._results import summarise
+from comixup.training._results import result_of
 from comixup.training._run import Run
 from comixup.training._setup import Setup
 from comixup.training._tensors import safetensors_bytes
@@ -50,7 +50,7 @@ def export(
     atomic_write(folder.weights, _weights_bytes(run, data, setup))
     atomic_write(folder.logits, logits_bytes(logits))
     draw_curves(state.history, folder.curves, run.title)
-    result = summarise(state.history, run.trained, state.final)
+    result = result_of(state.history, run.trained, state.final)
     # Last: where this file is, everything is.
     atomic_write(folder.result, json.dumps(result.as_dict(), indent=2) + "\n")
 

@@ -11,7 +11,7 @@ from comixup.data import DataSet, Loader
 from comixup.training._pictures import draw_batch
 
 WHOLE = 0.95
-"""Share of one input from which on an output counts as that input."""
+"""Fraction of one input from which on an output counts as that input."""
 
 
 def draw_first_batch(
@@ -20,10 +20,10 @@ def draw_first_batch(
     data: DataSet,
     loader: Loader,
     when: tuple[int, int],
-    parts: int,
+    accumulate: int,
     title: str,
 ) -> None:
-    """Draws the batch just trained on, if it is worth it: its plan is at hand.
+    """Draws the batch just trained on, if it shows mixtures; its plan is at hand.
 
     Where nothing stands out yet Co-Mixup leaves images whole, which shows little: a batch is worth
     it if most of its outputs are mixtures, or if it is its epoch's last.
@@ -34,7 +34,7 @@ def draw_first_batch(
         data: for the images' colours and the classes' names.
         loader: loads its images again.
         when: the epoch, and the steps of it that are done.
-        parts: that this process's share was cut into; the last one is drawn.
+        accumulate: micro-batches of this process's share; the last one is drawn.
         title: of the picture.
     """
     last, (epoch, step) = mixer.last, when
@@ -44,13 +44,13 @@ def draw_first_batch(
         if step < len(loader) and not _is_mixture(last.plan):
             return
     images, targets = next(iter(loader.epoch(epoch, step - 1)))
-    chosen = min(parts, len(images)) - 1
-    images = images.tensor_split(parts)[chosen].cpu()
-    targets = targets.tensor_split(parts)[chosen].cpu()
-    mixed, shares = mix(images, F.one_hot(targets, data.num_classes).float(), last.plan)
+    chosen = min(accumulate, len(images)) - 1
+    images = images.tensor_split(accumulate)[chosen].cpu()
+    targets = targets.tensor_split(accumulate)[chosen].cpu()
+    mixed, weights = mix(images, F.one_hot(targets, data.num_classes).float(), last.plan)
     if last.layer is not None:  # mixed inside the network: the images themselves are whole
         mixed = images
-    draw_batch(data.pixels(images), data.pixels(mixed), shares, data.classes, path, title)
+    draw_batch(data.pixels(images), data.pixels(mixed), weights, data.classes, path, title)
 
 
 def _is_mixture(plan: Plan) -> bool:

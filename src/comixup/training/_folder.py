@@ -155,7 +155,7 @@ def _commit() -> str | None:
     here = Path(__file__).parent
     try:
         git = ["git", "-C", str(here), "describe", "--always", "--dirty", "--exclude=*"]
-        answer = subprocess.run(git, capture_output=True, text=True, timeout=10, check=True)
+        described = subprocess.run(git, capture_output=True, text=True, timeout=10, check=True)
         top = subprocess.run(
             [*git[:3], "rev-parse", "--show-toplevel"],
             capture_output=True,
@@ -167,7 +167,7 @@ def _commit() -> str | None:
         return None
     # Installed inside some other project's tree, the commit would be that project's.
     ours = here.relative_to(Path(top.stdout.strip())) == Path("src/comixup/training")
-    return answer.stdout.strip() if ours else None
+    return described.stdout.strip() if ours else None
 
 
 def _machine() -> dict[str, Any]:

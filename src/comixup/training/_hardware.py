@@ -1,4 +1,4 @@
-"""Where a run takes place: devices, processes, precision."""
+"""What a run is trained on: devices, processes, precision."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _STRATEGIES = ("auto", "ddp")
 
 @dataclass(frozen=True)
 class Hardware:
-    """What a run is trained on. None of it belongs to the recipe: a run may go on elsewhere.
+    """What a run is trained on. None of it belongs to the recipe: a run may be resumed elsewhere.
 
     Attributes:
         accelerator: "auto", "cpu", "cuda" or "mps".
@@ -40,8 +40,8 @@ class Hardware:
         num_nodes: machines; None likewise.
         strategy: how processes train together, in Lightning Fabric's words: "auto" or "ddp".
         precision: "32-true", "16-mixed", "bf16-mixed", ... in Lightning Fabric's words.
-        accumulate: parts that each process cuts its share of a batch into, one after the other.
-            Parts are mixed and normalised each by itself, like the shares of processes.
+        accumulate: micro-batches of each process and step, computed one after the other. Each is
+            mixed and normalised by itself, like the shares of processes.
         workers: processes that read images, for data sets that stay on the disk.
         timeout_minutes: a process that has waited for another so long, for one that is stopped or
             hangs, ends with an error message. The run resumes from its last checkpoint.
@@ -65,7 +65,7 @@ class Hardware:
         check_count("workers", self.workers, low=0, high=MAX_WORKERS)
         check_positive("timeout_minutes", self.timeout_minutes)
         check_number("timeout_minutes", self.timeout_minutes, high=MAX_MINUTES)
-        # Sharded strategies part a network's weights among devices. The networks of the recipes
+        # Sharded strategies divide a network's weights among devices. The networks of the recipes
         # have at most 26 million: each device holds them many times over.
         check_choice("strategy", self.strategy, _STRATEGIES)
         devices, num_nodes = process_counts(self.devices, self.num_nodes)

@@ -41,8 +41,8 @@ class Loaders:
             augment=True,
             image_size=phase.image_size,
             min_scale=phase.min_scale,
-            part=self.rank,
-            parts=self.world_size,
+            rank=self.rank,
+            world_size=self.world_size,
             device=self.device,
             workers=self.workers,
         )
@@ -59,8 +59,8 @@ class Loaders:
         return split.loader(
             EVALUATION_BATCH,
             image_size=self.run.trained.phases[-1].image_size,
-            part=rank,
-            parts=world_size,
+            rank=rank,
+            world_size=world_size,
             device=self.device,
             workers=self.workers,
         )

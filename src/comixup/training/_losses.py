@@ -46,7 +46,7 @@ def losses(name: str, num_classes: int) -> tuple[LossFn, LossFn]:
 
 
 def soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Returns the mean cross-entropy, of class indices (m,) or of shares (m, classes).
+    """Returns the mean cross-entropy, of class indices (m,) or class probabilities (m, classes).
 
     >>> print(f"{soft_cross_entropy(torch.zeros(1, 2), torch.tensor([[0.5, 0.5]])):.4f}")
     0.6931
@@ -79,15 +79,15 @@ def mean_binary_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     """Returns the mean over images and classes of the binary cross-entropy of softmax(logits).
 
     Each class counts as a yes-or-no question of its own, -y log p - (1 - y) log(1 - p), where p is
-    its probability and y its share in the target.
+    its probability and y its weight in the target.
 
-    torch's `binary_cross_entropy` gives the same at moderate logits. It refuses autocast, cuts
+    torch's `binary_cross_entropy` gives the same at moderate logits. It rejects autocast, cuts
     its logarithms off at -100, and loses the gradient where a probability rounds to 1; here all
     values and gradients are right up to the largest logits.
 
     Args:
         logits: (m, classes), finite, with two classes or more.
-        targets: (m,) class indices, or (m, classes) shares between 0 and 1.
+        targets: (m,) class indices, or (m, classes) class probabilities.
 
     >>> logits = torch.tensor([[1000.0, 0.0]])
     >>> mean_binary_cross_entropy(logits, torch.tensor([1])).item()
@@ -97,10 +97,10 @@ def mean_binary_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     log_p = F.log_softmax(_in_full_precision(logits), dim=1)
     log_not_p = _log_of_the_rest(log_p)
     if targets.ndim == 1:
-        shares = torch.zeros_like(log_p).scatter_(1, targets.long().unsqueeze(1), 1.0)
+        weights = torch.zeros_like(log_p).scatter_(1, targets.long().unsqueeze(1), 1.0)
     else:
-        shares = targets.to(log_p.dtype)
-    return -(shares * log_p + (1 - shares) * log_not_p).mean()
+        weights = targets.to(log_p.dtype)
+    return -(weights * log_p + (1 - weights) * log_not_p).mean()
 
 
 def _log_of_the_rest(log_p: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Pictures of a run, for people who would rather look: its curves and its first mixed batch."""
+"""Figures of a run: its learning curves and its first mixed batch."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ LINES = {
     "validation": ("validation", "#009E73", ":"),
     "test": ("test", "#D55E00", "-"),
 }
-"""Name, colour and dashes of each part of the data: told apart by those who see few colours too."""
+"""Name, colour and dashes of each split: colours that colour-blind readers tell apart."""
 LOG_RATIO = 30.0
 """Losses, or learning rates, that differ by more than this are drawn on a logarithmic axis."""
 LOSS_NOTE = "The training loss is of the images trained on: mixed ones, if the method mixes."
 MAX_MIXED, MAX_CLEAN, COLUMNS = 20, 10, 5
-MIN_SHARE = 0.05
-"""Classes with a smaller share of a target are not named."""
+MIN_WEIGHT = 0.05
+"""Classes with a smaller weight in a target are not named."""
 MAX_NAME, MAX_LINE, MAX_LINES = 14, 28, 3
 """Letters of a class's name, letters of a caption's line, and lines of a caption."""
 WIDTH, MARGIN, GAP = 11.0, 0.3, 0.16
@@ -37,7 +37,7 @@ HEAD, SECTION, CAPTION, LINE = 0.6, 0.3, 0.22, 0.155
 
 
 def draw_curves(history: Sequence[Mapping[str, float]], path: Path, title: str) -> None:
-    """Writes the training curves of a run to a PNG file, in one move; see `curves_figure`."""
+    """Writes the training curves of a run to a PNG file atomically; see `curves_figure`."""
     write_figure(curves_figure(history, title), path)
 
 
@@ -49,7 +49,7 @@ def draw_batch(
     path: Path,
     title: str,
 ) -> None:
-    """Writes a picture of a mixed batch to a PNG file, in one move; see `batch_figure`."""
+    """Writes a picture of a mixed batch to a PNG file atomically; see `batch_figure`."""
     write_figure(batch_figure(images, mixed, targets, classes, title), path)
 
 
@@ -70,7 +70,7 @@ def curves_figure(history: Sequence[Mapping[str, float]], title: str) -> Figure:
     if not history:
         raise ValueError("`history` must have a row for each epoch, got none. Train one first.")
     units = {"error": "error, %", "loss": "loss", "lr": "learning rate"}
-    names = {kind: [f"{part}_{kind}" for part in LINES] for kind in ("error", "loss")}
+    names = {kind: [f"{split}_{kind}" for split in LINES] for kind in ("error", "loss")}
     names["lr"] = ["lr"]
     drawn = {
         kind: {name: points for name in keys if (points := _points(history, name))}
@@ -126,9 +126,9 @@ def _points(history: Sequence[Mapping[str, float]], name: str) -> list[tuple[flo
 def _draw_lines(ax: Axes, lines: Mapping[str, Sequence[tuple[float, float]]], words: str) -> None:
     """Draws curves of one kind, each named with its last value."""
     for name, points in lines.items():
-        part, colour, dashes = LINES[name.split("_")[0]]
+        split, colour, dashes = LINES[name.split("_")[0]]
         epochs, heights = zip(*points, strict=True)
-        last = f"{part}: {words.format(heights[-1])} at the end"
+        last = f"{split}: {words.format(heights[-1])} at the end"
         marker = "o" if len(points) == 1 else ""  # one point is no line
         ax.plot(epochs, heights, color=colour, ls=dashes, lw=1.8, marker=marker, label=last)
     values = [value for points in lines.values() for _, value in points]
@@ -166,7 +166,7 @@ def batch_figure(
         images: (m, C, H, W), clean: three channels in [0, 1], or one channel of any range, which
             is drawn in false colours over the range of the images shown.
         mixed: (m', C, H, W), what the images became.
-        targets: (m', classes) shares of the mixed images' classes.
+        targets: (m', classes) class weights of the mixed images.
         classes: the name of each class.
         title: what run this is.
 
@@ -190,24 +190,22 @@ def batch_figure(
             11,
             "bold",
         )
-        told = (
-            f"Below each image its target: the share of each class that has {MIN_SHARE:g} or more."
-        )
+        told = f"Below each image its target: the class weights of {MIN_WEIGHT:g} or more."
         page.say(page.second + 0.02, told, 10, "normal", left=MARGIN + 4.0)
         return page.figure
 
 
 def caption(target: Tensor, classes: Sequence[str]) -> str:
-    """Returns a soft target in words, the largest share first, in a few lines.
+    """Returns a soft target in words, the largest weight first, in a few lines.
 
     >>> import torch
     >>> caption(torch.tensor([0.38, 0.0, 0.62]), ["maple_tree", "oak_tree", "fox"])
     '0.62 fox + 0.38 maple tree'
     """
     order = target.argsort(descending=True, stable=True).tolist()
-    named = [index for index in order if target[index] >= MIN_SHARE]
+    named = [index for index in order if target[index] >= MIN_WEIGHT]
     parts = [f"{target[index]:.2f} {_short(classes[index])}" for index in named]
-    lines = [parts[0]] if parts else [f"no class has {MIN_SHARE:g}"]
+    lines = [parts[0]] if parts else [f"no class has {MIN_WEIGHT:g}"]
     for left, part in zip(range(len(parts) - 1, 0, -1), parts[1:], strict=True):
         # A line must have room for what may have to follow the part.
         tail = "" if left == 1 else " +" if len(lines) < MAX_LINES else f" + {left - 1} more"
@@ -251,7 +249,7 @@ class _Page:
             ax.set_xlabel(text, fontsize=9, loc="left", labelpad=3, parse_math=False)
 
     def show(self, image: Tensor, left: float, top: float, width: float) -> Axes:
-        """Returns axes with an image at a place."""
+        """Returns axes with an image at a position."""
         _, rows, columns = image.shape
         height = width * rows / columns
         low = 1 - (top + height) / self.height
@@ -288,6 +286,6 @@ def _check_batch(images: Tensor, mixed: Tensor, targets: Tensor, classes: Sequen
         )
     if targets.shape != (len(mixed), len(classes)):
         raise ValueError(
-            f"`targets` must have shape ({len(mixed)}, {len(classes)}), a share of each of the "
+            f"`targets` must have shape ({len(mixed)}, {len(classes)}), a weight of each of the "
             f"`classes` for each mixed image, got {tuple(targets.shape)}."
         )

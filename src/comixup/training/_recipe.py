@@ -82,7 +82,7 @@ class Phase:
     Attributes:
         epochs: how many.
         batch_size: images of a step, over all processes together.
-        image_size: pixels a side, for data sets that are cropped and scaled; None: the data's own.
+        image_size: pixels per side, for data sets that are cropped and scaled; None: its own.
         min_scale: least fraction of an image's area that such a crop keeps.
     """
 

@@ -103,7 +103,7 @@ class Reporter:
         )
 
     def epoch(self, row: Mapping[str, float]) -> None:
-        """Shows the figures of an epoch that is done."""
+        """Shows the metrics of an epoch that is done."""
         if "test_error" in row:
             self._note = f", error {row['test_error']:.2f} %"
         self._images = 0.0

@@ -1,4 +1,4 @@
-"""What came out of runs: one, and several seeds together."""
+"""The result of a run, and tables of several."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from rich.table import Table
 from comixup.training._recipe import Recipe
 
 LAST_EPOCHS = 10
-"""The paper's errors are medians over so many last epochs (the released code's habit)."""
+"""The paper's errors are medians over so many last epochs (as the official code does)."""
 
-_FIGURES = {
+_ERRORS = {
     "median": ("median", "the median of the last ten epochs"),
     "last": ("last", "the last epoch's error"),
     "best": ("best", ""),
@@ -28,16 +28,16 @@ _NARROWEST = len("± 0.00 ")
 
 @dataclass(frozen=True)
 class Result:
-    """How a run ended; errors are top-1 errors on the test images, in percent.
+    """The result of a run; errors are top-1 errors on the test images, in percent.
 
     Attributes:
         epochs: trained.
         last: the last epoch's error.
         best: the lowest of all epochs: chosen by the test images, so too good.
         median: over the last ten epochs that were evaluated.
-        validation: median over the last ten epochs of the error on the validation part; None
-            without one.
-        at_best_validation: where validation accuracy was best; None without a validation part.
+        validation: median over the last ten epochs of the error on the validation images; None
+            without any.
+        at_best_validation: where validation accuracy was best; None without validation images.
         top5: the last epoch's top-5 error.
         seconds_per_epoch: median time of training, evaluation not counted.
         reported: which of them counts; see `Recipe`.
@@ -68,26 +68,26 @@ class Result:
         return errors
 
     @property
-    def figure(self) -> str:
+    def metric_name(self) -> str:
         """Which error to report: what the recipe says, or the median where there is no such."""
         return self.reported if self.reported in self.errors else "median"
 
     @property
     def error(self) -> float:
-        """The figure to report."""
-        return self.errors[self.figure]
+        """The error to report."""
+        return self.errors[self.metric_name]
 
     def as_dict(self) -> dict[str, Any]:
         """Returns all numbers, with the error to report."""
         return {"error": self.error, **dataclasses.asdict(self)}
 
 
-def summarise(
+def result_of(
     history: Sequence[Mapping[str, float]],
     recipe: Recipe,
     final: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Result:
-    """Returns the result of a run's epochs and of its last weights."""
+    """Returns the result of a run from its history and the metrics of its final weights."""
     cpu_seconds = None
     if all("cpu_seconds" in row for row in history):
         cpu_seconds = sum(row["cpu_seconds"] for row in history)
@@ -128,28 +128,28 @@ def spread(values: Sequence[float]) -> str:
 def results_table(recipe: Recipe, results: Mapping[str, Mapping[int, Result]]) -> Table:
     """Returns a table of a recipe's results: a row per method, over its seeds.
 
-    The figure that the recipe reports is marked by a star.
+    The error that the recipe reports is marked by a star.
 
     Args:
         recipe: what was trained.
         results: by method, then by seed.
     """
     everything = [result for by_seed in results.values() for result in by_seed.values()]
-    reported = everything[0].figure
+    reported = everything[0].metric_name
     table = Table(
         title=f"{recipe.name}: top-1 error on the test images, %",
-        caption=f"* what this recipe reports: {_FIGURES[reported][1]}",
+        caption=f"* what this recipe reports: {_ERRORS[reported][1]}",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
         padding=(0, 1, 0, 0),
     )
     table.add_column("method", no_wrap=True)
     table.add_column("seeds")
-    # Eighty columns have no room for figures that are not asked for: result.json has them all.
-    figures = [name for name in _FIGURES if name != "validation" or name == reported]
-    for name in figures:
+    # Eighty columns have no room for errors that are not reported: result.json has them all.
+    shown = [name for name in _ERRORS if name != "validation" or name == reported]
+    for name in shown:
         star, style = ("*", "bold") if name == reported else ("", "")
-        header = f"{_FIGURES[name][0]}{star}"
+        header = f"{_ERRORS[name][0]}{star}"
         table.add_column(header, justify="right", style=style, min_width=_NARROWEST)
     for column in ("s/epoch", "paper"):
         table.add_column(column, justify="right", no_wrap=True)
@@ -159,7 +159,7 @@ def results_table(recipe: Recipe, results: Mapping[str, Mapping[int, Result]]) -
         table.add_row(
             method,
             " ".join(map(str, by_seed)),
-            *(spread([row.errors[name] for row in rows]) for name in figures),
+            *(spread([row.errors[name] for row in rows]) for name in shown),
             f"{statistics.mean(row.seconds_per_epoch for row in rows):.1f}",
             "" if paper is None else f"{paper:.2f}",
         )

@@ -107,10 +107,10 @@ def _fitted(value: Any, hint: Any) -> Any:
     if hint in (int, float) and isinstance(value, Real) and not isinstance(value, bool):
         return _number(value, hint)
     if origin is Literal:
-        right = any(type(value) is type(choice) and value == choice for choice in inner)
+        fits = any(type(value) is type(choice) and value == choice for choice in inner)
     else:  # tensors and functions cannot be written down
-        right = hint in (bool, str, type(None)) and isinstance(value, hint)
-    return value if right else _WRONG
+        fits = hint in (bool, str, type(None)) and isinstance(value, hint)
+    return value if fits else _WRONG
 
 
 def _is_list(value: object) -> bool:

@@ -22,7 +22,7 @@ class TrainingStopped(RuntimeError):  # noqa: N818 - the run is sound, and resum
 
 
 class StopRequest:
-    """Remembers Ctrl-C or a termination signal, so that a step under way can end first."""
+    """Remembers Ctrl-C or a termination signal, so that the step in progress can end first."""
 
     def __init__(self) -> None:
         self.made = False

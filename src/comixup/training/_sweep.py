@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 PAPER = "cifar100-sensitivity"
-"""The recipe that has the paper's figures (tab:hyperparameter)."""
+"""The recipe that has the paper's errors (tab:hyperparameter)."""
 SUFFIX = "-sweep"
 STEM = "sensitivity"
 
@@ -82,7 +82,7 @@ class Sweep:
 
     @property
     def like_the_paper(self) -> bool:
-        """Whether the paper's figures are of the same data set and network."""
+        """Whether the paper's errors are of the same data set and network."""
         paper = RECIPES[PAPER]
         return (self.recipe.data, self.recipe.model) == (paper.data, paper.model)
 
@@ -182,7 +182,7 @@ def sweep_table(found: Sweep) -> Table:
 
 
 def write_tables(found: Sweep, folder: Path) -> None:
-    """Writes the sensitivity table as Markdown and CSV, each in one move."""
+    """Writes the sensitivity table as Markdown and CSV, each atomically."""
     make_folder(folder)
     text = markdown_table(_HEAD, _words(found))
     atomic_write(folder / f"{STEM}.md", f"{text}\n{_note(found)}\n")

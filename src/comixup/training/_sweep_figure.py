@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from comixup.training._sweep import Sweep, SweepCell
 
 OURS, PAPERS, GREY = "#0072B2", "#D55E00", "#777777"
-"""Colours that are told apart by those who see few colours too."""
+"""Colours that colour-blind readers tell apart."""
 PANEL, HEIGHT = 2.4, 2.9
 """Inches."""
 
@@ -56,20 +56,28 @@ def sweep_figure(found: Sweep) -> Figure:
 
 
 def _draw(ax: Axes, cells: Sequence[SweepCell], with_paper: bool) -> None:
-    places = [place for place, cell in enumerate(cells) if cell.errors]
-    means = [statistics.fmean(cells[place].errors) for place in places]
-    spreads = [_deviation(cells[place].errors) for place in places]
-    for place in places:
-        errors = cells[place].errors
-        ax.plot([place] * len(errors), errors, ls="", marker=".", ms=4, color=OURS, alpha=0.5)
-        if cells[place].default:
-            ax.axvline(place, color=GREY, ls=":", lw=1)
+    positions = [position for position, cell in enumerate(cells) if cell.errors]
+    means = [statistics.fmean(cells[position].errors) for position in positions]
+    spreads = [_deviation(cells[position].errors) for position in positions]
+    for position in positions:
+        errors = cells[position].errors
+        ax.plot([position] * len(errors), errors, ls="", marker=".", ms=4, color=OURS, alpha=0.5)
+        if cells[position].default:
+            ax.axvline(position, color=GREY, ls=":", lw=1)
             mean = statistics.fmean(errors)
-            ax.plot([place], [mean], ls="", marker="o", mfc="none", mec=OURS, ms=10)
+            ax.plot([position], [mean], ls="", marker="o", mfc="none", mec=OURS, ms=10)
     ax.errorbar(
-        places, means, yerr=spreads, color=OURS, lw=1.4, marker="o", ms=4, capsize=3, label="here"
+        positions,
+        means,
+        yerr=spreads,
+        color=OURS,
+        lw=1.4,
+        marker="o",
+        ms=4,
+        capsize=3,
+        label="here",
     )
-    told = [(place, cell.paper) for place, cell in enumerate(cells) if cell.paper is not None]
+    told = [(position, cell.paper) for position, cell in enumerate(cells) if cell.paper is not None]
     if with_paper and told:
         xs, ys = zip(*told, strict=True)
         ax.plot(xs, ys, color=PAPERS, ls="--", lw=1.2, marker="s", ms=3, label="paper")

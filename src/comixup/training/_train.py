@@ -22,7 +22,7 @@ from comixup.training._logits import measures
 from comixup.training._processes import explaining_lost_processes, from_first_process
 from comixup.training._recipe import Recipe
 from comixup.training._report import Reporter
-from comixup.training._results import Result, summarise
+from comixup.training._results import Result, result_of
 from comixup.training._run import Run
 from comixup.training._setup import build_setup
 from comixup.training._trainer import Trainer
@@ -59,7 +59,7 @@ def train(
 ) -> dict[int, Result]:
     """Returns the result of each seed, training what is not yet trained.
 
-    Each run has the folder OUT/RECIPE/METHOD/seed-N, and goes on from where that stands.
+    Each run has the folder OUT/RECIPE/METHOD/seed-N, and resumes from its last checkpoint.
 
     Args:
         recipe: what to train, with all changes made.
@@ -135,7 +135,7 @@ def _train_run(
             from_first_process(fabric, lambda: check_identity(state, identity, path))
             state.identity = identity
         if data is None or complete:
-            return summarise(state.history, run.trained, state.final)
+            return result_of(state.history, run.trained, state.final)
 
         reports = fabric.is_global_zero and not state.finished
         reporter = stack.enter_context(
@@ -177,7 +177,7 @@ def _train_run(
             export(run, data, setup, state, logits, folder)
         fabric.barrier()
         state.final = fabric.broadcast(state.final)
-        return summarise(state.history, run.trained, state.final)
+        return result_of(state.history, run.trained, state.final)
 
 
 def _write_metadata(run: Run, state: State, hardware: Hardware, path: Path) -> None:

@@ -98,7 +98,7 @@ def tuning_table(best: str, found: Mapping[str, Mapping[int, Result]]) -> Table:
 def _validation(result: Result) -> float:
     if result.validation is None:
         raise ValueError(
-            "`recipe` must have validation images to choose by, got none. Hold out a share of the "
-            "training images with --validation."
+            "`recipe` must have validation images to choose by, got none. Hold out a fraction of "
+            "the training images with --validation."
         )
     return result.validation

@@ -33,14 +33,14 @@ def vat_loss(
 ) -> Tensor:
     """Returns the mean of KL(p(y|x) || p(y|x + r)) over a batch: Miyato et al. 2018.
 
-    Here r is the noise within a ball around the image that changes the model's answer most,
+    Here r is the noise within a ball around the image that changes the model's prediction most,
     estimated by power iteration. Add the result, times a coefficient, to the training loss. Its
-    gradient reaches the weights through p(y|x + r) alone: not through the clean answer p(y|x),
+    gradient reaches the weights through p(y|x + r) alone: not through the clean prediction p(y|x),
     nor through r.
 
     The passes made here leave running statistics as they are. In training mode dropout draws anew
     in each pass, as in the original. Pixels are not clipped to the range of colours. An image whose
-    answer does not depend on a pixel keeps the random noise there.
+    prediction does not depend on a pixel keeps the random noise there.
 
     **The radius** is in the units of `images` times `scale`. The Co-Mixup paper tunes it in {1, 2}
     for the l-infinity ball and does not say of what. Levels of 0..255 are the likely reading
@@ -53,13 +53,13 @@ def vat_loss(
         model: any module that returns logits (m, classes), run in the mode it is in.
         images: (m, C, *size), floating point. Not changed.
         epsilon: radius of the ball, in units of `scale`.
-        xi: how far out the power iteration probes, as a share of `epsilon`.
+        xi: how far out the power iteration probes, as a fraction of `epsilon`.
         updates: number of power iterations, each a pass forward and backward. 0 leaves r at its
             random start, on the ball's surface: a random corner, or direction, of length epsilon.
         norm: "linf" bounds every pixel's noise, "l2" the length of the whole image's. With
             several scales the noise is measured after division by them.
         scale: size of one unit of `epsilon` in `images`: one number, or one for each channel.
-        logits: the model's answer to `images`, where you have it already; saves a pass.
+        logits: of the unperturbed `images`, where you have them already; saves a pass.
         generator: where the random start comes from; None means torch's global one.
 
     >>> model = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
@@ -138,7 +138,7 @@ def _update(
         log_q = _log_probabilities(outputs, log_p.shape)
         if not outputs.requires_grad:
             raise ValueError(
-                "`model` must pass a gradient on to its images, but its answer does not depend on "
+                "`model` must pass a gradient on to its images, but its output does not depend on "
                 "them. Is there a detach(), a no_grad() or an arg max on the way?"
             )
         # The divergence's gradient by the logits is q - p. Only its direction matters, so it is
@@ -202,9 +202,9 @@ def _buffers_set_aside(model: nn.Module) -> Iterator[None]:
     """Lets a model run on copies of its buffers, so that running statistics stay as they are.
 
     Writing the old values back would not do: batch normalisation keeps its buffers for the
-    backward pass, and autograd refuses to go through a pass, this one or the caller's over the
-    clean batch, whose buffers were written to since. DistributedDataParallel, which
-    writes to them when it hands them out, does not do so here, but at the next pass over a batch.
+    backward pass, and autograd raises when it goes through a pass, this one or the caller's over
+    the clean batch, whose buffers were written to since. DistributedDataParallel, which writes to
+    them when it hands them out, does not do so here, but at the next pass over a batch.
     """
     inner = unwrapped(model)
     homes = [
