@@ -15,7 +15,7 @@ DPI = 110
 
 
 def write_figure(figure: Figure, path: Path, dpi: int = DPI) -> None:
-    """Writes a figure to a .png, .pdf or .svg file in one move, making its folder if need be."""
+    """Writes a figure to a .png, .pdf or .svg file atomically, creating its folder if need be."""
     path = Path(path)
     if path.suffix not in SUFFIXES:
         raise ValueError(f"`path` must end in one of {', '.join(SUFFIXES)}, got {path}.")
@@ -24,3 +24,12 @@ def write_figure(figure: Figure, path: Path, dpi: int = DPI) -> None:
         figure.savefig(picture, format=path.suffix[1:], dpi=dpi)
     make_folder(path.parent)
     atomic_write(path, picture.getvalue())
+
+
+def shortened(text: str, letters: int) -> str:
+    """Returns a text of at most so many letters, with an ellipsis if something is left out.
+
+    >>> shortened("sweet pepper", 7)
+    'sweet…'
+    """
+    return text if len(text) <= letters else f"{text[: letters - 1].rstrip()}…"

@@ -152,8 +152,8 @@ def test_pairs_are_seeds_in_common():
     [
         ([], "`rows` must have a run at least, got none"),
         (rows("a", [1.0]) * 2, "seed 0 of a twice"),
-        (rows("a", [math.nan]), "`figures` must be finite .* got nan for error of a, seed 0"),
-        (rows("a", [1.0], name="speed"), r"`rows` must have figures such as error.*\['speed'\]"),
+        (rows("a", [math.nan]), "`metrics` must be finite .* got nan for error of a, seed 0"),
+        (rows("a", [1.0], name="speed"), r"`rows` must have metrics such as error.*\['speed'\]"),
     ],
 )
 def test_bad_rows_get_a_sentence(given, sentence):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import torch
 import tyro
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from comixup import evaluation
 from comixup._locks import locked
-from comixup.cli._options import PLAIN, option_help
+from comixup.cli._options import option_help, print_line
 from comixup.data import DataSet, load
 from comixup.training import Hardware, check_alone
 
@@ -61,7 +61,7 @@ def evaluate(
     """
     check_alone("evaluate")
     evaluation.check_options(workers=workers, seed=seed, image_size=image_size)
-    console, place = Console(), _device(device)
+    console, on = Console(), _device(device)
     keys = [_data_key(run, data_set) for run in _checked(runs)]
     folders = _folders(runs, out)
     for folder in folders:  # what cannot be written is found out before anything is computed
@@ -75,16 +75,33 @@ def evaluate(
         trained = evaluation.load_trained(
             run, model=model, num_classes=chosen.num_classes, shape=chosen.shape
         )
-        options: dict[str, Any] = {"device": place, "image_size": image_size, "seed": seed}
-        options |= {"maps": maps, "layer": layer}
         with locked(folder):
             found = evaluation.evaluate(
-                trained, chosen, truth, workers=workers, console=console, **options
+                trained,
+                chosen,
+                truth,
+                device=on,
+                image_size=image_size,
+                workers=workers,
+                maps=maps,
+                layer=layer,
+                seed=seed,
+                console=console,
             )
             console.print(evaluation.evaluation_table(found))
             _write(found, folder)
-            evaluation.draw_evaluation(found, chosen, truth, folder, **options)
-        console.print(f"Metrics and figures are in {folder}.\n", **PLAIN)
+            evaluation.draw_evaluation(
+                found,
+                chosen,
+                truth,
+                folder,
+                maps=maps,
+                layer=layer,
+                image_size=image_size,
+                seed=seed,
+                device=on,
+            )
+        print_line(console, f"Metrics and figures are in {folder}.\n")
 
 
 def compare(
@@ -109,7 +126,7 @@ def compare(
     evaluation.write_comparison(found, out)
     evaluation.draw_reliability(panels, out / "reliability.png")
     console.print(evaluation.as_rich(found))
-    console.print(f"Tables and reliability diagrams are in {out}.", **PLAIN)
+    print_line(console, f"Tables and reliability diagrams are in {out}.")
 
 
 def _checked(runs: tuple[Path, ...]) -> tuple[Path, ...]:
@@ -187,7 +204,7 @@ def _loaded(
             data = load(name, root, classes=classes, skip_bad=skip_bad)
         found = data, _boxes(data, boxes, root, image_size, skip_bad)
     for message in dict.fromkeys(str(warning.message) for warning in caught):
-        console.print(message, **PLAIN)
+        print_line(console, message)
     return found
 
 

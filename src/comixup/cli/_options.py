@@ -24,10 +24,13 @@ _MAX_DIGITS = 7
 """Of a class index: no data set has as many classes."""
 FLAGS = ("--download", "--skip-bad", "--help", "--")
 """Options without a value."""
-PLAIN: dict[str, Any] = {"highlight": False, "markup": False, "soft_wrap": True}
-"""How rich prints a line as it is: brackets in a path are no markup, and it is not broken."""
 UNCHANGED = ""
 """What help says of a default that is None: the group's own words say that nothing changes."""
+
+
+def print_line(console: Console, text: str) -> None:
+    """Prints a line as it is: brackets in a path are no markup, and it is not broken."""
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def option_help(metavar: str, default: str | None = None, aliases: list[str] | None = None) -> Any:

@@ -12,7 +12,6 @@ from rich.console import Console
 
 from comixup import training
 from comixup.cli._options import (
-    PLAIN,
     Changes,
     ChangesOption,
     Place,
@@ -24,6 +23,7 @@ from comixup.cli._options import (
     check_seeds,
     launch,
     option_help,
+    print_line,
     recipe_of,
     train_options,
     with_set,
@@ -34,7 +34,6 @@ from comixup.training import Method
 _Values = Annotated[tuple[float, ...], option_help("VALUE ...", "(default: not varied)")]
 _INDENT = "    "
 _UNBROKEN = "\N{NO-BREAK SPACE}"
-_PLAIN: dict[str, Any] = {"highlight": False, "soft_wrap": True}
 
 
 def recipes(
@@ -54,7 +53,8 @@ def recipes(
     console.print("Train one with: comixup train NAME --method METHOD")
     console.print("Numbers are the paper's top-1 errors, %; * marks the default method.\n")
     for recipe in training.RECIPES.values():
-        console.print(f"[bold]{recipe.name}[/]: {recipe.title} ({recipe.source})", **_PLAIN)
+        title = f"[bold]{recipe.name}[/]: {recipe.title} ({recipe.source})"
+        console.print(title, highlight=False, soft_wrap=True)
         methods = "  ".join(
             f"{'*' if key == recipe.method else ''}{key}"
             + ("" if method.paper is None else f"{_UNBROKEN}{method.paper:.2f}")
@@ -69,7 +69,7 @@ def recipes(
             break_on_hyphens=False,
             break_long_words=False,
         )
-        console.print(wrapped.replace(_UNBROKEN, " "), **_PLAIN)
+        console.print(wrapped.replace(_UNBROKEN, " "), highlight=False, soft_wrap=True)
 
 
 def train(
@@ -100,7 +100,7 @@ def train(
     if fabric.is_global_zero:
         console = Console()
         console.print(training.results_table(chosen, results))
-        console.print(f"Runs are in {place.out / chosen.name}.", **PLAIN)
+        print_line(console, f"Runs are in {place.out / chosen.name}.")
 
 
 def tune(

@@ -148,11 +148,20 @@ def evaluate(
     check_data(trained, data)
     model = trained.model.to(device)
     size, name = len(data.test), trained.title
-    options: dict[str, Any] = {"image_size": image_size, "device": device, "workers": workers}
-    loader = data.test.loader(BATCH, **options)
+    loader = data.test.loader(BATCH, image_size=image_size, device=device, workers=workers)
 
     def corrupted(boxes: Tensor, kind: Corruption) -> CorruptedLoader:
-        return CorruptedLoader(data, data.test, boxes, kind, BATCH, seed=seed, **options)
+        return CorruptedLoader(
+            data,
+            data.test,
+            boxes,
+            kind,
+            BATCH,
+            seed=seed,
+            image_size=image_size,
+            device=device,
+            workers=workers,
+        )
 
     # Whatever can be rejected is, before the long computations: they would be lost.
     scaled, compute = scaled_calibration(trained.path), compute_of(trained.path)

@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from torch import Tensor, nn
 
-from comixup._plots import write_figure
+from comixup._plots import shortened, write_figure
 from comixup.data import DataSet, Split
 from comixup.evaluation._boxes import box_areas
 from comixup.evaluation._cam import ActivationMaps, CamMethod
@@ -277,5 +277,4 @@ def _verdict(classes: Sequence[str], target: int, guess: int) -> str:
 
 
 def _short(name: str) -> str:
-    name = name.replace("_", " ")
-    return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 1].rstrip()}…"
+    return shortened(name.replace("_", " "), MAX_NAME)

@@ -10,7 +10,7 @@ from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from comixup._plots import write_figure
+from comixup._plots import shortened, write_figure
 from comixup.evaluation._metrics import Bin, Metrics, wilson_interval
 
 DPI = 150
@@ -49,7 +49,7 @@ def reliability_figure(panels: Mapping[str, Sequence[Metrics]]) -> Figure:
         axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
         for ax, (title, runs) in zip(axes, panels.items(), strict=True):
             _draw(ax, pooled([run.bins for run in runs]))
-            ax.set_title(_short(title), fontsize=9, pad=3, parse_math=False)
+            ax.set_title(shortened(title, TITLE_LETTERS), fontsize=9, pad=3, parse_math=False)
             ax.text(0.05, 0.95, _ece(runs), va="top", fontsize=7, transform=ax.transAxes)
         axes[0].set_ylabel("Accuracy", fontsize=8, labelpad=-3)
     return figure
@@ -105,7 +105,3 @@ def _ece(runs: Sequence[Metrics]) -> str:
     if len(values) == 1:
         return f"ECE {values[0]:.1f} %"
     return f"ECE {statistics.mean(values):.1f} ± {statistics.stdev(values):.1f} %\n{len(runs)} runs"
-
-
-def _short(title: str) -> str:
-    return title if len(title) <= TITLE_LETTERS else f"{title[: TITLE_LETTERS - 1].rstrip()}…"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from lightning_fabric import Fabric
@@ -75,15 +74,21 @@ class Hardware:
     def launch(self) -> Fabric:
         """Starts the processes and returns their Fabric: from here on all of them run."""
         logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
-        settings: dict[str, Any] = {
-            "accelerator": self.accelerator,
-            "devices": self.devices,
-            "num_nodes": self.num_nodes,
-            "strategy": self.strategy,
-            "precision": self.precision,
-        }
-        check_fabric_variables(**settings)
-        fabric = Fabric(**settings)
+        devices, num_nodes = self.devices or 1, self.num_nodes or 1
+        check_fabric_variables(
+            accelerator=self.accelerator,
+            devices=devices,
+            num_nodes=num_nodes,
+            strategy=self.strategy,
+            precision=self.precision,
+        )
+        fabric = Fabric(
+            accelerator=self.accelerator,
+            devices=devices,
+            num_nodes=num_nodes,
+            strategy=self.strategy,
+            precision=self.precision,  # type: ignore[arg-type]  # Fabric rejects other words
+        )
         set_timeout(fabric, self.timeout_minutes)
         try:
             fabric.launch()

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 from torch import Tensor
 
-from comixup._plots import write_figure
+from comixup._plots import shortened, write_figure
 
 GREY = "#555555"
 MAX_TALL = 1.3
@@ -221,8 +221,7 @@ def caption(target: Tensor, classes: Sequence[str]) -> str:
 
 
 def _short(name: str) -> str:
-    name = name.replace("_", " ")
-    return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 1].rstrip()}…"
+    return shortened(name.replace("_", " "), MAX_NAME)
 
 
 class _Page:

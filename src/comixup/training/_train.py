@@ -149,8 +149,6 @@ def _train_run(
         )
         setup = build_setup(run, data, fabric)
         setup.restore(state, path)
-        # Not before all that may be rejected has been read.
-        from_first_process(fabric, lambda: _write_metadata(run, state, hardware, path))
         loaders = Loaders(
             run, data, fabric.global_rank, fabric.world_size, fabric.device, hardware.workers
         )
@@ -165,6 +163,8 @@ def _train_run(
             accumulate=hardware.accumulate,
             checkpoint_steps=checkpoint_steps,
         )
+        # Not before all that may be rejected has been read.
+        from_first_process(fabric, lambda: _write_metadata(run, state, hardware, path))
         if not state.finished:
             trainer.fit()
         if fabric.is_global_zero:
