@@ -90,8 +90,8 @@ def cached(
         path = _write(folder, key, array)
     except OSError as error:
         warnings.warn(
-            f"The {name} data could not be cached in {folder}: {error}. They will be read again next "
-            "time; let COMIXUP_CACHE name a folder with room, or set it to 'off'.",
+            f"The {name} data could not be cached in {folder}: {error}. They will be read again "
+            "next time; let COMIXUP_CACHE name a folder with room, or set it to 'off'.",
             stacklevel=2,
         )
         return array
