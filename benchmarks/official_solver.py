@@ -170,8 +170,8 @@ def main() -> None:
         took = time.perf_counter() - begin
         terms = objective(problem, labelling)
         rows.append([name, f"{took * 1e3:.2f}", f"{terms.total:.4f}", f"{terms.unary:.4f}"])
-    table("One problem, one start", ["", "ms", "merit", "of which minus saliency"], rows)
-    console.print("Lower merit is better. speed.py compares over many seeds.")
+    table("One problem, one start", ["", "ms", "objective value", "of which minus saliency"], rows)
+    console.print("Lower objective value is better. speed.py compares over many seeds.")
 
 
 if __name__ == "__main__":

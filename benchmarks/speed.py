@@ -1,12 +1,12 @@
-"""Speed and merit against the released way, side by side in one run on one thread.
+"""Speed and objective value against the official implementation, side by side on one thread.
 
-Both sides get the same problem and the same random start and are judged by the same merit,
-`objective(problem, labelling).total`; lower is better. "told" is the released way minimising the
-very energies it is judged by (our pair table and bonus, no resolve): a stronger rival than the
-released one. Times are the thread's own (CPU time), so that other work on the machine does not
-count against the side that runs for longer. gco reads the processor clock at every single swap, a
-call into the system that is slow on some machines; "user" leaves all system time out.
-Real images need COMIXUP_DATA to name a folder with `cifar-100-python`.
+Both sides get the same problem and the same random start and are judged by the same objective
+value, `objective(problem, labelling).total`; lower is better. "told" is the official implementation
+minimising the very energies it is judged by (our pair table and bonus, no resolve): a stronger
+baseline than the official one. Times are the thread's own (CPU time), so that other work on the
+machine does not count against the side that runs for longer. gco reads the processor clock at every
+single swap, a call into the system that is slow on some machines; "user" leaves all system time
+out. Real images need COMIXUP_DATA to name a folder with `cifar-100-python`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from common import (
 from official_solver import official_solver
 
 WANTED = {20: 300, 100: 1000}
-"""How many times faster than the released way, by m."""
+"""How many times faster than the official implementation, by m."""
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Case:
     released_user_ms: list[float] = field(default_factory=list)
     difference: list[float] = field(default_factory=list)
     difference_told: list[float] = field(default_factory=list)
-    merit: list[float] = field(default_factory=list)
+    value: list[float] = field(default_factory=list)
     saliency: list[float] = field(default_factory=list)
     saliency_released: list[float] = field(default_factory=list)
 
@@ -92,10 +92,10 @@ def measure(case: Case, seed: int) -> None:
     case.ours_ms.append(seconds(run, repeats=5, clock=time.thread_time) * 1e3)
     case.released_ms.append(released_ms)
     case.released_user_ms.append(user_ms)
-    merit = objective(problem, ours).total
-    case.merit.append(merit)
-    case.difference.append(merit - objective(problem, released).total)
-    case.difference_told.append(merit - objective(problem, told).total)
+    value = objective(problem, ours).total
+    case.value.append(value)
+    case.difference.append(value - objective(problem, released).total)
+    case.difference_told.append(value - objective(problem, told).total)
     case.saliency.append(batch_saliency(problem, ours))
     case.saliency_released.append(batch_saliency(problem, released))
 
@@ -113,12 +113,12 @@ def times_row(case: Case) -> list[str]:
     ]
 
 
-def merits_row(case: Case) -> list[str]:
+def values_row(case: Case) -> list[str]:
     mean, error = mean_and_error(case.difference)
     told_mean, told_error = mean_and_error(case.difference_told)
     return [
         f"m = {case.m}, {case.maps}, {case.clip}",
-        f"{statistics.fmean(case.merit):.3f}",
+        f"{statistics.fmean(case.value):.3f}",
         f"{mean:+.4f} ± {error:.4f}",
         f"{mean / error:+.1f}",
         f"{told_mean:+.4f} ± {told_error:.4f}",
@@ -155,8 +155,8 @@ def main() -> None:
     )
     table(
         "Merit: ours minus theirs, mean ± standard error (negative: ours is better)",
-        ["", "our merit", "- released", "in errors", "- told", "in errors"],
-        map(merits_row, cases),
+        ["", "our objective value", "- official", "in errors", "- told", "in errors"],
+        map(values_row, cases),
     )
     both = partitions(min(arguments.seeds, 20))
     console.print(f"Five partitions of 20 (U) in one call on two threads: {both:.2f} ms")
@@ -167,7 +167,9 @@ def main() -> None:
         scores = [mean_and_error(getattr(case, name)) for case in cases]
         worst = max(mean / error for mean, error in scores)
         rival = "released" if name == "difference" else "told"
-        target(f"merit not worse than {rival} by 2 errors (worst {worst:+.1f})", worst <= 2)
+        target(
+            f"objective value not worse than {rival} by 2 errors (worst {worst:+.1f})", worst <= 2
+        )
     target("five partitions of 20 on two threads within 1 ms (a wish)", both <= 1)
 
 

@@ -97,7 +97,7 @@ def terms(problem, sources):
 
 
 def penalty(problem, o):
-    """(1/2)(gamma/n) sum_j phi(v_-j).o_j, the merit's compatibility, from the counts o_j.
+    """(1/2)(gamma/n) sum_j phi(v_-j).o_j, the objective value's compatibility, from the counts o_j.
 
     `o` has shape (m', m), or (k, m', m) for k labellings at once.
     """
@@ -120,7 +120,7 @@ def penalty(problem, o):
 
 @functools.cache
 def joint_minimum(problem, levels):
-    """The least merit `total` of any labelling, exactly, for any clip.
+    """The least objective value `total` of any labelling, exactly, for any clip.
 
     The penalty knows a labelling by its counts alone, and all outputs have the same costs. So:
     the best energy of one output for each vector of counts, then every multiset of such vectors.

@@ -67,11 +67,11 @@ ODD = {
 def test_the_kernel_survives(problem, levels):
     z = solve(problem, levels=levels, starts=2, resolve=True, generator=generator(levels))
     assert_close(z.masks.sum(1), torch.ones(problem.num_outputs, *problem.grid))
-    assert torch.isfinite(z.merits).all()
+    assert torch.isfinite(z.objective_values).all()
     total = objective(problem, z).total
     assert np.isfinite(total)
-    size = max(abs(total), float(z.merits.abs().max()))
-    assert float((z.merits - total).abs().min()) <= 1e-9 * size + 1e-322
+    size = max(abs(total), float(z.objective_values.abs().max()))
+    assert float((z.objective_values - total).abs().min()) <= 1e-9 * size + 1e-322
     # Never worse than the best of the starts it had.
     draws = torch.randint(
         problem.num_inputs,
@@ -92,7 +92,7 @@ def test_the_reference_survives(name):
     problem = ODD[name]
     z = solve(problem, sweeps=2, method="reference", generator=generator(1))
     assert_close(z.masks.sum(1), torch.ones(problem.num_outputs, *problem.grid))
-    assert torch.isfinite(z.merits).all()
+    assert torch.isfinite(z.objective_values).all()
 
 
 @with_each
@@ -118,7 +118,7 @@ def test_a_power_of_two_changes_no_label(method, exponent):
     expected = solve(plain, sweeps=2, method=method, generator=generator(2))
     z = solve(scaled, sweeps=2, method=method, generator=generator(2))
     assert_close(z.sources, expected.sources)
-    assert_close(z.merits, factor * expected.merits, rtol=1e-12, atol=0)
+    assert_close(z.objective_values, factor * expected.objective_values, rtol=1e-12, atol=0)
 
 
 @with_each

@@ -73,9 +73,9 @@ def test_any_integer_type_will_do(dtype):
     assert_close(z.source_ratio(), torch.tensor([[0.5, 0.5]]))
 
 
-def test_a_new_labelling_has_no_merits_and_moves_between_devices_unchanged():
+def test_a_new_labelling_has_no_values_and_moves_between_devices_unchanged():
     z = Labelling(torch.zeros(2, 1, 3, dtype=torch.long), num_inputs=2)
-    assert z.merits.shape == (0, 0)
+    assert z.objective_values.shape == (0, 0)
     moved = z.to("cpu")
     assert_close(moved.sources, z.sources)
     assert moved.num_inputs == 2

@@ -154,7 +154,7 @@ def test_equation_1_by_hand():
 
 @over(SMALL)
 @pytest.mark.parametrize("levels", [1, 2])
-def test_without_a_clip_merit_and_equation_1_are_the_same(problem, levels):
+def test_without_a_clip_value_and_equation_1_are_the_same(problem, levels):
     problem = problem.replace(clip=None)
     terms = objective(problem, Labelling(random_sources(problem, levels, 5), problem.num_inputs))
     assert terms.total == pytest.approx(terms.eq1_total, abs=1e-9)
@@ -163,10 +163,10 @@ def test_without_a_clip_merit_and_equation_1_are_the_same(problem, levels):
 @over(SMALL)
 @pytest.mark.parametrize("method", ["native", "reference"])
 @pytest.mark.parametrize("levels", [1, 2])
-def test_without_a_clip_every_sweep_lowers_the_merit(problem, method, levels):
+def test_without_a_clip_every_sweep_lowers_the_value(problem, method, levels):
     problem = problem.replace(clip=None)
     z = solve(problem, sweeps=6, levels=levels, method=method, generator=generator(1))
-    assert (z.merits.diff() <= 1e-5).all()
+    assert (z.objective_values.diff() <= 1e-5).all()
 
 
 def test_each_output_its_own_input_is_optimal_for_uniform_saliency():

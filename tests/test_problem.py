@@ -99,7 +99,7 @@ def test_a_problem_is_a_snapshot(name, dtype, method):
     spoil(getattr(problem, name))  # and what the problem gave out
     after = solve(problem, method=method, generator=generator(1))
     assert_close(after.sources, before.sources)
-    assert_close(after.merits, before.merits, rtol=0, atol=0)
+    assert_close(after.objective_values, before.objective_values, rtol=0, atol=0)
     assert_close({n: getattr(problem, n) for n in TENSORS}, values, rtol=0, atol=0)
     assert objective(problem, after) == objective(problem, before)
 

@@ -38,7 +38,7 @@ methods = st.sampled_from(["native", "native", "reference"])
 
 @settings(max_examples=60)
 @given(problems(), st.integers(1, 4), methods, st.booleans(), seeds)
-def test_masks_are_feasible_and_merits_are_the_objective(problem, levels, method, resolve, seed):
+def test_masks_are_feasible_and_values_are_the_objective(problem, levels, method, resolve, seed):
     z = solve(
         problem, levels=levels, sweeps=3, method=method, resolve=resolve, generator=generator(seed)
     )
@@ -48,10 +48,10 @@ def test_masks_are_feasible_and_merits_are_the_objective(problem, levels, method
     assert_close(masks * levels, (masks * levels).round(), atol=1e-6, rtol=0)
     assert_close(z.source_ratio().sum(1), torch.ones(problem.num_outputs))
     total = objective(problem, z).total
-    nearest = (z.merits[0] - total).abs().min()
+    nearest = (z.objective_values[0] - total).abs().min()
     assert_close(nearest, torch.zeros_like(nearest), atol=1e-6, rtol=0)
     if not resolve:
-        assert float(z.merits.min()) == pytest.approx(total, abs=1e-6)
+        assert float(z.objective_values.min()) == pytest.approx(total, abs=1e-6)
 
 
 @given(
@@ -81,7 +81,7 @@ def test_partitions_use_their_own_inputs_and_threads_change_nothing(parts, level
     for num_threads in (2, 5):
         again = run(num_threads)
         assert_close(again.sources, z.sources)
-        assert_close(again.merits, z.merits, rtol=0, atol=0)
+        assert_close(again.objective_values, z.objective_values, rtol=0, atol=0)
 
 
 @given(problems(grids=[(4,), (2, 2)], most=3), st.integers(1, 2), seeds)
@@ -108,7 +108,7 @@ def test_more_sweeps_never_end_worse(problem, seed):
     # The best sweep is kept, and a longer run begins as the shorter one.
     few = solve(problem, sweeps=2, generator=generator(seed))
     more = solve(problem, sweeps=5, generator=generator(seed))
-    assert_close(more.merits[:, :2], few.merits, rtol=0, atol=0)
+    assert_close(more.objective_values[:, :2], few.objective_values, rtol=0, atol=0)
     assert objective(problem, more).total <= objective(problem, few).total + 1e-6
 
 

@@ -17,7 +17,7 @@ with_each = pytest.mark.parametrize("method", ["native", "reference"])
 
 def assert_same(z, other):
     assert_close(z.sources, other.sources)
-    assert_close(z.merits, other.merits, rtol=0, atol=0)
+    assert_close(z.objective_values, other.objective_values, rtol=0, atol=0)
 
 
 def supports(sources):
@@ -34,15 +34,15 @@ def duplicates(z):
 @over(ALL)
 @with_each
 @each_case("levels", [1, 2, 3])
-def test_the_labelling_is_feasible_and_its_merit_is_the_objective(problem, method, levels):
+def test_the_labelling_is_feasible_and_its_value_is_the_objective(problem, method, levels):
     z = solve(problem, sweeps=3, levels=levels, method=method, generator=generator(levels))
     assert z.sources.shape == (problem.num_outputs, levels, *problem.grid)
     assert z.sources.dtype == torch.int64
     assert z.num_inputs == problem.num_inputs
-    assert z.merits.shape == (1, 3)
-    assert z.merits.dtype == torch.float64
+    assert z.objective_values.shape == (1, 3)
+    assert z.objective_values.dtype == torch.float64
     total = oracle.terms(problem, z.sources)["total"]
-    assert float(z.merits.min()) == pytest.approx(total, rel=1e-6, abs=1e-6)
+    assert float(z.objective_values.min()) == pytest.approx(total, rel=1e-6, abs=1e-6)
 
 
 @over(TINY)
@@ -81,19 +81,21 @@ def test_both_methods_take_the_same_way_where_every_step_is_exact(problem, level
         settings = {"sweeps": 4 + 6 * seed, "levels": levels, "resolve": resolve}
         native = solve(problem, generator=generator(seed), **settings)
         reference = solve(problem, generator=generator(seed), method="reference", **settings)
-        assert_close(native.merits[:, :2], reference.merits[:, :2], rtol=0, atol=1e-5)
-        # Later on rounding may tell equal merits apart; where the way ends must be the same.
+        assert_close(
+            native.objective_values[:, :2], reference.objective_values[:, :2], rtol=0, atol=1e-5
+        )
+        # Later on rounding may tell equal objective_values apart; where the way ends must be the same.
         assert duplicates(native) == duplicates(reference) or not resolve
         total = objective(problem, reference).total
         assert objective(problem, native).total == pytest.approx(total, abs=1e-5)
 
 
 def test_the_kernel_is_as_good_as_the_reference_elsewhere():
-    # Ties and rounding lead them apart; where a hard clip makes the merit jump, far apart.
+    # Ties and rounding lead them apart; where a hard clip makes the objective value jump, far apart.
     gap = [
         float(
-            solve(problem, generator=generator(seed)).merits.min()
-            - solve(problem, generator=generator(seed), method="reference").merits.min()
+            solve(problem, generator=generator(seed)).objective_values.min()
+            - solve(problem, generator=generator(seed), method="reference").objective_values.min()
         )
         for problem in SMALL.values()
         for seed in range(3)
@@ -130,13 +132,13 @@ def test_the_first_sweep_knows_one_hot_labels_alone(method):
 
 
 @with_each
-def test_after_nothing_changes_the_last_merit_is_repeated(method):
+def test_after_nothing_changes_the_last_value_is_repeated(method):
     z = solve(TINY["line, no clip"], sweeps=40, levels=1, method=method, generator=generator(9))
-    assert_close(z.merits[0, 10:], z.merits[0, 10].expand(30), rtol=0, atol=0)
+    assert_close(z.objective_values[0, 10:], z.objective_values[0, 10].expand(30), rtol=0, atol=0)
     shorter = solve(
         TINY["line, no clip"], sweeps=2, levels=1, method=method, generator=generator(9)
     )
-    assert_close(z.merits[0, :2], shorter.merits[0], rtol=0, atol=0)
+    assert_close(z.objective_values[0, :2], shorter.objective_values[0], rtol=0, atol=0)
 
 
 @with_each
@@ -157,8 +159,10 @@ def test_the_best_sweep_is_kept_not_the_last(method):
     best_is_not_last = 0
     for seed in range(6):
         z = solve(problem, sweeps=5, method=method, generator=generator(seed))
-        assert objective(problem, z).total == pytest.approx(float(z.merits.min()), abs=1e-6)
-        best_is_not_last += bool(z.merits.min() < z.merits[0, -1] - 1e-6)
+        assert objective(problem, z).total == pytest.approx(
+            float(z.objective_values.min()), abs=1e-6
+        )
+        best_is_not_last += bool(z.objective_values.min() < z.objective_values[0, -1] - 1e-6)
     assert best_is_not_last > 0
 
 
@@ -177,12 +181,12 @@ def test_the_best_of_several_starts_is_the_best_of_them_alone(monkeypatch, metho
         for chosen in ([0], [1], [2], [3], [0, 1, 2, 3]):
             monkeypatch.setattr(_solve, "_random_labels", lambda *_, s=starts[chosen]: s.copy())
             z = solve(problem, starts=len(chosen), method=method, resolve=resolve)
-            # With resolve, fewer duplicated outputs come before a lower merit.
+            # With resolve, fewer duplicated outputs come before a lower objective value.
             ranks.append((duplicates(z) if resolve else 0, round(objective(problem, z).total, 6)))
         *alone, together = ranks
         assert together == min(alone)
         different += len(set(alone)) > 1
-        cheaper += min(merit for _, merit in alone) < together[1]
+        cheaper += min(value for _, value in alone) < together[1]
     assert different > 0
     assert (cheaper > 0) == resolve
 
@@ -197,12 +201,12 @@ def test_a_sequence_is_solved_as_its_parts_one_after_the_other(method):
         alone = solve(part, starts=2, method=method, generator=shared)
         block = together.sources[first_output : first_output + part.num_outputs]
         assert_close(block, alone.sources + first_input)
-        assert_close(together.merits[row], alone.merits[0], rtol=0, atol=0)
+        assert_close(together.objective_values[row], alone.objective_values[0], rtol=0, atol=0)
         first_input += part.num_inputs
         first_output += part.num_outputs
     assert (together.num_inputs, together.num_outputs) == (first_input, first_output)
     total = objective(parts, together).total
-    assert total == pytest.approx(float(together.merits.min(1).values.sum()), abs=1e-6)
+    assert total == pytest.approx(float(together.objective_values.min(1).values.sum()), abs=1e-6)
 
 
 def test_the_number_of_threads_changes_nothing():
@@ -221,11 +225,11 @@ def test_one_generator_one_result(method):
     problem = SMALL["paper's settings"]
     first = solve(problem, method=method, generator=generator(13))
     assert_same(solve(problem, method=method, generator=generator(13)), first)
-    merits = {
-        float(solve(problem, sweeps=1, method=method, generator=generator(seed)).merits)
+    objective_values = {
+        float(solve(problem, sweeps=1, method=method, generator=generator(seed)).objective_values)
         for seed in range(5)
     }
-    assert len(merits) > 1
+    assert len(objective_values) > 1
 
 
 @with_each
@@ -277,7 +281,7 @@ def test_resolving_leaves_fewer_duplicated_outputs(method):
         assert duplicates(z) <= duplicates(earlier)
         without += duplicates(solve(problem, generator=generator(seed), **settings))
         resolved += duplicates(z)
-        assert min(abs(z.merits[0] - objective(problem, z).total)) < 1e-6
+        assert min(abs(z.objective_values[0] - objective(problem, z).total)) < 1e-6
     assert 0 <= resolved < without
 
 
@@ -288,4 +292,4 @@ def test_resolving_changes_nothing_where_no_outputs_are_alike(method):
     assert duplicates(plain) == 0
     resolved = solve(problem, method=method, resolve=True, generator=generator(17))
     assert duplicates(resolved) == 0
-    assert objective(problem, resolved).total <= float(plain.merits[0, -2]) + 1e-6
+    assert objective(problem, resolved).total <= float(plain.objective_values[0, -2]) + 1e-6

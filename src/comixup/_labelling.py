@@ -23,9 +23,10 @@ class Labelling:
         sources: (m', L, *grid) integers in 0..m-1: the L inputs that location k of output j is
             made of, repeated where an input counts more than once.
         num_inputs: m, the number of inputs that `sources` points into.
-        merits: (problems, sweeps) merit of Algorithm 1 after each sweep of the start that was
-            kept, one row per problem solved; empty for a labelling that no solver made. A sweep
-            whose outcome was given up repeats the value before it.
+        objective_values: (problems, sweeps) value after each sweep of the start that was kept, one
+            row per problem solved; empty for a labelling that no solver made. It is Eq. (1) with
+            the penalty clipped per output and input, as in Eq. (2) (`total` of `objective`). A
+            sweep whose outcome was given up repeats the value before it.
 
     >>> z = Labelling(torch.tensor([[[0, 1]], [[1, 1]]]), num_inputs=2)
     >>> z.source_ratio().tolist()
@@ -34,7 +35,7 @@ class Labelling:
 
     sources: Tensor
     num_inputs: int
-    merits: Tensor = field(default_factory=lambda: torch.empty(0, 0, dtype=torch.float64))
+    objective_values: Tensor = field(default_factory=lambda: torch.empty(0, 0, dtype=torch.float64))
 
     def __post_init__(self) -> None:
         if not isinstance(self.sources, Tensor) or self.sources.dtype not in _INTEGERS:
@@ -124,7 +125,7 @@ class Labelling:
 
     def to(self, device: torch.device | str) -> Labelling:
         """Returns the same labelling with its sources on a device."""
-        return Labelling(self.sources.to(device), self.num_inputs, self.merits)
+        return Labelling(self.sources.to(device), self.num_inputs, self.objective_values)
 
     def _check_size(self, size: Sequence[int]) -> None:
         if len(size) != len(self.grid):

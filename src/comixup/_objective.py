@@ -27,8 +27,8 @@ class Terms:
         prior: -(eta/n) sum_jk (1/L) log p(z_jk).
         compatibility: (gamma/n) sum_j sum_j'!=j o_j.A o_j', not clipped.
         eq1_total: Eq. (1) to the letter: its max clips the sum over all pairs of outputs.
-        total: the merit of Algorithm 1, whose penalty is clipped per output and input as in
-            Eq. (2): (1/2)(gamma/n) sum_j phi(v_-j).o_j. Without a clip the two are the same.
+        total: the objective value of Algorithm 1, whose penalty is clipped per output and input as
+            in Eq. (2): (1/2)(gamma/n) sum_j phi(v_-j).o_j. Without a clip the two are the same.
     """
 
     unary: float
@@ -40,7 +40,7 @@ class Terms:
 
 
 def objective(problem: Problem | Sequence[Problem], labelling: Labelling) -> Terms:
-    """Returns the terms of Eq. (1), and the merit of Algorithm 1, for a labelling.
+    """Returns the terms of Eq. (1), and the objective value of Algorithm 1, for a labelling.
 
     For a sequence of problems (the partitions of a batch) and their common labelling, each term is
     the sum over the problems.

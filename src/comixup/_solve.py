@@ -19,7 +19,7 @@ MAX_LEVELS = 16
 """Mixed labels grow with the square of the levels; the paper uses 2, and 3 in a timing figure."""
 
 MAX_SWEEPS = 10**6
-"""A handful is enough; the merit of every one is kept."""
+"""A handful is enough; the objective value of every one is kept."""
 
 _Starts: TypeAlias = npt.NDArray[np.int32]
 
@@ -47,9 +47,10 @@ def solve(
         sweeps: T, the passes over the outputs. Once a sweep changes nothing, those left over start
             from elsewhere (see docs/solver.md) and count only if they lead to something better.
         levels: L; masks are multiples of 1/L. 1 gives one-hot masks.
-        starts: random starts, of which the one with the least merit is kept.
-        resolve: before the last sweep, charge outputs with identical supports for different inputs
-            (a step of the authors' code); fewer duplicates then rank before a lower merit.
+        starts: random starts, of which the one with the least objective value is kept.
+        resolve: before the last sweep, penalise outputs with identical supports for different
+            inputs (a step of the official implementation); fewer duplicates then rank before a
+            lower objective value.
         method: "native", or "reference": the same algorithm in NumPy, slow, for reading.
         num_threads: threads that share problems and starts; None means torch's number, which is 1
             in a data loader's workers. The answer does not depend on it, and fewer are used where
@@ -73,11 +74,11 @@ def solve(
         raise ValueError(f'`method` must be "native" or "reference", got {method!r}.')
     begin = [_random_labels(p, starts, generator) for p in problems]
     run = _solve_native if method == "native" else _solve_reference
-    sources, merits = run(problems, begin, sweeps, levels, resolve, num_threads)
+    sources, objective_values = run(problems, begin, sweeps, levels, resolve, num_threads)
     return Labelling(
         torch.from_numpy(sources).to(problems[0].device),
         sum(p.num_inputs for p in problems),
-        torch.from_numpy(merits),
+        torch.from_numpy(objective_values),
     )
 
 
@@ -125,7 +126,7 @@ def _solve_native(
 ) -> tuple[_reference.Ints, _reference.Floats]:
     grid = problems[0].grid
     sources = np.empty((sum(p.num_outputs for p in problems), levels, *grid), dtype=np.int64)
-    merits = np.empty((len(problems), sweeps))
+    objective_values = np.empty((len(problems), sweeps))
     weights = [weights_of(p) for p in problems]
     _native.solve(
         [w.cost for w in weights],
@@ -138,9 +139,9 @@ def _solve_native(
         resolve,
         thread_count(num_threads),
         sources,
-        merits,
+        objective_values,
     )
-    return sources, merits
+    return sources, objective_values
 
 
 def _solve_reference(
@@ -151,21 +152,21 @@ def _solve_reference(
     resolve: bool,
     num_threads: int | None,
 ) -> tuple[_reference.Ints, _reference.Floats]:
-    sources, merits, first = [], [], 0
+    sources, objective_values, first = [], [], 0
     for problem, starts in zip(problems, begin, strict=True):
         w = weights_of(problem)
         runs = [
             _reference.solve(w, start, sweeps=sweeps, levels=levels, resolve=resolve)
             for start in starts.astype(np.int64)
         ]
-        z, sweep_merits = runs[0]
+        z, sweep_values = runs[0]
         for run in runs[1:]:
             if _reference.is_better(_rank(w, run[0], resolve), _rank(w, z, resolve)):
-                z, sweep_merits = run
+                z, sweep_values = run
         sources.append(z.transpose(0, 2, 1).reshape(len(z), levels, *problem.grid) + first)
-        merits.append(sweep_merits)
+        objective_values.append(sweep_values)
         first += problem.num_inputs
-    return np.concatenate(sources), np.stack(merits)
+    return np.concatenate(sources), np.stack(objective_values)
 
 
 def _rank(w: _reference.Weights, z: _reference.Ints, resolve: bool) -> tuple[float, float]:
