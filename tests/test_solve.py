@@ -84,14 +84,14 @@ def test_both_methods_take_the_same_way_where_every_step_is_exact(problem, level
         assert_close(
             native.objective_values[:, :2], reference.objective_values[:, :2], rtol=0, atol=1e-5
         )
-        # Later on rounding may tell equal objective_values apart; where the way ends must be the same.
+        # Later on rounding may tell equal values apart; where the way ends must be the same.
         assert duplicates(native) == duplicates(reference) or not resolve
         total = objective(problem, reference).total
         assert objective(problem, native).total == pytest.approx(total, abs=1e-5)
 
 
 def test_the_kernel_is_as_good_as_the_reference_elsewhere():
-    # Ties and rounding lead them apart; where a hard clip makes the objective value jump, far apart.
+    # Ties and rounding lead them apart; where a hard clip makes the value jump, far apart.
     gap = [
         float(
             solve(problem, generator=generator(seed)).objective_values.min()
