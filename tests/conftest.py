@@ -17,16 +17,27 @@ if sys.platform == "win32":  # forked processes, signals and limits that Windows
 settings.register_profile("same-every-time", derandomize=True, deadline=None, max_examples=25)
 settings.load_profile("same-every-time")
 
-LONGEST = (
+PROCESSES = (
     "training/test_processes.py",
     "training/test_survival.py",
+    "training/test_identity.py",
+    "training/test_killed_commands.py",
+    "training/test_one_pass_runs.py",
+    "training/test_atomic_write.py",
+    "training/test_locks.py",
+    "training/test_memory_format.py",
+    "training/test_older_runs.py",
+    "training/test_stop.py",
+    "test_distributed.py",
+)
+"""Files whose processes are forked by one server (tests/training/small_runs.py), slow to start."""
+LONGEST = (
+    *PROCESSES,
     "evaluation/test_evaluation_commands.py",
     "test_examples.py",
     "test_cli.py",
     "training/test_recipes.py",
     "training/test_sweep.py",
-    "training/test_identity.py",
-    "training/test_killed_commands.py",
     "training/test_pictures.py",
     "models/test_models_build.py",
 )
@@ -37,6 +48,21 @@ def pytest_collection_modifyitems(items):
     here = Path(__file__).parent
     rank = {here / name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path, len(rank)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Keeps each file on one worker, with --dist loadfile, and those with processes together."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415 - only with pytest-xdist
+
+    class Together(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            file = super()._split_scope(nodeid)
+            return "processes" if file.removeprefix("tests/") in PROCESSES else file
+
+    return Together(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)
