@@ -22,7 +22,7 @@ from comixup.cli._options import FLAGS
 from comixup.training import RECIPES
 from pictures import drawing
 
-SMALL = ["--labels-per-class", "2", "--batch-size", "10"]
+SMALL = ["--model", "lenet", "--labels-per-class", "2", "--batch-size", "10", "--lr", "0.01"]
 
 
 @pytest.fixture
@@ -213,7 +213,7 @@ def test_the_same_command_again_trains_nothing_but_shows_the_table(called, train
 
 def test_methods_are_trained_one_after_the_other(called):
     words = ["digits", "--epochs", "1", *SMALL, "--method", "input", "vanilla"]
-    code, text, _ = called("train", *words, "--accelerator", "cpu", "--lr", "0.01")
+    code, text, _ = called("train", *words, "--accelerator", "cpu")
     assert code == 0
     rows = [line.split()[0] for line in text.splitlines() if re.match(r" *(input|vanilla) ", line)]
     assert rows == ["input", "vanilla"]
@@ -229,7 +229,7 @@ def test_tuning_says_which_is_best(called):
 
 @pytest.mark.parametrize("word", ["False", "false"])
 def test_a_boolean_setting_is_what_was_asked_for(called, tmp_path, word):
-    words = ["digits", "--epochs", "1", *SMALL, "--model", "lenet", "--accelerator", "cpu"]
+    words = ["digits", "--epochs", "1", *SMALL, "--accelerator", "cpu"]
     code, _, err = called("train", *words, "--set", f"keep_gradients={word}", "--out", word)
     assert code == 0, err
     story = json.loads((tmp_path / word / "digits/comixup/seed-0/run.json").read_text())
