@@ -49,6 +49,19 @@ def test_links_lead_somewhere(page):
             assert re.search(rf"\b{name[1]}\b", source), f"{name[1]} is not in {target}"
 
 
+WIDTH = 100
+MORE_PAGES = ["CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/RECORDS.md"]
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, *(ROOT / name for name in MORE_PAGES)], ids=lambda page: page.name
+)
+def test_prose_is_at_most_a_hundred_columns_wide(page):
+    text = re.sub(r"^ *```.*?^ *```$", "", page.read_text(encoding="utf-8"), flags=re.S | re.M)
+    prose = [line for line in text.splitlines() if not line.lstrip().startswith(("|", "![", "<"))]
+    assert [line for line in prose if len(line) > WIDTH] == []
+
+
 def test_every_marked_departure_from_the_paper_is_listed():
     page = (ROOT / "docs" / "paper-to-code.md").read_text(encoding="utf-8")
     files = [
