@@ -1,7 +1,7 @@
 """Measuring trained networks: error, calibration, localisation, background corruption."""
 
 from comixup.evaluation._boxes import read_boxes, read_tiny_imagenet_boxes
-from comixup.evaluation._cam import class_activation_maps
+from comixup.evaluation._cam import ActivationMaps, class_activation_maps
 from comixup.evaluation._compare import Row, compare, holm, paired_interval, paired_test
 from comixup.evaluation._corruption import CorruptedLoader, corrupt
 from comixup.evaluation._evaluate import (
@@ -26,6 +26,7 @@ from comixup.evaluation._temperature import fit_temperature
 from comixup.evaluation._trained import Trained, load_trained, trained_classes, trained_on
 
 __all__ = [
+    "ActivationMaps",
     "Bin",
     "CorruptedLoader",
     "Evaluation",

@@ -55,7 +55,7 @@ def predict(
         model: on the device.
         batches: of images and classes, such as `split.loader(250, device=device).epoch(0)`.
         device: where to compute.
-        after: called with the number of images done, after each batch; see `progress_bar`.
+        after: called with the number of images done, after each batch.
 
     >>> model = nn.Sequential(nn.Flatten(), nn.Identity())
     >>> found = predict(model, [(torch.tensor([[[[0.0, 9.0]]]]), torch.tensor([1]))])

@@ -5,7 +5,7 @@ from comixup.training._folder import RunFolder
 from comixup.training._hardware import MAX_WORKERS, Hardware
 from comixup.training._launcher import check_alone
 from comixup.training._logits import read_logits
-from comixup.training._losses import losses
+from comixup.training._losses import losses, mean_binary_cross_entropy, scaled_cross_entropy
 from comixup.training._methods import MIXERS, change_method, passes_per_image
 from comixup.training._recipe import Method, Phase, Recipe
 from comixup.training._recipes import RECIPES
@@ -35,9 +35,11 @@ __all__ = [
     "check_run_options",
     "load_weights",
     "losses",
+    "mean_binary_cross_entropy",
     "passes_per_image",
     "read_logits",
     "results_table",
+    "scaled_cross_entropy",
     "sweep",
     "sweep_table",
     "train",
