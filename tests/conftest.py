@@ -1,6 +1,7 @@
 """What all tests share: the same examples on every run, and no trace in the user's cache."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -41,6 +42,11 @@ LONGEST = (
     "training/test_pictures.py",
     "models/test_models_build.py",
 )
+
+# A shell starts background jobs with Ctrl-C ignored, which every process they start inherits: tests
+# that interrupt something would wait forever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items):
