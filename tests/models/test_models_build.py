@@ -1,5 +1,6 @@
 """Networks by name: every one of ours trains, is mixed inside, compiled, saved; names are found."""
 
+import inspect
 import itertools
 
 import pytest
@@ -218,8 +219,13 @@ def test_names_are_ours_and_all_different():
 
 
 def test_public_names_are_documented():
+    documented = 0
     for name in comixup.models.__all__:
-        assert getattr(comixup.models, name).__doc__
+        public = getattr(comixup.models, name)
+        if inspect.isclass(public) or inspect.isfunction(public):  # constants have no docstrings
+            assert public.__doc__, name
+            documented += 1
+    assert documented > 5
 
 
 # ---- Widths -------------------------------------------------------------------------------------
