@@ -104,7 +104,7 @@ def test_killed_at_every_write_a_run_ends_as_if_unbroken(data, tmp_path, unbroke
 
 def test_killed_at_any_moment_a_run_ends_as_if_unbroken(data, tmp_path, unbroken):
     # Processor time and not the clock: so the moments do not move with the machine's load.
-    befalls = ((die_after, 0.7 + 0.23 * number) for number in itertools.count())
+    befalls = ((die_after, 0.15 + 0.1 * number) for number in itertools.count())
     arguments = words(data, tmp_path, "--checkpoint-steps", 1, method="comixup")
     codes = until_it_ends(arguments, tmp_path / "log", befalls)
     assert len(codes) > 1
