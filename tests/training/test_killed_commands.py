@@ -114,7 +114,7 @@ def test_killed_at_every_write(unbroken, data, tmp_path):
 @pytest.mark.slow
 def test_killed_at_any_moment(unbroken, data, tmp_path):
     command, expected, table = unbroken
-    befalls = ((die_after, 0.6 + 0.17 * number) for number in itertools.count())
+    befalls = ((die_after, 0.15 + 0.1 * number) for number in itertools.count())
     arguments = arguments_of(command, data, tmp_path / "runs")
     codes, text = until_it_ends(arguments, tmp_path / "log", befalls)
     assert set(codes) == {-signal.SIGPROF}
