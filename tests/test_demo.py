@@ -41,6 +41,7 @@ def quick_run(tmp_path_factory):
     return printed.getvalue(), picture
 
 
+@pytest.mark.slow
 def test_picture_is_drawn_in_many_colours(quick_run):
     pixels = torch.from_numpy(mpl_image.imread(quick_run[1]).copy())[..., :3]
     assert min(pixels.shape[:2]) > 500
@@ -48,6 +49,7 @@ def test_picture_is_drawn_in_many_colours(quick_run):
     assert 0.2 < (pixels == 1).all(-1).double().mean() < 0.9  # white paper, but not only
 
 
+@pytest.mark.slow
 def test_table_has_both_methods_and_plain_images_count_as_one_input(quick_run):
     rows = {
         line.split("│")[1].strip(): [float(cell.split("±")[0]) for cell in line.split("│")[2:4]]

@@ -39,6 +39,7 @@ def test_plain_pytorch(example, capsys):
 
 @pytest.mark.filterwarnings("ignore:.*does not have many workers:UserWarning:lightning")
 @pytest.mark.filterwarnings("ignore:.*treespec, LeafSpec:FutureWarning:lightning")
+@pytest.mark.slow
 def test_one_pass_training(example, capsys):
     results = example("one_pass_training").main(64)
     assert set(results) == {"plain loop", "mixed by workers", "Lightning"}

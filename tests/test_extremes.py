@@ -11,6 +11,9 @@ from comixup import Labelling, Problem, objective, solve
 from problems import generator, identity, make, maps, psd, ratio
 
 with_each = pytest.mark.parametrize("method", ["native", "reference"])
+slowly_with_each = pytest.mark.parametrize(
+    "method", ["native", pytest.param("reference", marks=pytest.mark.slow)]
+)
 
 
 def scaled(factor, **fields):
@@ -121,7 +124,7 @@ def test_a_power_of_two_changes_no_label(method, exponent):
     assert_close(z.objective_values, factor * expected.objective_values, rtol=1e-12, atol=0)
 
 
-@with_each
+@slowly_with_each
 @each_case("offset", [1e3, -1e6, 1e9])
 def test_a_large_constant_at_every_location_does_not_matter(method, offset):
     # Costs are only ever compared at one location, however large they are there.

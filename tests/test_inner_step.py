@@ -22,6 +22,11 @@ MINIMISERS = {"reference": _reference.minimise, "native": native}
 TOLERANCE = 1e-5  # the kernel adds in single precision
 
 with_each = pytest.mark.parametrize("minimise", MINIMISERS.values(), ids=MINIMISERS.keys())
+slowly_with_each = pytest.mark.parametrize(
+    "minimise",
+    [pytest.param(_reference.minimise, marks=pytest.mark.slow, id="reference"), native],
+    ids=lambda minimise: minimise.__name__,
+)
 
 
 def answer(minimise, unary, charge, grid, start):
@@ -48,7 +53,7 @@ def found(minimise, unary, charge, grid, start):
     return oracle.energy(unary, charge, grid, answer(minimise, unary, charge, grid, start))
 
 
-@with_each
+@slowly_with_each
 @each_case("form", FORMS)
 @each_case(
     ("grid", "num_labels"),
@@ -83,7 +88,7 @@ def test_the_two_exact_answers_agree(form):
         )
 
 
-@with_each
+@slowly_with_each
 @each_case("form", FORMS)
 @each_case("grid", [(12, 12), (10, 13), (4, 4, 4)], ids=str)
 def test_two_labels_on_a_wide_grid_are_solved_exactly(minimise, grid, form):
@@ -94,7 +99,7 @@ def test_two_labels_on_a_wide_grid_are_solved_exactly(minimise, grid, form):
         assert value == pytest.approx(best, abs=1e-4), seed
 
 
-@with_each
+@slowly_with_each
 @each_case(
     ("grid", "num_labels"), [((4, 4), 10), ((12, 12), 4), ((3, 3, 6), 4), ((30, 3), 10)], ids=str
 )

@@ -162,7 +162,7 @@ def test_p_is_how_often_a_batch_is_mixed(method, p):
     # kornia#4649: applied twice, so that the rate was p squared; mmpretrain#875: ignored.
     images, targets, saliency = batch(4, (4, 4))
     mixer = method(CLASSES, p=p, generator=generator(6))
-    times = 150
+    times = 60
     mixed = 0
     for _ in range(times):
         out, soft = run(mixer, images, targets, saliency)

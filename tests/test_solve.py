@@ -13,6 +13,9 @@ from comixup import Labelling, Problem, _solve, objective, solve
 from problems import ALL, SMALL, TINY, generator, identity, make, maps, over, random_sources
 
 with_each = pytest.mark.parametrize("method", ["native", "reference"])
+slowly_with_each = pytest.mark.parametrize(
+    "method", ["native", pytest.param("reference", marks=pytest.mark.slow)]
+)
 
 
 def assert_same(z, other):
@@ -32,7 +35,7 @@ def duplicates(z):
 
 
 @over(ALL)
-@with_each
+@slowly_with_each
 @each_case("levels", [1, 2, 3])
 def test_the_labelling_is_feasible_and_its_value_is_the_objective(problem, method, levels):
     z = solve(problem, sweeps=3, levels=levels, method=method, generator=generator(levels))
@@ -46,7 +49,7 @@ def test_the_labelling_is_feasible_and_its_value_is_the_objective(problem, metho
 
 
 @over(TINY)
-@with_each
+@slowly_with_each
 @each_case("levels", [1, 2])
 def test_no_answer_beats_the_optimum_and_many_starts_reach_it(problem, method, levels):
     best = oracle.joint_minimum(problem, levels)
