@@ -32,6 +32,8 @@ PROCESSES = (
     "test_distributed.py",
 )
 """Files whose processes are forked by one server (tests/training/small_runs.py), slow to start."""
+GROUPS = 2
+"""Workers that share these files: they wait for their processes more than they compute."""
 LONGEST = (
     *PROCESSES,
     "evaluation/test_evaluation_commands.py",
@@ -66,7 +68,10 @@ def pytest_xdist_make_scheduler(config, log):
     class Together(LoadFileScheduling):
         def _split_scope(self, nodeid):
             file = super()._split_scope(nodeid)
-            return "processes" if file.removeprefix("tests/") in PROCESSES else file
+            name = file.removeprefix("tests/")
+            if name not in PROCESSES:
+                return file
+            return f"processes {PROCESSES.index(name) % GROUPS}"
 
     return Together(config, log)
 
