@@ -45,20 +45,23 @@ STEPS = {
 other files of the core are shared by the steps, and import none of them."""
 
 SHARED = (
-    *("_archives", "_atomic_write", "_checks", "_crops", "_did_you_mean", "_grid"),
-    *(
-        "_lightning",
-        "_locks",
-        "_plots",
-        "_progress",
-        "_random",
-        "_eager",
-        "_repr",
-        "_recording",
-        "_tables",
-        "_targets",
-        "_wrappers",
-    ),
+    "_archives",
+    "_atomic_write",
+    "_checks",
+    "_crops",
+    "_did_you_mean",
+    "_eager",
+    "_grid",
+    "_lightning",
+    "_locks",
+    "_plots",
+    "_progress",
+    "_random",
+    "_recording",
+    "_repr",
+    "_tables",
+    "_targets",
+    "_wrappers",
 )
 """Files of the core that several packages need and none owns: all packages may import them."""
 

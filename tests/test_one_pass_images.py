@@ -85,6 +85,13 @@ def test_nothing_to_mix_is_a_clean_batch():
         assert not mixup.last.mixed
 
 
+def test_images_without_gradients_are_rejected():
+    images = torch.randint(255, (6, 3, 8, 8), dtype=torch.uint8)
+    mixup = within(levels=1)
+    with pytest.raises(TypeError, match="`images` must be floating point to have a gradient"):
+        mixup(images, torch.arange(6) % CLASSES, Origin(torch.arange(6)))
+
+
 def test_what_does_not_go_together_is_rejected():
     memory = SaliencyMemory(EXAMPLES)
     for mixer, options in (

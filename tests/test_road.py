@@ -146,3 +146,12 @@ def test_the_weights_can_be_read_as_all_other_settings():
     assert (mixup.beta, mixup.gamma, mixup.tau, mixup.eta) == (0.5, 2.0, 0.25, 0.125)
     assert (mixup.clip, mixup.smoothness) == (None, "official")
     assert (mixup.omega, mixup.alpha, mixup.grid) == (0.001, 2.0, 4)
+
+
+def test_weights_too_small_to_count_are_told_before_the_first_batch():
+    for weights in ({"beta": 1e-40}, {"gamma": 1e-40}, {"eta": 1e-40}):
+        (name,) = weights
+        with pytest.raises(ValueError, match=f"`{name}` must be 0, or at least"):
+            CoMixup(CLASSES, **weights)
+    mixup = CoMixup(CLASSES, eta=1e-40, alpha=None)  # without a prior it weighs nothing
+    assert mixup(*batch(4))[0].shape == batch(4)[0].shape

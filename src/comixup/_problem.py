@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -130,8 +129,7 @@ class Problem(Weighted):
         check_size(n, num_outputs)
         ratio = None if prior is None else checked_prior(prior, m)
         spread = float(np.ptp(host_cost, axis=0).max())
-        without_prior = weights if ratio is not None else replace(weights, eta=0.0)
-        check_term_scale(spread, without_prior, n, matrix.max())
+        check_term_scale(spread, weights, n, matrix.max(), has_prior=ratio is not None)
         host = HostArrays(host_cost, matrix, ratio)
         grid = tuple(cost.shape[1:])
         self._hold(host, weights, grid, int(num_outputs), cost.device, cost.dtype)
@@ -164,7 +162,9 @@ class Problem(Weighted):
             " for another one."
         )
 
-    __delattr__ = __setattr__  # type: ignore[assignment]
+    def __delattr__(self, name: str) -> NoReturn:
+        """Raises: a problem has been checked as it is."""
+        raise AttributeError(f"`{name}` must stay as it is: a Problem is a snapshot.")
 
     def __repr__(self) -> str:
         w = self.weights
@@ -361,9 +361,8 @@ def build_problems(
             warn_if_indefinite(matrix)
         cost = -maps.cells[part].reshape(m, -1)
         # The costs of an input sum to one: their scale is known.
-        check_term_scale(
-            1.0, weights, cost.shape[1], 1.0 if compatibility is None else matrix.max()
-        )
+        largest = 1.0 if compatibility is None else float(matrix.max())
+        check_term_scale(1.0, weights, cost.shape[1], largest, has_prior=prior is not None)
         host = HostArrays(cost, matrix, prior)
         grid = maps.cells.shape[1:]
         problems.append(BuiltProblem(host, weights, grid, num_outputs, device, dtype))

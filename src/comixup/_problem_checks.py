@@ -49,7 +49,9 @@ def check_size(n: int, num_outputs: int) -> None:
         )
 
 
-def check_term_scale(cost: float, weights: Weights, n: int, largest_entry: float) -> None:
+def check_term_scale(
+    cost: float, weights: Weights, n: int, largest_entry: float, *, has_prior: bool
+) -> None:
     """Rejects terms that are not 0, but so small that the others leave nothing of them.
 
     Args:
@@ -57,11 +59,12 @@ def check_term_scale(cost: float, weights: Weights, n: int, largest_entry: float
         weights: of the other terms.
         n: locations.
         largest_entry: of the compatibility matrix.
+        has_prior: whether `eta` weighs anything.
     """
     sizes = {
         "cost": cost,
         "beta": weights.beta / n,
-        "eta": weights.eta / n,
+        "eta": weights.eta / n if has_prior else 0.0,
         "gamma": weights.gamma / n * float(largest_entry),
     }
     # The penalty has no say in this: where it is large, costs decide between inputs without one.

@@ -14,7 +14,7 @@ from comixup._labelling import Labelling
 from comixup._maps import check_grid, grid_of_batch, pool_maps
 from comixup._mix import Plan
 from comixup._problem import Partition, build_problems
-from comixup._problem_checks import check_prior_settings
+from comixup._problem_checks import check_prior_settings, check_term_scale
 from comixup._solve import check_settings, solve
 from comixup._weights import Clip, Smoothness, Weighted, Weights
 from comixup.mixers._mixer import CleanReduction, Mixed
@@ -125,6 +125,8 @@ class CoMixup(Weighted, SaliencyMixer):
         if not (compatibility is None or callable(compatibility)):
             compatibility = floating("compatibility", compatibility)
         self.weights = Weights(beta, gamma, tau, eta, clip, smoothness)
+        # The costs of an input sum to one. What is too small already now is told before training.
+        check_term_scale(1.0, self.weights, 1, 1.0, has_prior=alpha is not None)
         self.partition_size = partition_size
         self.num_outputs = num_outputs
         self.resolve = resolve

@@ -163,11 +163,6 @@ class OnePass:
         """
         if origin is None:
             return images
-        if not images.is_floating_point():
-            raise TypeError(
-                f"`images` must be floating point to have a gradient, got {images.dtype}. Scale "
-                "them, for instance by torchvision's v2.ToDtype(torch.float32, scale=True)."
-            )
         known = checked_origin(origin, images)
         return _tracked(images, lambda gradient: self.memory.write(known, channel_norm(gradient)))
 
@@ -271,6 +266,11 @@ class OnePass:
 
 def _tracked(images: Tensor, write: Callable[[Tensor], None]) -> Tensor:
     """Returns a copy of images, on which models may work in place, whose gradient is handed on."""
+    if not images.is_floating_point():
+        raise TypeError(
+            f"`images` must be floating point to have a gradient, got {images.dtype}. Scale them, "
+            "for instance by torchvision's v2.ToDtype(torch.float32, scale=True)."
+        )
     inputs = recordable(images.detach()).requires_grad_()
     inputs.register_hook(write)  # type: ignore[no-untyped-call]
     return inputs.clone()
