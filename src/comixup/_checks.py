@@ -95,6 +95,15 @@ def check_positive(name: str, value: Any, hint: str = "") -> None:
         raise ValueError(f"`{name}` must be above 0, got {value!r}. {hint}".rstrip())
 
 
+def check_fraction(name: str, value: Any) -> None:
+    """Rejects what is not a number between 0 and 1, both exclusive."""
+    check_number(name, value, high=1)
+    if value in (0, 1):
+        raise ValueError(
+            f"`{name}` must be between 0 and 1, got {value!r}. Leave it out to hold out nothing."
+        )
+
+
 def check_count(name: str, value: object, low: int = 1, high: int | None = None) -> None:
     """Rejects what is not an integer from `low` on, up to `high` if that is given."""
     # `int` comes first because the abstract class takes a while to ask.

@@ -270,7 +270,12 @@ OTHER_RUNS = {
     "images_per_class": {"images_per_class": 5},
     "validation": {"validation": 0.1},
     "validation_seed": {"validation_seed": 0},
+    "test_fraction": {"test_fraction": 0.5},
     "width": {"width": 8},
+    "pretrained": {"pretrained": True},
+    "weights": {"weights": __file__},
+    "freeze": {"weights": __file__, "freeze": True},
+    "class_weights": {"class_weights": "balanced"},
     "evaluate_every": {"evaluate_every": 2},
     "mixer": {"methods": {"comixup": Method("cutmix", {"beta": 0.5})}},
     "settings": {"methods": {"comixup": Method("comixup", {"beta": 0.6})}},
@@ -345,7 +350,7 @@ def test_a_method_may_have_epochs_and_learning_rates_of_its_own():
 def test_the_old_word_for_the_official_loss_is_read():
     assert recipe_of(loss="released").loss == "official"
     assert recipe_of().changed(loss="released").loss == "official"
-    with pytest.raises(ValueError, match=r"`loss` must be one of \['cross-entropy', 'official'\]"):
+    with pytest.raises(ValueError, match=r"`loss` must be one of .*'official'"):
         recipe_of().changed(loss="hinge")
 
 

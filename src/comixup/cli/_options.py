@@ -22,7 +22,7 @@ ALIASES = {"--labels-per-class": "--images-per-class"}
 """Older names of options; still read."""
 _MAX_DIGITS = 7
 """Of a class index: no data set has as many classes."""
-FLAGS = ("--download", "--skip-bad", "--help", "--")
+FLAGS = ("--download", "--skip-bad", "--pretrained", "--freeze", "--help", "--")
 """Options without a value."""
 UNCHANGED = ""
 """What help says of a default that is None: the group's own words say that nothing changes."""
@@ -70,8 +70,25 @@ class Changes:
     """Fraction of the training images to hold out, between 0 and 1."""
     validation_seed: Annotated[int | None, option_help("N", UNCHANGED)] = None
     """Decides which images are held out, the same ones for all seeds."""
+    test_fraction: Annotated[float | None, option_help("FRACTION", UNCHANGED)] = None
+    """Fraction of each class's images to test on, of your own images without a part for it."""
     width: Annotated[int | None, option_help("N", UNCHANGED)] = None
     """Feature maps of the network's first stage; our pre-activation ResNets only."""
+    image_size: Annotated[int | None, option_help("N", UNCHANGED)] = None
+    """Pixels per side that image files are resized and cropped to."""
+    optimizer: Annotated[
+        Literal["sgd", "adam", "adamw"] | None, option_help("sgd|adam|adamw", UNCHANGED)
+    ] = None
+    """Another optimiser. Learning rates stay as they are, but for your own images."""
+    pretrained: Annotated[bool, tyro.conf.FlagCreatePairsOff, option_help("", "")] = False
+    """Begin with the weights that torchvision or timm has for the network (downloads them)."""
+    weights: Annotated[Path | None, option_help("FILE", UNCHANGED)] = None
+    """Begin with the weights of a file: comixup's, torchvision's or timm's. The last layer is new
+    where the classes are others."""
+    freeze: Annotated[bool, tyro.conf.FlagCreatePairsOff, option_help("", "")] = False
+    """Train the last layer alone."""
+    class_weights: Annotated[Literal["balanced"] | None, option_help("balanced", UNCHANGED)] = None
+    """Let classes with few images count as much in the loss as those with many."""
     set: Annotated[tuple[str, ...], option_help("NAME=VALUE ...", "(none)")] = ()
     """Settings of the method: --set beta=0.5 sweeps=2 resolve=false. Values are numbers, true,
     false, null, words, or lists such as [2,4]."""
@@ -116,7 +133,7 @@ class Place:
     """Save every so many steps too, not only after each epoch."""
 
 
-RecipeName: TypeAlias = Annotated[str, tyro.conf.Positional, option_help("RECIPE")]
+RecipeName: TypeAlias = Annotated[str, tyro.conf.Positional, option_help("RECIPE|PATH")]
 Seeds: TypeAlias = Annotated[tuple[int, ...], option_help("N ...")]
 # Their options have no prefix, --epochs and not --changes.epochs; help shows them in groups.
 ChangesOption: TypeAlias = Annotated[
@@ -135,13 +152,23 @@ def recipe_of(name: str) -> Recipe:
     return training.RECIPES[name]
 
 
-def changed(name: str, changes: Changes) -> Recipe:
-    """Returns the recipe of that name with all that options change in it, but the settings."""
+def changed(recipe: Recipe, changes: Changes) -> Recipe:
+    """Returns a recipe with all that options change in it, but the settings of its methods."""
+    wanted = changed_fields(changes)
+    return recipe.changed(data=wanted.pop("data_set"), **wanted)
+
+
+def changed_fields(changes: Changes) -> dict[str, Any]:
+    """Returns what options change in a recipe, by the name of the field; None leaves it."""
     of_methods = ("set", "saliency", "memory")
     wanted = {key: value for key, value in vars(changes).items() if key not in of_methods}
     if wanted["classes"] is not None:
         wanted["classes"] = class_list(wanted["classes"])
-    return recipe_of(name).changed(data=wanted.pop("data_set"), **wanted)
+    if wanted["weights"] is not None:
+        wanted["weights"] = str(wanted["weights"])
+    for flag in ("pretrained", "freeze"):
+        wanted[flag] = wanted[flag] or None
+    return wanted
 
 
 def class_list(words: Sequence[str]) -> tuple[str, ...]:

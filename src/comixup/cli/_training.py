@@ -18,7 +18,6 @@ from comixup.cli._options import (
     PlaceOption,
     RecipeName,
     Seeds,
-    changed,
     check_different,
     check_seeds,
     launch,
@@ -28,6 +27,7 @@ from comixup.cli._options import (
     train_options,
     with_set,
 )
+from comixup.cli._own_images import recipe_and_place
 from comixup.cli._settings import parse_settings
 from comixup.training import Method
 
@@ -82,14 +82,15 @@ def train(
     """Train a recipe. The same command resumes where it was interrupted.
 
     Args:
-        recipe: its name; see `comixup recipes`.
+        recipe: its name, see `comixup recipes`; or the path of your own images: a folder with a
+            folder for each class, or a CSV file of paths and labels.
         method: one or more of its methods, or "all".
         seeds: a run each.
         changes: what to change in the recipe; the rest stays as it is.
         place: where to train, and where results go.
     """
     check_seeds(seeds)
-    chosen = changed(recipe, changes)
+    chosen, place = recipe_and_place(recipe, changes, place)
     names = tuple(chosen.methods) if method == ("all",) else method or (chosen.method,)
     check_different("--method", names)
     for name in names:  # a wrong name is told before anything is trained
@@ -100,6 +101,8 @@ def train(
     if fabric.is_global_zero:
         console = Console()
         console.print(training.results_table(chosen, results))
+        if chosen.data == training.FOLDER:
+            console.print(training.classes_table(chosen, results, place.out))
         print_line(console, f"Runs are in {place.out / chosen.name}.")
 
 
@@ -113,14 +116,16 @@ def tune(
     """Choose a baseline's alpha in {0.2, 1, 2} by images held out of the training ones.
 
     Args:
-        recipe: its name; see `comixup recipes`.
+        recipe: its name, see `comixup recipes`; or the path of your own images: a folder with a
+            folder for each class, or a CSV file of paths and labels.
         method: one of its methods that has something to tune.
         seeds: a run each, for every value.
         changes: what to change in the recipe; the rest stays as it is.
         place: where to train, and where results go.
     """
     check_seeds(seeds)
-    chosen = with_set(changed(recipe, changes), method, changes)
+    chosen, place = recipe_and_place(recipe, changes, place)
+    chosen = with_set(chosen, method, changes)
     tuned = chosen.tuning_grid.get(chosen.choose(method).mixer, {})
     for name in parse_settings(changes.set):
         if name in tuned:
@@ -154,7 +159,8 @@ def sweep(
     The same command resumes where it was interrupted; what is trained is not trained again.
 
     Args:
-        recipe: its name; see `comixup recipes`.
+        recipe: its name, see `comixup recipes`; or the path of your own images: a folder with a
+            folder for each class, or a CSV file of paths and labels.
         beta: weights of smoothness to try.
         gamma: weights of compatibility to try.
         tau: clip levels to try.
@@ -176,7 +182,7 @@ def sweep(
         "partition_size": partition_size,
     }
     grid = _joined({name: values for name, values in named.items() if values}, _varied(vary))
-    chosen = changed(recipe, changes)
+    chosen, place = recipe_and_place(recipe, changes, place)
     chosen = with_set(chosen, method or chosen.method, changes)
     _check_set(chosen.choose(method), grid, changes)
     options = train_options(place, chosen, seeds)

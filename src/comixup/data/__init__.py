@@ -6,8 +6,11 @@
 torch.Size([100, 1, 28, 28])
 """
 
+from comixup.data._image_sizes import median_side as median_side
 from comixup.data._load import load as load
 from comixup.data._load import names as names
+from comixup.data._near_copies import NearCopy as NearCopy
+from comixup.data._near_copies import near_copies as near_copies
 from comixup.data._seeds import MAX_SEED as MAX_SEED
 from comixup.data._seeds import Purpose as Purpose
 from comixup.data._seeds import permutation as permutation
@@ -22,10 +25,13 @@ __all__ = [
     "MAX_SEED",
     "DataSet",
     "Loader",
+    "NearCopy",
     "Purpose",
     "Split",
     "load",
+    "median_side",
     "names",
+    "near_copies",
     "normalize",
     "permutation",
     "seed_for",

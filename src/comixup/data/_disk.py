@@ -34,8 +34,9 @@ DEFAULT_MIN_SCALE = 0.08
 
 # An image's index and the epoch that its augmentation is for; None to leave it as it is.
 _Request: TypeAlias = tuple[int, int | None]
-# An image, its class, its index, and its cells' numbers if a memory asks for them.
-_Sample: TypeAlias = tuple[Tensor, int, int, Tensor | None]
+_Target: TypeAlias = np.int64 | npt.NDArray[np.float32]
+# An image, its class or labels, its index, and its cells' numbers if a memory asks for them.
+_Sample: TypeAlias = tuple[Tensor, _Target, int, Tensor | None]
 _Batch: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor | None]
 
 
@@ -45,7 +46,7 @@ class DiskSplit:
 
     Attributes:
         files: (n,) paths, as bytes: one array, since workers would copy a list of strings in time.
-        targets: (n,) int64 class indices.
+        targets: (n,) int64 class indices, or (n, classes) float32 labels of 0 and 1.
         mean: per channel: what normalisation subtracts.
         std: per channel: what it then divides by.
     """
@@ -57,6 +58,11 @@ class DiskSplit:
 
     def __len__(self) -> int:
         return len(self.targets)
+
+    @property
+    def paths(self) -> list[Path]:
+        """Returns the images' files; see `Split.paths`."""
+        return [Path(os.fsdecode(file)) for file in self.files]
 
     def subset(self, indices: Tensor) -> DiskSplit:
         """Returns the split with these images alone."""
@@ -202,10 +208,10 @@ class _Images(Dataset[_Sample | str]):
                 seed = seed_for(self._seed, epoch, index, Purpose.CROPS)
                 torch.default_generator.manual_seed(seed)
             if self._grid is None:
-                return self._transform(picture), int(self._targets[index]), index, None
+                return self._transform(picture), self._targets[index], index, None
             numbers = cell_numbers((picture.height, picture.width), self._grid).to(torch.uint8)
             pixels, moved = self._transform(picture, tv_tensors.Mask(numbers))
-            return pixels, int(self._targets[index]), index, moved.as_subclass(Tensor)
+            return pixels, self._targets[index], index, moved.as_subclass(Tensor)
 
     def collate(self, samples: list[_Sample | str]) -> _Batch | str:
         """Returns a batch, possibly empty, or the error message of its first damaged image."""
@@ -217,10 +223,20 @@ class _Images(Dataset[_Sample | str]):
         if not good:
             empty = torch.empty(0, 3, self._size, self._size, dtype=torch.uint8)
             none = torch.empty(0, dtype=torch.int64)
-            return empty, none, none, None if self._grid is None else empty[:, 0]
+            return (
+                empty,
+                torch.from_numpy(self._targets[:0]),
+                none,
+                (None if self._grid is None else empty[:, 0]),
+            )
         images, targets, indices, cells = zip(*good, strict=True)
         moved = None if self._grid is None else torch.stack(cells)
-        return torch.stack(images), torch.tensor(targets), torch.tensor(indices), moved
+        return (
+            torch.stack(images),
+            torch.from_numpy(np.array(targets)),
+            torch.tensor(indices),
+            moved,
+        )
 
 
 def _augmentation(size: int, min_scale: float) -> v2.Transform:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image
+from PIL import ExifTags, Image
 
 from comixup.data._places import check_regular, reason_of
 
@@ -23,6 +23,17 @@ _UNPREMULTIPLIED = {"La": "LA", "RGBa": "RGBA"}
 _BITS_PER_SAMPLE, _PHOTOMETRIC = 258, 262
 """Tags of TIFF files."""
 _WHITE_IS_ZERO = 0
+UPRIGHT = 1
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""What makes an image upright again, by its EXIF orientation."""
 
 
 def read_image(
@@ -30,8 +41,9 @@ def read_image(
 ) -> Image.Image:
     """Returns an image in 8-bit RGB: of a file with several frames, the first.
 
-    Pixels of 16 bits are scaled by the range of their type, transparency is dropped. Floats and
-    32-bit integers are rejected, since nothing says which of their values is white.
+    Pixels of 16 bits are scaled by the range of their type, transparency is dropped, and what a
+    camera notes as its orientation (EXIF) is undone, as viewers do. Floats and 32-bit integers are
+    rejected, since nothing says which of their values is white.
 
     Args:
         path: the file.
@@ -43,7 +55,7 @@ def read_image(
         with Image.open(path, formats=_formats()) as image:
             problem = _problem(image, size)
             if problem is None:
-                return _rgb(image)
+                return _upright(image, _rgb(image))
     # Decoders raise all kinds of exceptions on damaged files, MemoryError included.
     except Exception as error:
         raise ValueError(
@@ -90,6 +102,21 @@ def _rgb(image: Image.Image) -> Image.Image:
     elif image.mode in _UNPREMULTIPLIED:
         image = image.convert(_UNPREMULTIPLIED[image.mode])
     return image.convert("RGB")
+
+
+def orientation(image: Image.Image) -> int:
+    """Returns how an image is stored: 1 upright, 2 to 8 turned or mirrored, as EXIF numbers it."""
+    try:
+        value = image.getexif().get(ExifTags.Base.Orientation, UPRIGHT)
+    except Exception:  # damaged metadata raises anything; viewers ignore it too
+        return UPRIGHT
+    return value if isinstance(value, int) and value in range(1, 9) else UPRIGHT
+
+
+def _upright(stored: Image.Image, pixels: Image.Image) -> Image.Image:
+    """Returns pixels turned as the file that they come from says."""
+    turn = _TURNS.get(orientation(stored))
+    return pixels if turn is None else pixels.transpose(turn)
 
 
 def _tag(image: Image.Image, number: int) -> object:

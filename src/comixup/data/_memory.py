@@ -6,6 +6,7 @@ import contextlib
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +48,11 @@ class MemorySplit:
 
     def __len__(self) -> int:
         return len(self.targets)
+
+    @property
+    def paths(self) -> list[Path]:
+        """Returns nothing: the images are in memory."""
+        return []
 
     def subset(self, indices: Tensor) -> MemorySplit:
         """Returns the split with these images alone, copied."""

@@ -11,8 +11,12 @@ DEFAULT_ROOT = "data"
 _MAX_REASON = 300
 
 
-def data_root(root: str | Path | None) -> Path:
+def data_root(root: str | Path | None, *, or_csv: bool = False) -> Path:
     """Returns the folder that data sets are looked for in: `root`, else COMIXUP_DATA, else ./data.
+
+    Args:
+        root: the folder.
+        or_csv: whether it may be a CSV file instead.
 
     >>> data_root("somewhere").name
     'somewhere'
@@ -20,7 +24,7 @@ def data_root(root: str | Path | None) -> Path:
     if root is None:
         root = os.environ.get("COMIXUP_DATA") or DEFAULT_ROOT
     path = Path(root).expanduser()
-    if path.is_file():
+    if path.is_file() and not (or_csv and path.suffix.lower() == ".csv"):
         raise ValueError(
             f"`root` must be a folder, got the file {path}. Unpack archives first, and name the "
             "folder that they lie in."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import torch
@@ -53,7 +54,15 @@ class Split(Protocol):
 
     @property
     def targets(self) -> Tensor:
-        """Returns (n,) int64 class indices in the split's own order, in host memory."""
+        """Returns (n,) int64 class indices in the split's own order, in host memory.
+
+        Where an image may have any number of labels, (n, classes) float32 of 0 and 1.
+        """
+        ...
+
+    @property
+    def paths(self) -> list[Path]:
+        """Returns the images' files in the split's order; empty where images have none."""
         ...
 
     def __len__(self) -> int:
@@ -157,6 +166,18 @@ class DataSet:
     def num_classes(self) -> int:
         """Returns the number of classes."""
         return len(self.classes)
+
+    @property
+    def multi_label(self) -> bool:
+        """Whether an image may have any number of labels: targets are then (n, classes)."""
+        return self.train.targets.ndim > 1
+
+    def class_counts(self, split: str) -> list[int]:
+        """Returns the number of images of each class in a split, by the split's name."""
+        targets = self.splits[split].targets
+        if targets.ndim > 1:
+            return [int(count) for count in targets.sum(0).tolist()]
+        return targets.bincount(minlength=self.num_classes).tolist()
 
     def pixels(self, images: Tensor) -> Tensor:
         """Returns a normalised batch in [0, 1] colours, for pictures.

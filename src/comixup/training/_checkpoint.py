@@ -39,6 +39,8 @@ class State:
         finished: whether the run has come to its end.
         final: what the last weights are measured to have, by split; empty before the end.
         memory: remembered saliency maps, of methods that take one pass.
+        best: weights and buffers after the epoch with the lowest validation error, where that is
+            what a recipe reports.
     """
 
     identity: str
@@ -53,9 +55,17 @@ class State:
     finished: bool = False
     final: dict[str, dict[str, float]] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict)
+    best: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_best(self) -> bool:
+        """Whether the last epoch has the lowest validation error so far, and the first such."""
+        errors = [row["validation_error"] for row in self.history if "validation_error" in row]
+        just_now = bool(self.history) and "validation_error" in self.history[-1]
+        return just_now and errors.index(min(errors)) == len(errors) - 1
 
 
-_SINCE_VERSION_1 = ("final", "memory")
+_SINCE_VERSION_1 = ("final", "memory", "best")
 """Fields that older checkpoints of the same format do not have."""
 
 

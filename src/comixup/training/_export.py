@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 
 from comixup._atomic_write import atomic_write
@@ -10,7 +12,7 @@ from comixup.data import DataSet
 from comixup.training._checkpoint import State
 from comixup.training._folder import RunFolder, write_metrics
 from comixup.training._loaders import Loaders
-from comixup.training._logits import Logits, logits_bytes
+from comixup.training._logits import Logits, class_errors, logits_bytes
 from comixup.training._pictures import draw_curves
 from comixup.training._results import result_of
 from comixup.training._run import Run
@@ -49,10 +51,26 @@ def export(
     write_metrics(folder.path, state.history)
     atomic_write(folder.weights, _weights_bytes(run, data, setup))
     atomic_write(folder.logits, logits_bytes(logits))
+    atomic_write(folder.classes, _classes_table(data, logits["test"]))
     draw_curves(state.history, folder.curves, run.title)
     result = result_of(state.history, run.trained, state.final)
     # Last: where this file is, everything is.
     atomic_write(folder.result, json.dumps(result.as_dict(), indent=2) + "\n")
+
+
+def _classes_table(data: DataSet, logits: Logits) -> str:
+    """Returns a CSV table of the classes: their images and their errors in percent."""
+    targets = data.train.targets
+    trained_on = (
+        targets.sum(0) if targets.ndim > 1 else targets.bincount(minlength=len(data.classes))
+    )
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["class", "training_images", "test_images", "error"])
+    rows = zip(data.classes, trained_on.tolist(), class_errors(*logits), strict=True)
+    for name, images, (tested, error) in rows:
+        writer.writerow([name, int(images), tested, "" if error is None else f"{error:.6g}"])
+    return text.getvalue()
 
 
 def _weights_bytes(run: Run, data: DataSet, setup: Setup) -> bytes:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch.nn.functional as F
-
 from comixup import Mixer, NoMix, OnePass, Plan, mix
 from comixup.data import DataSet, Loader
 from comixup.training._pictures import draw_batch
@@ -47,7 +45,7 @@ def draw_first_batch(
     chosen = min(accumulate, len(images)) - 1
     images = images.tensor_split(accumulate)[chosen].cpu()
     targets = targets.tensor_split(accumulate)[chosen].cpu()
-    mixed, weights = mix(images, F.one_hot(targets, data.num_classes).float(), last.plan)
+    mixed, weights = mix(images, targets, last.plan, num_classes=data.num_classes)
     if last.layer is not None:  # mixed inside the network: the images themselves are whole
         mixed = images
     draw_batch(data.pixels(images), data.pixels(mixed), weights, data.classes, path, title)

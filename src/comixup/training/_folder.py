@@ -28,6 +28,7 @@ LOGITS = "logits.safetensors"
 METRICS = "metrics.csv"
 RESULT = "result.json"
 CURVES = "curves.png"
+CLASSES = "classes.csv"
 FIRST_BATCH = "first_batch.png"
 EVENTS = "tensorboard"
 
@@ -68,6 +69,11 @@ class RunFolder:
         return self.path / LOGITS
 
     @property
+    def classes(self) -> Path:
+        """The images and the error of each class: CSV."""
+        return self.path / CLASSES
+
+    @property
     def curves(self) -> Path:
         """The learning curves, drawn."""
         return self.path / CURVES
@@ -86,6 +92,11 @@ class RunFolder:
     def result(self) -> Path:
         """The numbers to report, as `Result.as_dict` has them: JSON, and written last."""
         return self.path / RESULT
+
+
+def run_folder(out: Path, recipe: str, method: str, seed: int) -> RunFolder:
+    """Returns the folder of a run: OUT/RECIPE/METHOD/seed-N."""
+    return RunFolder(out / recipe / method / f"seed-{seed}")
 
 
 _PACKAGES = ("comixup", "torch", "torchvision", "lightning-fabric", "numpy", "timm")

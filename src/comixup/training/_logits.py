@@ -10,7 +10,10 @@ import torch.nn.functional as F
 from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor
-from torchmetrics.functional.classification import multiclass_calibration_error
+from torchmetrics.functional.classification import (
+    multiclass_calibration_error,
+    multilabel_average_precision,
+)
 
 from comixup.training._tensors import safetensors_bytes
 
@@ -18,28 +21,72 @@ BINS = 10
 """Of the expected calibration error, as in the paper."""
 
 Logits = tuple[Tensor, Tensor]
-"""(n, classes) logits and (n,) classes."""
+"""(n, classes) logits, and (n,) classes or (n, classes) labels of 0 and 1."""
 
 
 def measures(logits: Tensor, targets: Tensor) -> dict[str, float]:
-    """Returns error and ECE in percent, NLL, and the number of images.
+    """Returns error, balanced error and ECE in percent, NLL, and the number of images.
+
+    The balanced error is the mean over the classes that have images. Of images with any number of
+    labels, the error is that of all yes-or-no answers, and the mean average precision is returned
+    in place of balanced error and ECE.
 
     Args:
         logits: (n, classes).
-        targets: (n,) class indices.
+        targets: (n,) class indices, or (n, classes) of 0 and 1.
 
     >>> measures(torch.tensor([[9.0, 0.0], [9.0, 0.0]]), torch.tensor([0, 1]))["error"]
     50.0
     """
     logits = logits.double()
+    if targets.ndim > 1:
+        return _multi_label_measures(logits, targets)
+    errors = [e for _, e in class_errors(logits, targets) if e is not None]
     ece = multiclass_calibration_error(
         logits.softmax(1), targets, num_classes=logits.shape[1], n_bins=BINS, norm="l1"
     )
     return {
         "images": len(targets),
         "error": 100 * (logits.argmax(1) != targets).double().mean().item(),
+        "balanced_error": sum(errors) / len(errors),
         "nll": F.cross_entropy(logits, targets).item(),
         "ece": 100 * ece.item(),
+    }
+
+
+def class_errors(logits: Tensor, targets: Tensor) -> list[tuple[int, float | None]]:
+    """Returns the images and the error in percent of each class; None where it has no images.
+
+    Of images with any number of labels, those that have the class count as its images, and those
+    of them as errors for which it is not predicted.
+
+    Args:
+        logits: (n, classes).
+        targets: (n,) class indices, or (n, classes) of 0 and 1.
+
+    >>> class_errors(torch.tensor([[9.0, 0.0], [9.0, 0.0]]), torch.tensor([0, 1]))
+    [(1, 0.0), (1, 100.0)]
+    """
+    num_classes = logits.shape[1]
+    if targets.ndim > 1:
+        members, wrong = targets > 0, (targets > 0) & (logits <= 0)
+    else:
+        members = F.one_hot(targets, num_classes) > 0
+        wrong = members & (logits.argmax(1) != targets)[:, None]
+    counts, errors = members.sum(0).tolist(), wrong.sum(0).tolist()
+    return [(n, 100 * e / n if n else None) for n, e in zip(counts, errors, strict=True)]
+
+
+def _multi_label_measures(logits: Tensor, targets: Tensor) -> dict[str, float]:
+    there = targets.sum(0) > 0
+    precision = multilabel_average_precision(
+        logits[:, there].sigmoid(), targets[:, there].long(), int(there.sum()), average="macro"
+    )
+    return {
+        "images": len(targets),
+        "error": 100 * ((logits > 0) != (targets > 0)).double().mean().item(),
+        "mean_average_precision": 100 * precision.item(),
+        "nll": F.binary_cross_entropy_with_logits(logits, targets.double()).item(),
     }
 
 
@@ -67,12 +114,7 @@ def read_logits(path: Path) -> dict[str, Logits]:
             for name in sorted(splits)
         }
         for values, targets in found.values():
-            if values.ndim != 2 or targets.shape != values.shape[:1] or not len(values):
-                raise ValueError("its logits and classes do not belong together")
-            if not values.isfinite().all() or not 0 <= int(targets.min()) <= int(targets.max()):
-                raise ValueError("its logits or classes are no numbers")
-            if int(targets.max()) >= values.shape[1]:
-                raise ValueError("its classes have no logits")
+            _check(values, targets)
     except FileNotFoundError:
         raise FileNotFoundError(
             f"`path` must be a file that a finished run left, but there is no {path}. Runs of "
@@ -84,3 +126,13 @@ def read_logits(path: Path) -> dict[str, Logits]:
             f"something else ({str(why)[:200]}). Put back a good copy."
         ) from None
     return found
+
+
+def _check(logits: Tensor, targets: Tensor) -> None:
+    """Raises `ValueError` unless logits and targets belong together."""
+    if logits.ndim != 2 or not len(logits) or targets.shape not in (logits.shape[:1], logits.shape):
+        raise ValueError("its logits and classes do not belong together")
+    if not logits.isfinite().all() or not 0 <= int(targets.min()) <= int(targets.max()):
+        raise ValueError("its logits or classes are no numbers")
+    if int(targets.max()) >= (logits.shape[1] if targets.ndim == 1 else 2):
+        raise ValueError("its classes have no logits")

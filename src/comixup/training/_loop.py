@@ -52,7 +52,7 @@ class Totals:
         """Adds a micro-batch; `logits` are those of unmixed images, if there are any."""
         self.sums[0] += loss.detach() * images
         self.sums[1] += images
-        if logits is not None:
+        if logits is not None and targets.ndim == 1:
             self.sums[2] += (logits.argmax(1) == targets).sum()
             self.sums[3] += len(targets)
 

@@ -11,16 +11,19 @@ from torch import Tensor
 from comixup import LossFn
 from comixup._checks import check_choice, check_count
 
-LOSSES = ("cross-entropy", "official")
+LOSSES = ("cross-entropy", "official", "binary-cross-entropy")
 """The names that `losses` knows."""
 
 
-def losses(name: str, num_classes: int) -> tuple[LossFn, LossFn]:
+def losses(
+    name: str, num_classes: int, class_weights: Tensor | None = None
+) -> tuple[LossFn, LossFn]:
     """Returns the loss of the mixed batch and the loss of the clean batch.
 
     "cross-entropy" is cross-entropy for both, as the paper writes it. "official" is what the
     authors' code minimises in its CIFAR-100 and Tiny ImageNet runs: `mean_binary_cross_entropy`
-    for the mixed batch, and for the clean batch `scaled_cross_entropy`.
+    for the mixed batch, and for the clean batch `scaled_cross_entropy`. "binary-cross-entropy" is
+    for images with any number of labels: each class is a yes-or-no question of its own.
 
     The published learning rates belong to the official loss. Its gradient is about 2 / C of
     cross-entropy's for C classes, so the published learning rate 0.2 and weight decay 1e-4
@@ -29,8 +32,9 @@ def losses(name: str, num_classes: int) -> tuple[LossFn, LossFn]:
     class is unlikely, the ratio is nearer to 1 / C.
 
     Args:
-        name: "cross-entropy" or "official".
+        name: "cross-entropy", "official" or "binary-cross-entropy".
         num_classes: C.
+        class_weights: (C,) weights of the classes, of cross-entropy; None: all the same.
 
     >>> mixed_loss, clean_loss = losses("official", num_classes=4)
     >>> logits, targets = torch.zeros(2, 4), torch.tensor([3, 0])
@@ -39,8 +43,17 @@ def losses(name: str, num_classes: int) -> tuple[LossFn, LossFn]:
     """
     check_choice("name", name, LOSSES)
     check_count("num_classes", num_classes, low=2)
+    if class_weights is not None:
+        if name != "cross-entropy":
+            raise ValueError(
+                f"`class_weights` must be None for {name!r}, got {tuple(class_weights.shape)}."
+            )
+        weighted = weighted_cross_entropy(class_weights)
+        return weighted, weighted
     if name == "cross-entropy":
         return soft_cross_entropy, soft_cross_entropy
+    if name == "binary-cross-entropy":
+        return binary_cross_entropy, binary_cross_entropy
     # Paper: its equations use cross-entropy, and the experiments were run with these two losses.
     return mean_binary_cross_entropy, scaled_cross_entropy(num_classes)
 
@@ -55,6 +68,57 @@ def soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     if targets.is_floating_point():
         targets = targets.to(logits.dtype)
     return F.cross_entropy(logits, targets)
+
+
+def weighted_cross_entropy(class_weights: Tensor) -> LossFn:
+    """Returns cross-entropy in which each class has a weight, of indices or class probabilities.
+
+    The mean is over the images, whatever their weights: mixed and unmixed batches count alike.
+
+    Args:
+        class_weights: (C,).
+
+    >>> loss = weighted_cross_entropy(torch.tensor([2.0, 1.0]))
+    >>> print(f"{loss(torch.zeros(1, 2), torch.tensor([0])):.4f}")
+    1.3863
+    """
+
+    def loss(logits: Any, targets: Tensor) -> Tensor:
+        log_p = F.log_softmax(_in_full_precision(logits), dim=1)
+        weights = class_weights.to(log_p)
+        if not targets.is_floating_point():
+            targets = F.one_hot(targets, len(weights))
+        return -(targets * weights * log_p).sum(1).mean()
+
+    return loss
+
+
+def binary_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """Returns the mean over images and classes of the binary cross-entropy of sigmoid(logits).
+
+    Args:
+        logits: (m, classes).
+        targets: (m, classes), from 0 to 1.
+
+    >>> print(f"{binary_cross_entropy(torch.zeros(1, 3), torch.ones(1, 3)):.4f}")
+    0.6931
+    """
+    logits = _in_full_precision(logits)
+    return F.binary_cross_entropy_with_logits(logits, targets.to(logits.dtype))
+
+
+def balanced_weights(targets: Tensor, num_classes: int) -> Tensor:
+    """Returns class weights in inverse proportion to the classes' images, 1 over the mean image.
+
+    Args:
+        targets: (n,) class indices of the training images.
+        num_classes: C.
+
+    >>> balanced_weights(torch.tensor([0, 0, 0, 1]), 2)
+    tensor([0.6667, 2.0000])
+    """
+    counts = torch.bincount(targets, minlength=num_classes)
+    return len(targets) / (num_classes * counts.clamp(min=1).float())
 
 
 def scaled_cross_entropy(num_classes: int) -> LossFn:

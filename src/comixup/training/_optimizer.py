@@ -22,6 +22,8 @@ def make_optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
     lr, decay = recipe.lr_at(0), recipe.weight_decay
     if recipe.optimizer == "adam":
         return torch.optim.Adam(groups, lr=lr, weight_decay=decay)
+    if recipe.optimizer == "adamw":
+        return torch.optim.AdamW(groups, lr=lr, weight_decay=decay)
     return torch.optim.SGD(
         groups, lr=lr, momentum=recipe.momentum, nesterov=recipe.nesterov, weight_decay=decay
     )

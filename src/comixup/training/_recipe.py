@@ -5,19 +5,32 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from comixup._checks import check_choice, check_count, check_number, check_positive
+from comixup._checks import (
+    check_boolean,
+    check_choice,
+    check_count,
+    check_fraction,
+    check_number,
+    check_positive,
+)
 from comixup._did_you_mean import did_you_mean
 from comixup.data import MAX_SEED
 from comixup.models import MAX_WIDTH
 
 Settings: TypeAlias = Mapping[str, Any]
-LossName: TypeAlias = Literal["cross-entropy", "official"]
+LossName: TypeAlias = Literal["cross-entropy", "official", "binary-cross-entropy"]
+LOSS_NAMES = ("cross-entropy", "official", "binary-cross-entropy")
+OptimizerName: TypeAlias = Literal["sgd", "adam", "adamw"]
+OPTIMIZERS = ("sgd", "adam", "adamw")
+ClassWeights: TypeAlias = Literal["balanced"]
+CLASS_WEIGHTS = ("balanced",)
 
 SaliencyMode: TypeAlias = Literal["paper", "one-pass", "one-pass-shuffled", "one-pass-spectral"]
 SALIENCY_MODES = ("paper", "one-pass", "one-pass-shuffled", "one-pass-spectral")
@@ -30,6 +43,8 @@ MAX_COUNT = 10**6
 """Epochs of a recipe and images of a batch: more is a slip of the keyboard."""
 MAX_IMAGES = 10**9
 """Of a class."""
+MAX_IMAGE_SIZE = 4096
+"""Pixels per side: larger images fill the memory before anything is said."""
 
 
 @dataclass(frozen=True)
@@ -106,13 +121,14 @@ class Recipe:
         method: the name of the one that is trained unless another is asked for.
         phases: stretches of epochs, in order.
         lr: (epoch, learning rate) at which the rate is set, in order.
-        lr_interpolation: "constant" keeps a rate until the next, "linear" joins them, per step.
+        lr_interpolation: "constant" keeps a rate until the next; "linear" and "cosine" go from one
+            to the next, per step.
         loss: "official" is that of the authors' code (see `losses`): their learning rates belong
             to it.
-        optimizer: "sgd" or "adam".
+        optimizer: "sgd", "adam" or "adamw".
         momentum: of sgd.
         nesterov: of sgd.
-        weight_decay: of either.
+        weight_decay: of any.
         decay_norms: whether weight decay acts on biases and normalisation too.
         unmixed_epochs: epochs at the start that are not mixed.
         last_unmixed_epochs: epochs at the end that are not mixed.
@@ -123,7 +139,14 @@ class Recipe:
             images of their own.
         validation_seed: decides which images are held out, the same for every run; None: the
             run's seed does.
+        test_fraction: fraction of each class's images held out as test images, of a folder of
+            images that has none; None: a fifth.
         width: feature maps of the network's first stage; None: the network's own.
+        pretrained: begin with the weights that torchvision or timm has for the network.
+        weights: file of weights to begin with; None: random ones.
+        freeze: train the last layer alone, on the features that the initial weights give.
+        class_weights: weight of each class in the loss: all the same (None), or "balanced", in
+            inverse proportion to its training images.
         evaluate_every: epochs from one evaluation to the next; the last epoch always has one.
         reported: which error counts: the median of the last ten epochs (the paper's way), the last
             epoch's, or that of the epoch with the best validation accuracy.
@@ -140,9 +163,9 @@ class Recipe:
     phases: tuple[Phase, ...]
     lr: tuple[tuple[float, float], ...]
     method: str = "comixup"
-    lr_interpolation: Literal["constant", "linear"] = "constant"
+    lr_interpolation: Literal["constant", "linear", "cosine"] = "constant"
     loss: LossName = "cross-entropy"
-    optimizer: Literal["sgd", "adam"] = "sgd"
+    optimizer: OptimizerName = "sgd"
     momentum: float = 0.9
     nesterov: bool = True
     weight_decay: float = 1e-4
@@ -154,7 +177,12 @@ class Recipe:
     images_per_class: int | None = None
     validation: float | None = None
     validation_seed: int | None = None
+    test_fraction: float | None = None
     width: int | None = None
+    pretrained: bool = False
+    weights: str | None = None
+    freeze: bool = False
+    class_weights: ClassWeights | None = None
     evaluate_every: int = 1
     reported: Literal["median", "last", "validation"] = "median"
     tuning_grid: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
@@ -163,7 +191,24 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.loss == LOSS_ALIAS:
             object.__setattr__(self, "loss", "official")
-        check_choice("loss", self.loss, ("cross-entropy", "official"))
+        check_choice("loss", self.loss, LOSS_NAMES)
+        check_choice("optimizer", self.optimizer, OPTIMIZERS)
+        check_choice("class_weights", self.class_weights, (None, *CLASS_WEIGHTS))
+        if self.class_weights and self.loss != "cross-entropy":
+            raise ValueError(
+                '`class_weights` must be None unless the loss is "cross-entropy", got '
+                f"{self.class_weights!r} with {self.loss!r}."
+            )
+        if self.freeze and not (self.pretrained or self.weights):
+            raise ValueError(
+                "`freeze` must be False for a network with random weights, got True. Give it "
+                "trained ones: --weights FILE, or --pretrained."
+            )
+        if self.pretrained and self.weights:
+            raise ValueError(
+                f"`weights` must be None with pretrained=True, got {self.weights!r}. A network "
+                "begins with one or the other."
+            )
 
     @property
     def epochs(self) -> int:
@@ -191,7 +236,10 @@ class Recipe:
         if self.lr_interpolation == "constant" or not after:
             return low
         end, high = after[0]
-        return low + (high - low) * (epoch - begin) / (end - begin)
+        done = (epoch - begin) / (end - begin)
+        if self.lr_interpolation == "cosine":
+            done = (1 - math.cos(math.pi * done)) / 2
+        return low + (high - low) * done
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the recipe as what JSON can hold."""
@@ -237,7 +285,14 @@ class Recipe:
         images_per_class: int | None = None,
         validation: float | None = None,
         validation_seed: int | None = None,
+        test_fraction: float | None = None,
         width: int | None = None,
+        image_size: int | None = None,
+        optimizer: OptimizerName | None = None,
+        pretrained: bool | None = None,
+        weights: str | None = None,
+        freeze: bool | None = None,
+        class_weights: ClassWeights | None = None,
     ) -> Recipe:
         """Returns the recipe with some things changed; None leaves a thing as it is.
 
@@ -245,7 +300,7 @@ class Recipe:
 
         Args:
             data: another data set.
-            model: another network.
+            model: another network, in its own width.
             epochs: in all; phases, learning rates and unmixed epochs keep their proportions.
             batch_size: of every phase. Learning rates stay as they are.
             lr: the highest learning rate; the others keep their proportion to it.
@@ -255,7 +310,14 @@ class Recipe:
             images_per_class: images of each class to train on; 0 means all.
             validation: fraction of the training images to hold out.
             validation_seed: decides which are held out, for every run alike.
+            test_fraction: fraction of the images to hold out of a folder that has no test images.
             width: feature maps of the network's first stage.
+            image_size: pixels per side in every phase, for data sets of image files.
+            optimizer: "sgd", "adam" or "adamw". Learning rates stay as they are.
+            pretrained: begin with the weights of torchvision or timm.
+            weights: file of weights to begin with.
+            freeze: train the last layer alone.
+            class_weights: see `Recipe`.
         """
         changes: dict[str, Any] = {}
         if epochs is not None:
@@ -264,6 +326,10 @@ class Recipe:
             check_count("batch_size", batch_size, high=MAX_COUNT)
             phases = changes.get("phases", self.phases)
             changes["phases"] = tuple(dataclasses.replace(p, batch_size=batch_size) for p in phases)
+        if image_size is not None:
+            check_count("image_size", image_size, high=MAX_IMAGE_SIZE)
+            phases = changes.get("phases", self.phases)
+            changes["phases"] = tuple(dataclasses.replace(p, image_size=image_size) for p in phases)
         if lr is not None:
             check_positive("lr", lr)
             highest = max(rate for _, rate in self.lr)
@@ -277,11 +343,19 @@ class Recipe:
             ("images_per_class", images_per_class),
             ("validation", validation),
             ("validation_seed", validation_seed),
+            ("test_fraction", test_fraction),
             ("width", width),
+            ("optimizer", optimizer),
+            ("pretrained", pretrained),
+            ("weights", weights),
+            ("freeze", freeze),
+            ("class_weights", class_weights),
         ):
             if value is not None:
                 _check_change(name, value)
                 changes[name] = value
+        if model is not None and width is None:
+            changes["width"] = None  # which was chosen for the other network
         if images_per_class == 0:
             changes["images_per_class"] = None
         if classes is not None:
@@ -353,13 +427,10 @@ def _check_change(name: str, value: Any) -> None:
         check_count(name, value, low=low, high=high)
     elif name == "weight_decay":
         check_number(name, value)
-    elif name == "validation":
-        check_number(name, value, high=1)
-        if value in (0, 1):
-            raise ValueError(
-                f"`validation` must be between 0 and 1, got {value!r}. Leave it out to hold out "
-                "nothing."
-            )
+    elif name in ("validation", "test_fraction"):
+        check_fraction(name, value)
+    elif name in ("pretrained", "freeze"):
+        check_boolean(name, value)
 
 
 def _ends(phases: tuple[Phase, ...], epochs: int | None = None) -> list[int]:

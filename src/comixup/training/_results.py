@@ -38,13 +38,14 @@ class Result:
         validation: median over the last ten epochs of the error on the validation images; None
             without any.
         at_best_validation: where validation accuracy was best; None without validation images.
-        top5: the last epoch's top-5 error.
+        top5: the last epoch's top-5 error; None of images with any number of labels.
         seconds_per_epoch: median time of training, evaluation not counted.
         reported: which of them counts; see `Recipe`.
         cpu_seconds: CPU time of all epochs' training, over all processes and threads; None in runs
             of older versions.
-        final: error in percent, NLL, ECE in percent and number of images by split ("test" and
-            perhaps "validation"), of the last weights; empty in runs of older versions.
+        final: what `measures` returns by split ("test" and perhaps "validation"), of the weights
+            that the run keeps: the last, or the best by validation where these are reported. Empty
+            in runs of older versions.
     """
 
     epochs: int
@@ -53,7 +54,7 @@ class Result:
     median: float
     validation: float | None
     at_best_validation: float | None
-    top5: float
+    top5: float | None
     seconds_per_epoch: float
     reported: str = "median"
     cpu_seconds: float | None = None
@@ -106,7 +107,7 @@ def result_of(
         median=statistics.median(errors[-LAST_EPOCHS:]),
         validation=validation,
         at_best_validation=chosen,
-        top5=history[-1]["test_top5_error"],
+        top5=history[-1].get("test_top5_error"),
         seconds_per_epoch=seconds,
         reported=recipe.reported,
         cpu_seconds=cpu_seconds,

@@ -31,6 +31,18 @@ class Run:
         """The recipe with the epochs and the learning rates of this method."""
         return self.recipe.for_method(self.method)
 
+    def shape(self, data: DataSet, epoch: int = -1) -> tuple[int, int, int]:
+        """Returns the shape (C, H, W) of the images that the network is shown in an epoch.
+
+        Args:
+            data: what it is trained on.
+            epoch: counted from 0; the last one by default, whose images the network is built for.
+        """
+        recipe = self.trained
+        side = recipe.phase_at(epoch if epoch >= 0 else recipe.epochs + epoch).image_size
+        channels, height, width = data.shape
+        return (channels, height, width) if side is None else (channels, side, side)
+
     def identity(self, data: DataSet | None = None) -> str:
         """Returns what makes two runs the same: all that the resulting weights depend on.
 
@@ -50,6 +62,7 @@ class Run:
             images_per_class=recipe.images_per_class,
             validation=recipe.validation,
             validation_seed=recipe.validation_seed,
+            test_fraction=recipe.test_fraction,
             seed=self.seed,
             download=download,
         )

@@ -14,7 +14,7 @@ from comixup._wrappers import unwrapped
 from comixup.data import DataSet, Purpose, seed_for
 from comixup.training._checkpoint import State, load_optimizer, load_weights
 from comixup.training._loop import Stepper
-from comixup.training._losses import losses
+from comixup.training._losses import balanced_weights, losses
 from comixup.training._methods import make_method
 from comixup.training._optimizer import make_optimizer
 from comixup.training._run import Run
@@ -67,6 +67,11 @@ class Setup:
                 "changed: use the versions of before, or choose another folder with --out."
             ) from None
 
+    def take_best(self, state: State) -> None:
+        """Loads the weights that were best by validation, where a state has them."""
+        if state.best:
+            load_weights(unwrapped(self.model), state.best)
+
     def store(self, state: State) -> None:
         """Puts everything that is trained into a state, for a checkpoint."""
         if isinstance(self.mixer, OnePass):
@@ -80,11 +85,15 @@ def build_setup(run: Run, data: DataSet, fabric: Fabric) -> Setup:
     """Returns a run's network with its initial weights, its mixer and its optimiser."""
     recipe = run.trained
     torch.manual_seed(seed_for(run.seed, Purpose.INITIAL_WEIGHTS))
-    model = models.build(recipe.model, data.num_classes, shape=data.shape, width=recipe.width)
-    channels, *own = data.shape
-    for side in {phase.image_size for phase in recipe.phases}:
-        height, width = (side, side) if side else own
-        models.check_fit(model, recipe.model, (channels, height, width), data.num_classes)
+    model = models.build(
+        recipe.model,
+        data.num_classes,
+        shape=run.shape(data),
+        width=recipe.width,
+        pretrained=recipe.pretrained,
+    )
+    for shape in {run.shape(data, epoch) for epoch in range(recipe.epochs)}:
+        models.check_fit(model, recipe.model, shape, data.num_classes)
     layout = models.memory_format(model, fabric.device)
     model.to(memory_format=layout)
     method = run.recipe.choose(run.method)
@@ -105,7 +114,10 @@ def make_stepper(run: Run, data: DataSet, setup: Setup, accumulate: int) -> Step
         accumulate: micro-batches of each process and step.
     """
     recipe, vat = run.trained, run.recipe.choose(run.method).vat
-    loss_fn, clean_loss_fn = losses(recipe.loss, data.num_classes)
+    weights = None
+    if recipe.class_weights is not None:
+        weights = balanced_weights(data.train.targets, data.num_classes).to(setup.fabric.device)
+    loss_fn, clean_loss_fn = losses(recipe.loss, data.num_classes, weights)
     return Stepper(
         fabric=setup.fabric,
         model=setup.model,

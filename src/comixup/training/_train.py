@@ -15,7 +15,7 @@ from comixup._locks import locked, sole_training
 from comixup.data import MAX_SEED, DataSet
 from comixup.training._checkpoint import State, check_identity, load_state
 from comixup.training._export import export, final_logits
-from comixup.training._folder import RunFolder, write_metadata
+from comixup.training._folder import RunFolder, run_folder, write_metadata
 from comixup.training._hardware import Hardware
 from comixup.training._loaders import Loaders
 from comixup.training._logits import measures
@@ -81,7 +81,7 @@ def train(
     with sole_training():
         fabric = fabric or hardware.launch()
         for run in runs:
-            folder = out / recipe.name / method / f"seed-{run.seed}"
+            folder = run_folder(out, recipe.name, method, run.seed).path
             with explaining_lost_processes(fabric, hardware.timeout_minutes):
                 results[run.seed] = _train_run(
                     run, folder, fabric, hardware, data_root, download, checkpoint_steps, console
@@ -168,6 +168,7 @@ def _train_run(
         if not state.finished:
             trainer.fit()
         if fabric.is_global_zero:
+            setup.take_best(state)
             logits = final_logits(setup, data, loaders)
             if not state.finished:
                 state.final = {name: measures(*pair) for name, pair in logits.items()}

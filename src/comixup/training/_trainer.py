@@ -76,6 +76,11 @@ class Trainer:
         self.state.history.append(row)
         self.state.seconds += times["seconds"]
         self.state.epoch, self.state.step = self.state.epoch + 1, 0
+        if self.recipe.reported == "validation" and self.state.is_best:
+            self.state.best = {
+                name: tensor.detach().cpu().clone()
+                for name, tensor in unwrapped(self.setup.model).state_dict().items()
+            }
         self.save({})
         self.reporter.epoch(row)
         if stop.made:

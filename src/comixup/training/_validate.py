@@ -19,6 +19,9 @@ TOP = 5
 def validate(fabric: Fabric, model: nn.Module, loader: Loader) -> dict[str, float]:
     """Returns top-1 and top-5 error in percent and the mean cross-entropy, over all processes.
 
+    Of images with any number of labels, the error is that of all yes-or-no answers, and the loss
+    binary cross-entropy.
+
     Processes may have different numbers of images, so the model is run without the wrapper that
     would make them wait for each other.
     """
@@ -30,17 +33,23 @@ def validate(fabric: Fabric, model: nn.Module, loader: Loader) -> dict[str, floa
         if len(images):
             with fabric.autocast():
                 logits = inner(images.contiguous(memory_format=MEMORY_FORMAT)).float()
-            top = logits.topk(min(TOP, logits.shape[1]), dim=1).indices == targets[:, None]
-            sums[0] += F.cross_entropy(logits, targets, reduction="sum")
-            sums[1] += top[:, 0].sum()
-            sums[2] += top.sum()
-            sums[3] += len(targets)
-    loss, correct, in_top, count = summed(fabric, sums)
-    return {
-        "error": 100 * (1 - correct / count),
-        "top5_error": 100 * (1 - in_top / count),
-        "loss": loss / count,
-    }
+            sums += _sums_of(logits, targets)
+    loss, wrong, not_in_top, count = summed(fabric, sums)
+    metrics = {"error": 100 * wrong / count, "loss": loss / count}
+    return metrics | ({} if targets.ndim > 1 else {"top5_error": 100 * not_in_top / count})
+
+
+def _sums_of(logits: Tensor, targets: Tensor) -> Tensor:
+    """Returns a batch's loss, errors, errors in the top 5, and number of images."""
+    if targets.ndim > 1:
+        loss = F.binary_cross_entropy_with_logits(logits, targets, reduction="none").mean(1)
+        wrong = ((logits > 0) != (targets > 0)).float().mean(1)
+        not_in_top = wrong
+    else:
+        loss = F.cross_entropy(logits, targets, reduction="none")
+        top = logits.topk(min(TOP, logits.shape[1]), dim=1).indices == targets[:, None]
+        wrong, not_in_top = (~top[:, 0]).float(), (~top.any(1)).float()
+    return torch.stack([loss.sum(), wrong.sum(), not_in_top.sum(), loss.new_tensor(len(loss))])
 
 
 @torch.no_grad()

@@ -1,0 +1,73 @@
+"""Images of one's own in place of a recipe: `comixup train my/images`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from comixup import data, training
+from comixup._did_you_mean import did_you_mean
+from comixup.cli._options import Changes, Place, changed, changed_fields, print_line
+from comixup.training import FOLDER, RECIPES, Recipe
+
+_LOADING = ("classes", "images_per_class", "validation", "validation_seed", "test_fraction")
+"""Changes that decide which images are trained on."""
+
+
+def recipe_and_place(word: str, changes: Changes, place: Place) -> tuple[Recipe, Place]:
+    """Returns the recipe that a word means, changed, and where to train it.
+
+    Args:
+        word: a recipe's name, or the path of a folder of images or of a CSV file.
+        changes: what to change in the recipe.
+        place: where to train.
+    """
+    if word in RECIPES and word != FOLDER:
+        return changed(RECIPES[word], changes), place
+    path = _path_of(word, place)
+    fields = changed_fields(changes)
+    chosen = {name: fields[name] for name in _LOADING}
+    own = data.load(FOLDER, path, **chosen)
+    recipe = training.recipe_for(
+        training.summarize(own, _name_of(path)),
+        image_size=fields["image_size"],
+        optimizer=fields["optimizer"],
+        fine_tuned=bool(fields["pretrained"] or fields["weights"]),
+    )
+    recipe, console = changed(recipe, changes), Console()
+    for line in training.describe_images(own, recipe):
+        print_line(console, line)
+    report = training.report_near_copies(own, place.out / recipe.name)
+    if report:
+        print_line(console, report)
+    return recipe, replace(place, data=path)
+
+
+def _path_of(word: str, place: Place) -> Path:
+    """Returns the folder or CSV file that a word names, or --data does for the recipe `folder`."""
+    if word == FOLDER:
+        if place.data is None:
+            raise ValueError(
+                f"`recipe` {FOLDER} must be given its images, got none. Use comixup train PATH."
+            )
+        return place.data
+    path = Path(word).expanduser()
+    if not path.exists():
+        raise ValueError(
+            f"`recipe` must be the name of one ({', '.join(RECIPES)}) or the path of a folder of "
+            f"images or a CSV file, got {word!r}.{did_you_mean(word, RECIPES)}"
+        )
+    if place.data is not None:
+        raise ValueError(
+            f"`--data` must be left out where images are given by their path, {path}, got "
+            f"{place.data}."
+        )
+    return path.absolute()
+
+
+def _name_of(path: Path) -> str:
+    """Returns what runs on images are called: the name of their folder or table."""
+    name = path.resolve().stem if path.suffix.lower() == ".csv" else path.resolve().name
+    return f"{name}-images" if name in RECIPES else name

@@ -1,0 +1,112 @@
+"""What a set of one's own images is, told before it is trained on: counts, choices, near copies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from comixup._atomic_write import atomic_write
+from comixup.data import DataSet, median_side, near_copies
+from comixup.training._own_images import Summary
+from comixup.training._recipe import Recipe
+
+NEAR_COPIES = "near_copies.json"
+IMBALANCED = 3
+"""Times as many images as the smallest class has, from which on the largest is told of."""
+_NAMED = 3
+"""Classes that a message names; of more it tells the number."""
+
+
+def summarize(own: DataSet, name: str) -> Summary:
+    """Returns what `recipe_for` has to know of image files.
+
+    Args:
+        own: the files.
+        name: for tables, pictures and the folder of the runs.
+    """
+    return Summary(
+        name,
+        len(own.train),
+        median_side(own.train.paths),
+        multi_label=own.multi_label,
+        has_validation=own.validation is not None,
+    )
+
+
+def describe_images(own: DataSet, recipe: Recipe) -> Iterator[str]:
+    """Yields what the images are and what was chosen for them."""
+    parts = ", ".join(f"{len(split)} {name}" for name, split in own.splits.items())
+    labels = ", any number of which an image may have" if own.multi_label else ""
+    yield (
+        f"{recipe.name}: {parts} images of {own.num_classes} classes{labels}; shorter side "
+        f"{median_side(own.train.paths)} pixels (median)"
+    )
+    phase, steps = recipe.phases[-1], -(-len(own.train) // recipe.phases[-1].batch_size)
+    start = "random weights"
+    if recipe.pretrained or recipe.weights:
+        start = f"weights of {recipe.weights or 'its library'}"
+        start += ", all but the last layer frozen" if recipe.freeze else ""
+    warm_up, lr = max(recipe.lr, key=lambda knot: knot[1])
+    yield (
+        f"Training at {phase.image_size} x {phase.image_size} pixels: {recipe.model} with {start}; "
+        f"{recipe.epochs} epochs of {steps} steps, {phase.batch_size} images each; "
+        f"{recipe.optimizer}, learning rate up to {lr:g} after {warm_up:.2g} epochs, then "
+        f"{recipe.lr_interpolation} to 0; weight decay {recipe.weight_decay:g}; crops of "
+        f"{100 * (phase.min_scale or 0):g} % of the area or more, flips. Options change each."
+    )
+    reported = "of the epoch with the lowest validation error"
+    yield f"Reported: the weights {reported if own.validation is not None else 'of the last epoch'}"
+    counts = own.class_counts("train")
+    if max(counts) >= IMBALANCED * min(counts) and recipe.class_weights is None:
+        yield (
+            f"Classes have {min(counts)} to {max(counts)} training images: read the balanced error "
+            "and the table of classes; --class-weights balanced makes all classes count alike"
+        )
+    for name in own.splits:
+        missing = [c for c, n in zip(own.classes, own.class_counts(name), strict=True) if not n]
+        if missing:
+            yield f"No {name} images of {_listed(missing)}: nothing is measured of them"
+
+
+def report_near_copies(own: DataSet, folder: Path) -> str | None:
+    """Returns a warning if images to evaluate on are nearly the same as images to train on.
+
+    They are looked for once: the list that is left in the folder is read again.
+
+    Args:
+        own: image files.
+        folder: of all runs on them.
+    """
+    report, digest = folder / NEAR_COPIES, own.digest()
+    evaluated = [split.paths for name, split in own.splits.items() if name != "train"]
+    files = [file for split in evaluated for file in split]
+    copies = _listed_copies(report, digest)
+    if copies is None:
+        found = near_copies(own.train.paths, files)
+        copies = [[str(copy.evaluated), str(copy.trained_on)] for copy in found]
+        folder.mkdir(parents=True, exist_ok=True)
+        atomic_write(report, json.dumps({"data": digest, "near_copies": copies}, indent=1) + "\n")
+    if not copies:
+        return None
+    return (
+        f"{len(copies)} of {len(files)} images to evaluate on are near copies of training images, "
+        f"such as {copies[0][0]} of {copies[0][1]}: the error will look lower than it is. All are "
+        f"in {report}"
+    )
+
+
+def _listed_copies(report: Path, digest: str) -> list[list[str]] | None:
+    """Returns what a report lists of the same data; None if there is none."""
+    try:
+        found = json.loads(report.read_text())
+        return (
+            [[str(a), str(b)] for a, b in found["near_copies"]] if found["data"] == digest else None
+        )
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return None
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
