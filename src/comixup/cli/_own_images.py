@@ -29,6 +29,11 @@ def recipe_and_place(word: str, changes: Changes, place: Place) -> tuple[Recipe,
     path = _path_of(word, place)
     fields = changed_fields(changes)
     chosen = {name: fields[name] for name in _LOADING}
+    if path.resolve() in (place.out.resolve(), *place.out.resolve().parents):
+        raise ValueError(
+            f"`--out` must lie outside of the folder of images, {path}, where its folders would "
+            f"pass for classes, got {place.out}."
+        )
     own = data.load(FOLDER, path, **chosen)
     recipe = training.recipe_for(
         training.summarize(own, _name_of(path)),

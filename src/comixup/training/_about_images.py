@@ -59,9 +59,10 @@ def describe_images(own: DataSet, recipe: Recipe) -> Iterator[str]:
     yield f"Reported: the weights {reported if own.validation is not None else 'of the last epoch'}"
     counts = own.class_counts("train")
     if max(counts) >= IMBALANCED * min(counts) and recipe.class_weights is None:
+        weighted = "" if own.multi_label else "; --class-weights balanced lets all count alike"
         yield (
-            f"Classes have {min(counts)} to {max(counts)} training images: read the balanced error "
-            "and the table of classes; --class-weights balanced makes all classes count alike"
+            f"Classes have {min(counts)} to {max(counts)} training images: read the table of "
+            f"classes{weighted}"
         )
     for name in own.splits:
         missing = [c for c, n in zip(own.classes, own.class_counts(name), strict=True) if not n]

@@ -16,12 +16,18 @@ from comixup.training._results import Result, spread
 
 MOST_CLASSES = 30
 """Rows of the table; of more classes those with the largest errors are shown."""
+_OVERALL = {
+    "balanced_error": "balanced error",
+    "mean_average_precision": "mean average precision",
+}
+"""Measures over all classes that the last rows show, where a run has them."""
 
 
 def classes_table(recipe: Recipe, results: Mapping[str, Mapping[int, Result]], out: Path) -> Table:
     """Returns a table of the error of each class, the largest first, a column per method.
 
-    Its last row is the balanced error, in which all classes count alike.
+    Its last row is the balanced error, in which all classes count alike; of images with several
+    labels, the mean average precision.
 
     Args:
         recipe: what was trained.
@@ -50,14 +56,12 @@ def classes_table(recipe: Recipe, results: Mapping[str, Mapping[int, Result]], o
         table.add_row(key, *counts, *("" if e is None else f"{e:.1f}" for e in shown))
     if len(order) > MOST_CLASSES:
         table.add_row(f"... and {len(order) - MOST_CLASSES} more, in classes.csv of the runs")
-    balanced = [
-        [result.final["test"].get("balanced_error") for result in by_seed.values()]
-        for by_seed in results.values()
-    ]
-    if all(value is not None for values in balanced for value in values):
-        shown = (spread([value for value in values if value is not None]) for values in balanced)
-        table.add_section()
-        table.add_row("balanced", "", "", *shown)
+    table.add_section()
+    for measure, title in _OVERALL.items():
+        values = [[r.final["test"].get(measure) for r in of.values()] for of in results.values()]
+        shown_values = [[value for value in row if value is not None] for row in values]
+        if all(shown_values):
+            table.add_row(title, "", "", *map(spread, shown_values))
     return table
 
 

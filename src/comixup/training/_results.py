@@ -126,6 +126,11 @@ def spread(values: Sequence[float]) -> str:
     return f"{statistics.mean(values):.2f} ± {statistics.stdev(values):.2f}"
 
 
+def _what(recipe: Recipe) -> str:
+    """Returns what a recipe's errors are of: classes, or each of several labels."""
+    return "label error" if recipe.loss == "binary-cross-entropy" else "top-1 error"
+
+
 def results_table(recipe: Recipe, results: Mapping[str, Mapping[int, Result]]) -> Table:
     """Returns a table of a recipe's results: a row per method, over its seeds.
 
@@ -138,7 +143,7 @@ def results_table(recipe: Recipe, results: Mapping[str, Mapping[int, Result]]) -
     everything = [result for by_seed in results.values() for result in by_seed.values()]
     reported = everything[0].metric_name
     table = Table(
-        title=f"{recipe.name}: top-1 error on the test images, %",
+        title=f"{recipe.name}: {_what(recipe)} on the test images, %",
         caption=f"* what this recipe reports: {_ERRORS[reported][1]}",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
@@ -152,7 +157,8 @@ def results_table(recipe: Recipe, results: Mapping[str, Mapping[int, Result]]) -
         star, style = ("*", "bold") if name == reported else ("", "")
         header = f"{_ERRORS[name][0]}{star}"
         table.add_column(header, justify="right", style=style, min_width=_NARROWEST)
-    for column in ("s/epoch", "paper"):
+    printed = any(recipe.methods[method].paper is not None for method in results)
+    for column in ("s/epoch", *(["paper"] if printed else [])):
         table.add_column(column, justify="right", no_wrap=True)
     for method, by_seed in results.items():
         rows = list(by_seed.values())
@@ -162,6 +168,6 @@ def results_table(recipe: Recipe, results: Mapping[str, Mapping[int, Result]]) -
             " ".join(map(str, by_seed)),
             *(spread([row.errors[name] for row in rows]) for name in shown),
             f"{statistics.mean(row.seconds_per_epoch for row in rows):.1f}",
-            "" if paper is None else f"{paper:.2f}",
+            *(["" if paper is None else f"{paper:.2f}"] if printed else []),
         )
     return table

@@ -1,0 +1,195 @@
+"""Training on a folder or a table of one's own images."""
+
+import csv
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from torch.testing import assert_close
+
+from cases import each_case
+from comixup.data import load
+from comixup.training import (
+    RECIPES,
+    Summary,
+    describe_images,
+    losses,
+    read_logits,
+    recipe_for,
+    report_near_copies,
+    summarize,
+    train,
+)
+from comixup.training._losses import balanced_weights
+from small_sets import HERE
+
+COLOURS = {"blue": (20, 40, 200), "green": (30, 180, 50), "red": (200, 30, 30)}
+
+
+def write_images(folder, counts, shift=0):
+    """Writes images of one colour each, a folder for each class; returns the folder above."""
+    for name, count in counts.items():
+        (folder / name).mkdir(parents=True)
+        for number in range(count):
+            colour = tuple(part + 5 * number + shift for part in COLOURS[name])
+            Image.new("RGB", (20 + number, 24), colour).save(folder / name / f"{number}.png")
+    return folder
+
+
+def tiny(root, **changes):
+    """Returns the recipe for a folder, made so small that an epoch takes milliseconds."""
+    own = load("folder", root)
+    recipe = recipe_for(summarize(own, "colours"), image_size=16)
+    return recipe.changed(model="small", width=8, epochs=2, batch_size=4, **changes)
+
+
+CHOICES = {
+    "a few hundred small ones": (Summary("a", 400, 64), ("preactresnet10", 32, 64, 32, 106)),
+    "a few hundred photographs": (Summary("a", 400, 600), ("resnet18", None, 128, 32, 106)),
+    "many photographs": (Summary("a", 100_000, 600), ("resnet18", None, 224, 128, 27)),
+    "many small ones": (Summary("a", 50_000, 32), ("preactresnet18", None, 32, 128, 32)),
+    "a handful of icons": (Summary("a", 12, 16), ("preactresnet10", 32, 32, 4, 120)),
+}
+
+
+@each_case("case", CHOICES)
+def test_settings_follow_from_the_images(case):
+    summary, expected = CHOICES[case]
+    recipe = recipe_for(summary)
+    phase = recipe.phases[0]
+    found = (recipe.model, recipe.width, phase.image_size, phase.batch_size, recipe.epochs)
+    assert found == expected
+    assert recipe.lr[0][1] == recipe.lr[-1][1] == 0
+
+
+def test_fine_tuning_is_adamw_at_a_tenth_of_the_rate_and_takes_whole_photographs():
+    new, tuned = (recipe_for(Summary("a", 400, 600), fine_tuned=f) for f in (False, True))
+    assert (new.optimizer, tuned.optimizer) == ("sgd", "adamw")
+    assert tuned.phases[0].image_size == 224
+    adamw = recipe_for(Summary("a", 400, 600), optimizer="adamw")
+    assert max(rate for _, rate in tuned.lr) == pytest.approx(0.1 * max(r for _, r in adamw.lr))
+
+
+def test_the_rate_follows_half_a_cosine():
+    recipe = RECIPES["folder"]
+    (_, zero), (start, high), (end, _) = recipe.lr
+    middle = recipe.lr_at((start + end) / 2)
+    assert (zero, middle) == (0, pytest.approx(high / 2))
+    assert recipe.lr_at(start + 0.25 * (end - start)) == pytest.approx(high * 0.853553, rel=1e-5)
+
+
+def test_imbalance_and_classes_that_are_not_tested_are_told(tmp_path):
+    root = tmp_path / "colours"
+    write_images(root / "train", {"blue": 2, "green": 6})
+    write_images(root / "val", {"green": 2}, shift=3)
+    said = "\n".join(describe_images(load("folder", root), tiny(root)))
+    assert "8 train, 2 test images of 2 classes" in said
+    assert "Classes have 2 to 6 training images" in said
+    assert "--class-weights balanced" in said
+    assert "No test images of blue" in said
+
+
+def test_near_copies_are_reported_and_looked_for_once(tmp_path, monkeypatch):
+    root = tmp_path / "colours"
+    write_images(root / "train", {"blue": 2, "green": 2})
+    write_images(root / "val", {"blue": 1, "green": 1})  # the very same ones
+    own = load("folder", root)
+    said = report_near_copies(own, tmp_path / "runs")
+    assert "2 of 2 images to evaluate on are near copies" in said
+    listed = json.loads((tmp_path / "runs" / "near_copies.json").read_text())["near_copies"]
+    assert next(pair[0].split("/")[-3:] for pair in listed) == ["val", "blue", "0.png"]
+
+    def never(*_):
+        raise AssertionError
+
+    monkeypatch.setattr("comixup.training._about_images.near_copies", never)
+    assert report_near_copies(own, tmp_path / "runs") == said
+
+
+def test_the_best_weights_by_validation_are_kept_and_reported(tmp_path):
+    root = tmp_path / "colours"
+    for seed, part in enumerate(("train", "val", "test")):
+        write_images(root / part, {"blue": 6, "green": 6, "red": 6})
+        for number, path in enumerate(sorted((root / part).glob("*/*.png"))):
+            pixels = np.random.default_rng(100 * seed + number).integers(0, 256, (20, 20, 3))
+            Image.fromarray(pixels.astype(np.uint8)).save(path)
+    recipe = tiny(root).changed(epochs=6)
+    assert recipe.reported == "validation"
+    result = train(recipe, method="vanilla", out=tmp_path, data_root=root, hardware=HERE)[0]
+    folder = tmp_path / "colours" / "vanilla" / "seed-0"
+    with (folder / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    errors = [float(row["validation_error"]) for row in rows]
+    best = rows[errors.index(min(errors))]
+    assert errors[-1] > min(errors), "this test needs a run whose last epoch is not its best"
+    assert result.final["validation"]["error"] == pytest.approx(min(errors))
+    assert result.final["test"]["error"] == pytest.approx(float(best["test_error"]), rel=1e-4)
+    assert result.error == result.final["test"]["error"]
+    logits, targets = read_logits(folder / "logits.safetensors")["validation"]
+    assert 100 * (logits.argmax(1) != targets).float().mean() == pytest.approx(min(errors))
+
+
+def test_class_weights_make_the_loss_of_rare_classes_count_more():
+    weights = balanced_weights(torch.tensor([0, 0, 0, 1]), 2)
+    assert_close(weights, torch.tensor([4 / 6, 2.0]))
+    mixed_loss, clean_loss = losses("cross-entropy", 2, weights)
+    logits, targets = torch.tensor([[1.0, 0.0], [0.5, 2.0]]), torch.tensor([0, 1])
+    each = F.cross_entropy(logits, targets, reduction="none")
+    assert_close(clean_loss(logits, targets), (each * weights[targets]).mean())
+    assert_close(mixed_loss(logits, F.one_hot(targets, 2).float()), clean_loss(logits, targets))
+
+
+def test_class_weights_change_a_run(tmp_path):
+    root = write_images(tmp_path / "colours", {"blue": 5, "green": 10})
+    found = [
+        train(tiny(root, **more), method="vanilla", out=tmp_path / name, data_root=root,
+              hardware=HERE)[0].final["test"]["nll"]
+        for name, more in {"same": {}, "weighted": {"class_weights": "balanced"}}.items()
+    ]  # fmt: skip
+    assert found[0] != found[1]
+
+
+def test_the_table_of_classes(tmp_path):
+    root = write_images(tmp_path / "colours", {"blue": 5, "green": 10})
+    out = tmp_path / "out"
+    result = train(tiny(root), method="vanilla", out=out, data_root=root, hardware=HERE)[0]
+    with (out / "colours/vanilla/seed-0/classes.csv").open() as file:
+        rows = {row["class"]: row for row in csv.DictReader(file)}
+    assert [rows[name]["training_images"] for name in ("blue", "green")] == ["4", "8"]
+    assert [rows[name]["test_images"] for name in ("blue", "green")] == ["1", "2"]
+    errors = [float(row["error"]) for row in rows.values()]
+    assert sum(errors) / 2 == pytest.approx(result.final["test"]["balanced_error"], rel=1e-4)
+
+
+@pytest.mark.parametrize("method", ["comixup", "comixup-one-pass", "manifold"])
+def test_images_with_several_labels(tmp_path, method):
+    write_images(tmp_path / "images", {"blue": 6, "green": 6})
+    lines = ["path,labels"] + [
+        f"images/{name}/{number}.png,{name}" + (";even" if number % 2 == 0 else "")
+        for name in ("blue", "green")
+        for number in range(6)
+    ]
+    table = tmp_path / "labels.csv"
+    table.write_text("\n".join(lines))
+    recipe = tiny(table)
+    assert recipe.loss == "binary-cross-entropy"
+    result = train(recipe, method=method, out=tmp_path, data_root=table, hardware=HERE)[0]
+    assert 0 <= result.final["test"]["mean_average_precision"] <= 100
+    logits, targets = read_logits(tmp_path / f"colours/{method}/seed-0/logits.safetensors")["test"]
+    wrong = ((logits > 0) != (targets > 0)).float().mean()
+    assert result.last == pytest.approx(100 * wrong.item(), rel=1e-4)
+
+
+def test_what_does_not_go_together():
+    recipe = RECIPES["folder"]
+    with pytest.raises(ValueError, match="`freeze` must be False for a network with random"):
+        recipe.changed(freeze=True)
+    with pytest.raises(ValueError, match="`class_weights` must be None unless the loss is"):
+        dataclasses.replace(recipe, loss="official", class_weights="balanced")
+    with pytest.raises(ValueError, match="`weights` must be None with pretrained=True"):
+        recipe.changed(weights="x.pt", pretrained=True)
+    assert recipe.changed(model="small").width is None
