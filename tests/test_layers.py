@@ -52,6 +52,7 @@ SHARED = (
     "_did_you_mean",
     "_eager",
     "_grid",
+    "_lazy_imports",
     "_lightning",
     "_locks",
     "_plots",
@@ -61,6 +62,7 @@ SHARED = (
     "_repr",
     "_tables",
     "_targets",
+    "_tensor_checks",
     "_wrappers",
 )
 """Files of the core that several packages need and none owns: all packages may import them."""
@@ -83,6 +85,8 @@ def package_of(module):
     parts = module.split(".")
     if parts[0] != "comixup":
         return "examples"
+    if parts[-1] == "__main__":  # `python -m comixup`
+        return "cli"
     return parts[1] if len(parts) > 1 and parts[1] in BELOW else "core"
 
 

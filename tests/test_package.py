@@ -87,7 +87,7 @@ def test_importing_the_package_loads_nothing_else():
     program = (
         "import sys, torch, numpy\n"
         "before = set(sys.modules)\n"
-        "import comixup\n"
+        "from comixup import *\n"
         "print(*sorted(set(sys.modules) - before), sep='\\n')\n"
         # Our own networks are no part of it, and load no other library either.
         "assert 'comixup.models' not in sys.modules\n"

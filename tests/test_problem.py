@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from comixup import CoMixup, Problem, objective, solve
-from comixup._checks import on_host
 from comixup._maps import location_distances, salient_locations
 from comixup._problem import PRIOR_FLOOR
+from comixup._tensor_checks import on_host
 from problems import generator, maps, ratio
 
 

@@ -8,8 +8,9 @@ from typing import TypeAlias
 import numpy as np
 from torch import Tensor
 
-from comixup._checks import Floats, check_finite, floating, host_copy, warn_caller
+from comixup._checks import warn_caller
 from comixup._maps import location_distances
+from comixup._tensor_checks import Floats, check_finite, floating, host_copy
 
 CompatibilityFn: TypeAlias = Callable[[Tensor], Tensor]
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from comixup import _native
-from comixup._checks import thread_count
 from comixup._grid import cell_of_pixel, upsampled
+from comixup._tensor_checks import thread_count
 
 RUN_ELEMENTS = 2**21
 """Elements that torch operations mix at a time: enough to keep a device busy."""

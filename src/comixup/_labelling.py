@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from comixup._checks import check_precision
 from comixup._gather import gather_cells
 from comixup._grid import MAX_DIMENSIONS, cell_weights
+from comixup._tensor_checks import check_precision
 
 _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 

@@ -14,8 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from comixup import _native
-from comixup._checks import MAX_MAGNITUDE, Floats, floating, on_host, thread_count
+from comixup._checks import MAX_MAGNITUDE
 from comixup._grid import MAX_DIMENSIONS
+from comixup._tensor_checks import Floats, floating, on_host, thread_count
 
 MAX_LOCATIONS = 2**20
 """Largest grid that is not a mistake."""

@@ -8,8 +8,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from comixup._checks import check_images
 from comixup._targets import soft_targets
+from comixup._tensor_checks import check_images
 
 
 class Plan(Protocol):

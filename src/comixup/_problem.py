@@ -9,13 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from comixup._checks import (
-    Floats,
-    check_count,
-    check_finite,
-    floating,
-    host_copy,
-)
+from comixup._checks import check_count
 from comixup._compatibility import (
     CompatibilityFn,
     checked_compatibility,
@@ -33,6 +27,7 @@ from comixup._problem_checks import (
     checked_prior,
 )
 from comixup._random import dirichlet, numpy_generator
+from comixup._tensor_checks import Floats, check_finite, floating, host_copy
 from comixup._weights import Clip, Smoothness, Weighted, Weights
 
 _HOST = torch.device("cpu")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from torch import Tensor
 
-from comixup._checks import Floats, check_number, check_positive, floating, host_copy
+from comixup._checks import check_number, check_positive
 from comixup._maps import MAX_LOCATIONS
+from comixup._tensor_checks import Floats, floating, host_copy
 from comixup._weights import Weights
 
 PRIOR_FLOOR = 1e-8

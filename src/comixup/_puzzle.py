@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from comixup import _native
-from comixup._checks import thread_count
 from comixup._grid import edges
 from comixup._maps import MAX_LOCATIONS, pool
+from comixup._tensor_checks import thread_count
 
 BETA_SCALE = 16
 """A pair's weight is beta / g / 16 on a g x g grid, in the authors' code."""

@@ -12,14 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from comixup._buffers import unchanged_buffers
-from comixup._checks import (
-    check_boolean,
-    check_images,
-    check_number,
-    check_positive,
-    check_precision,
-)
+from comixup._checks import check_boolean, check_number, check_positive
 from comixup._recording import check_no_transform, gradient_by, recordable, recording
+from comixup._tensor_checks import check_images, check_precision
 from comixup._wrappers import allowing_gradients, without_sync
 
 LossFn: TypeAlias = Callable[[Any, Tensor], Tensor]

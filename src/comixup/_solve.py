@@ -10,10 +10,11 @@ import numpy.typing as npt
 import torch
 
 from comixup import _native, _reference
-from comixup._checks import MAX_THREADS, check_boolean, check_count, thread_count
+from comixup._checks import check_boolean, check_count
 from comixup._labelling import Labelling
 from comixup._problem import Problem
 from comixup._problem_checks import MAX_LABELS
+from comixup._tensor_checks import MAX_THREADS, thread_count
 
 MAX_LEVELS = 16
 """Mixed labels grow with the square of the levels; the paper uses 2, and 3 in a timing figure."""

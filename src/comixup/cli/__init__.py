@@ -1,4 +1,10 @@
-"""The command line: `comixup recipes`, `train`, `tune`, `evaluate`, `compare`, `sweep`."""
+"""The command line: `comixup recipes`, `train`, `tune`, `evaluate`, `compare`, `sweep`.
+
+Help and lists are there at once because no module of this package imports torch, nor a library
+that does, at its top: packages of comixup are lazy (`training.train` imports torch when it is
+first looked up), other libraries are imported in the function that needs them, and names for
+annotations of helpers under `TYPE_CHECKING`. `tests/test_lazy_imports.py` keeps watch.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +14,6 @@ from collections.abc import Callable
 
 try:
     import tyro
-    from lightning_fabric.utilities.exceptions import MisconfigurationException
     from rich.console import Console
 
     from comixup import training
@@ -24,10 +29,7 @@ except ModuleNotFoundError as missing:
 DEBUG = "COMIXUP_DEBUG"
 """Environment variable; if set, errors come with their traceback."""
 
-_MISTAKES = (
-    *(ValueError, TypeError, OSError, ImportError, RuntimeError),
-    *(MemoryError, OverflowError, MisconfigurationException),
-)
+_MISTAKES = (ValueError, TypeError, OSError, ImportError, RuntimeError, MemoryError, OverflowError)
 """What a user's mistake, a missing file or package, or a machine's limits raise."""
 _INTERRUPTED = 130
 """What a shell takes a program for that Ctrl-C ended."""
@@ -51,17 +53,34 @@ def main() -> None:
             prog="comixup",
             description="Train classifiers with Co-Mixup and its baselines, and evaluate them.",
         )
-    except _MISTAKES as error:
-        if os.environ.get(DEBUG):
-            raise
-        message = str(error).strip() or type(error).__name__
-        if isinstance(error, RuntimeError) and not isinstance(error, training.TrainingStopped):
-            message += f" ({DEBUG}=1 shows where that happened.)"
-        _print_error(message)
-        sys.exit(1)
     except KeyboardInterrupt:
         _print_error("Stopped. The same command resumes from the last checkpoint.")
         sys.exit(_INTERRUPTED)
+    except Exception as error:
+        if os.environ.get(DEBUG) or not _is_mistake(error):
+            raise
+        _print_error(_message(error))
+        sys.exit(1)
+
+
+def _is_mistake(error: Exception) -> bool:
+    """Returns whether an error's message is for the user: one of `_MISTAKES`, or Lightning's."""
+    lightning = sys.modules.get("lightning_fabric.utilities.exceptions")
+    theirs = () if lightning is None else (lightning.MisconfigurationException,)
+    return isinstance(error, (*_MISTAKES, *theirs))
+
+
+def _message(error: Exception) -> str:
+    """Returns what to print of an error."""
+    message = str(error).strip() or type(error).__name__
+    if isinstance(error, ModuleNotFoundError) and message.startswith("No module named"):
+        return (
+            f"this command needs {error.name}, which is not installed. "
+            "Use pip install 'comixup[train]'."
+        )
+    if isinstance(error, RuntimeError) and not isinstance(error, training.TrainingStopped):
+        message += f" ({DEBUG}=1 shows where that happened.)"
+    return message
 
 
 def _print_error(message: str) -> None:

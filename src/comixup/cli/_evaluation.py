@@ -5,18 +5,21 @@ from __future__ import annotations
 import sys
 import warnings
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import torch
 import tyro
 from rich.console import Console
-from torch import Tensor
 
-from comixup import evaluation
+from comixup import data as data_sets
+from comixup import evaluation, training
 from comixup._locks import locked
 from comixup.cli._options import option_help, print_line
-from comixup.data import DataSet, load
-from comixup.training import Hardware, check_alone
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from comixup.data import DataSet
 
 _TINY = "tiny-imagenet"
 _Runs = Annotated[tuple[Path, ...], tyro.conf.Positional, option_help("RUN ...")]
@@ -36,7 +39,7 @@ def evaluate(
     maps: Annotated[Literal["cam", "grad-cam"], option_help("cam|grad-cam")] = "cam",
     layer: Annotated[str | None, option_help("NAME", "(default: found)")] = None,
     device: Annotated[str, option_help("NAME", "(default: cuda if there, else cpu)")] = "auto",
-    workers: Annotated[int, option_help("N")] = Hardware.workers,
+    workers: Annotated[int, option_help("N")] = training.WORKERS,
     seed: Annotated[int, option_help("N")] = 0,
     skip_bad: Annotated[bool, tyro.conf.FlagCreatePairsOff, option_help("", "")] = False,
     out: Annotated[Path | None, option_help("FOLDER", "(default: the run's own)")] = None,
@@ -59,7 +62,7 @@ def evaluate(
         skip_bad: leave out images that cannot be read, and say which.
         out: where the metrics and figures go; with several runs, a folder each in it.
     """
-    check_alone("evaluate")
+    training.check_alone("evaluate")
     evaluation.check_options(workers=workers, seed=seed, image_size=image_size)
     console, on = Console(), _device(device)
     keys = [_data_key(run, data_set) for run in _checked(runs)]
@@ -116,7 +119,7 @@ def compare(
         reference: the method that others are tested against.
         out: where the tables (.txt, .md, .tex, .csv) and the reliability diagrams go.
     """
-    check_alone("compare")
+    training.check_alone("compare")
     console = Console()
     read = [evaluation.read_evaluation(run) for run in _checked(runs)]
     found = evaluation.compare([row for row, _ in read], reference=reference)
@@ -161,6 +164,8 @@ def _data_key(run: Path, data_set: str | None) -> tuple[str, ...]:
 
 def _device(name: str) -> torch.device:
     """Returns a device that can be computed on."""
+    import torch  # noqa: PLC0415
+
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -199,9 +204,9 @@ def _loaded(
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        data = load(name, root, skip_bad=skip_bad)
+        data = data_sets.load(name, root, skip_bad=skip_bad)
         if classes and set(classes) < set(data.classes):
-            data = load(name, root, classes=classes, skip_bad=skip_bad)
+            data = data_sets.load(name, root, classes=classes, skip_bad=skip_bad)
         found = data, _boxes(data, boxes, root, image_size, skip_bad)
     for message in dict.fromkeys(str(warning.message) for warning in caught):
         print_line(console, message)

@@ -6,17 +6,20 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import tyro
-from lightning_fabric import Fabric
 from rich.console import Console
 
 from comixup import training
 from comixup._did_you_mean import did_you_mean
 from comixup.cli._settings import parse_settings
 from comixup.data import MAX_SEED
-from comixup.training import Hardware, Recipe
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+    from comixup.training import Hardware, Recipe
 
 ALIASES = {"--labels-per-class": "--images-per-class"}
 """Older names of options; still read."""
@@ -125,9 +128,9 @@ class Place:
     """32-true, 16-mixed, bf16-mixed, ..."""
     accumulate: Annotated[int, option_help("N")] = 1
     """Micro-batches of each process and step (gradient accumulation)."""
-    workers: Annotated[int, option_help("N")] = Hardware.workers
+    workers: Annotated[int, option_help("N")] = training.WORKERS
     """Processes that read images from the disk."""
-    timeout_minutes: Annotated[float, option_help("N")] = Hardware.timeout_minutes
+    timeout_minutes: Annotated[float, option_help("N")] = training.TIMEOUT_MINUTES
     """A process that has waited for another so long ends with an error message."""
     checkpoint_steps: Annotated[int | None, option_help("N", "(default: none)")] = None
     """Save every so many steps too, not only after each epoch."""
@@ -264,7 +267,7 @@ def train_options(place: Place, recipe: Recipe, seeds: Sequence[int]) -> trainin
 
 
 def _hardware(place: Place) -> Hardware:
-    return Hardware(
+    return training.Hardware(
         accelerator=place.accelerator,
         devices=place.devices,
         num_nodes=place.num_nodes,

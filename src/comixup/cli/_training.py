@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 from rich.console import Console
@@ -29,7 +29,9 @@ from comixup.cli._options import (
 )
 from comixup.cli._own_images import recipe_and_place
 from comixup.cli._settings import parse_settings
-from comixup.training import Method
+
+if TYPE_CHECKING:
+    from comixup.training import Method
 
 _Values = Annotated[tuple[float, ...], option_help("VALUE ...", "(default: not varied)")]
 _INDENT = "    "

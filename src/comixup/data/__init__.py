@@ -1,39 +1,41 @@
 """Data sets by name, in batches that are the same however they are shared out and wherever begun.
 
+>>> from comixup.data import load
 >>> digits = load("digits")
 >>> images, targets = next(digits.train.loader(100, augment=True).epoch(0))
 >>> images.shape
 torch.Size([100, 1, 28, 28])
 """
 
-from comixup.data._image_sizes import median_side as median_side
-from comixup.data._load import load as load
-from comixup.data._load import names as names
-from comixup.data._near_copies import NearCopy as NearCopy
-from comixup.data._near_copies import near_copies as near_copies
-from comixup.data._seeds import MAX_SEED as MAX_SEED
-from comixup.data._seeds import Purpose as Purpose
-from comixup.data._seeds import permutation as permutation
-from comixup.data._seeds import seed_for as seed_for
-from comixup.data._sets import DataSet as DataSet
-from comixup.data._sets import Loader as Loader
-from comixup.data._sets import Split as Split
-from comixup.data._sets import normalize as normalize
-from comixup.data._tiny_imagenet import tiny_imagenet_boxes as tiny_imagenet_boxes
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "MAX_SEED",
-    "DataSet",
-    "Loader",
-    "NearCopy",
-    "Purpose",
-    "Split",
-    "load",
-    "median_side",
-    "names",
-    "near_copies",
-    "normalize",
-    "permutation",
-    "seed_for",
-    "tiny_imagenet_boxes",
-]
+from comixup._lazy_imports import lazy_imports
+
+if TYPE_CHECKING:
+    from comixup.data._image_sizes import median_side as median_side
+    from comixup.data._limits import MAX_SEED as MAX_SEED
+    from comixup.data._load import load as load
+    from comixup.data._load import names as names
+    from comixup.data._near_copies import NearCopy as NearCopy
+    from comixup.data._near_copies import near_copies as near_copies
+    from comixup.data._seeds import Purpose as Purpose
+    from comixup.data._seeds import permutation as permutation
+    from comixup.data._seeds import seed_for as seed_for
+    from comixup.data._sets import DataSet as DataSet
+    from comixup.data._sets import Loader as Loader
+    from comixup.data._sets import Split as Split
+    from comixup.data._sets import normalize as normalize
+    from comixup.data._tiny_imagenet import tiny_imagenet_boxes as tiny_imagenet_boxes
+else:
+    __getattr__, __dir__, __all__ = lazy_imports(
+        __name__,
+        {
+            "_image_sizes": "median_side",
+            "_limits": "MAX_SEED",
+            "_load": "load names",
+            "_near_copies": "NearCopy near_copies",
+            "_seeds": "Purpose permutation seed_for",
+            "_sets": "DataSet Loader Split normalize",
+            "_tiny_imagenet": "tiny_imagenet_boxes",
+        },
+    )

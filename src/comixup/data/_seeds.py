@@ -11,8 +11,8 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-MAX_SEED = 2**64 - 1
-"""The largest seed of a run, and of any number that `seed_for` takes."""
+from comixup.data._limits import MAX_SEED
+
 _WORD = 2**32
 """SeedSequence mixes words of 32 bits."""
 

@@ -1,65 +1,64 @@
 """Measuring trained networks: error, calibration, localisation, background corruption."""
 
-from comixup.evaluation._boxes import read_boxes, read_tiny_imagenet_boxes
-from comixup.evaluation._cam import ActivationMaps, class_activation_maps
-from comixup.evaluation._compare import Row, compare, holm, paired_interval, paired_test
-from comixup.evaluation._corruption import CorruptedLoader, corrupt
-from comixup.evaluation._evaluate import (
-    Evaluation,
-    check_options,
-    draw_evaluation,
-    evaluate,
-    evaluation_table,
-)
-from comixup.evaluation._evaluation_file import (
-    check_replaceable,
-    evaluation_text,
-    read_evaluation,
-    write_evaluation,
-)
-from comixup.evaluation._localisation import Localisation, localise
-from comixup.evaluation._metrics import Bin, Metrics, measure
-from comixup.evaluation._predictions import Predictions, predict, predictions_of
-from comixup.evaluation._reliability import draw_reliability
-from comixup.evaluation._tables import as_rich, write_comparison
-from comixup.evaluation._temperature import fit_temperature
-from comixup.evaluation._trained import Trained, load_trained, trained_classes, trained_on
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "ActivationMaps",
-    "Bin",
-    "CorruptedLoader",
-    "Evaluation",
-    "Localisation",
-    "Metrics",
-    "Predictions",
-    "Row",
-    "Trained",
-    "as_rich",
-    "check_options",
-    "check_replaceable",
-    "class_activation_maps",
-    "compare",
-    "corrupt",
-    "draw_evaluation",
-    "draw_reliability",
-    "evaluate",
-    "evaluation_table",
-    "evaluation_text",
-    "fit_temperature",
-    "holm",
-    "load_trained",
-    "localise",
-    "measure",
-    "paired_interval",
-    "paired_test",
-    "predict",
-    "predictions_of",
-    "read_boxes",
-    "read_evaluation",
-    "read_tiny_imagenet_boxes",
-    "trained_classes",
-    "trained_on",
-    "write_comparison",
-    "write_evaluation",
-]
+from comixup._lazy_imports import lazy_imports
+
+if TYPE_CHECKING:
+    from comixup.evaluation._boxes import read_boxes as read_boxes
+    from comixup.evaluation._boxes import read_tiny_imagenet_boxes as read_tiny_imagenet_boxes
+    from comixup.evaluation._cam import ActivationMaps as ActivationMaps
+    from comixup.evaluation._cam import class_activation_maps as class_activation_maps
+    from comixup.evaluation._compare import Row as Row
+    from comixup.evaluation._compare import compare as compare
+    from comixup.evaluation._compare import holm as holm
+    from comixup.evaluation._compare import paired_interval as paired_interval
+    from comixup.evaluation._compare import paired_test as paired_test
+    from comixup.evaluation._corruption import CorruptedLoader as CorruptedLoader
+    from comixup.evaluation._corruption import corrupt as corrupt
+    from comixup.evaluation._evaluate import Evaluation as Evaluation
+    from comixup.evaluation._evaluate import check_options as check_options
+    from comixup.evaluation._evaluate import draw_evaluation as draw_evaluation
+    from comixup.evaluation._evaluate import evaluate as evaluate
+    from comixup.evaluation._evaluate import evaluation_table as evaluation_table
+    from comixup.evaluation._evaluation_file import check_replaceable as check_replaceable
+    from comixup.evaluation._evaluation_file import evaluation_text as evaluation_text
+    from comixup.evaluation._evaluation_file import read_evaluation as read_evaluation
+    from comixup.evaluation._evaluation_file import write_evaluation as write_evaluation
+    from comixup.evaluation._localisation import Localisation as Localisation
+    from comixup.evaluation._localisation import localise as localise
+    from comixup.evaluation._metrics import Bin as Bin
+    from comixup.evaluation._metrics import Metrics as Metrics
+    from comixup.evaluation._metrics import measure as measure
+    from comixup.evaluation._predictions import Predictions as Predictions
+    from comixup.evaluation._predictions import predict as predict
+    from comixup.evaluation._predictions import predictions_of as predictions_of
+    from comixup.evaluation._reliability import draw_reliability as draw_reliability
+    from comixup.evaluation._tables import as_rich as as_rich
+    from comixup.evaluation._tables import write_comparison as write_comparison
+    from comixup.evaluation._temperature import fit_temperature as fit_temperature
+    from comixup.evaluation._trained import Trained as Trained
+    from comixup.evaluation._trained import load_trained as load_trained
+    from comixup.evaluation._trained import trained_classes as trained_classes
+    from comixup.evaluation._trained import trained_on as trained_on
+else:
+    __getattr__, __dir__, __all__ = lazy_imports(
+        __name__,
+        {
+            "_boxes": "read_boxes read_tiny_imagenet_boxes",
+            "_cam": "ActivationMaps class_activation_maps",
+            "_compare": "Row compare holm paired_interval paired_test",
+            "_corruption": "CorruptedLoader corrupt",
+            "_evaluate": "Evaluation check_options draw_evaluation evaluate evaluation_table",
+            "_evaluation_file": (
+                "check_replaceable evaluation_text read_evaluation write_evaluation"
+            ),
+            "_localisation": "Localisation localise",
+            "_metrics": "Bin Metrics measure",
+            "_predictions": "Predictions predict predictions_of",
+            "_reliability": "draw_reliability",
+            "_tables": "as_rich write_comparison",
+            "_temperature": "fit_temperature",
+            "_trained": "Trained load_trained trained_classes trained_on",
+        },
+    )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from comixup._checks import check_precision
+from comixup._tensor_checks import check_precision
 from comixup.mixers._mixer import Mixed
 from comixup.mixers._partners import PartnerMixer, ratio_matrix
 

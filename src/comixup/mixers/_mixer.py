@@ -11,13 +11,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from comixup._checks import (
-    check_boolean,
-    check_choice,
-    check_count,
-    check_images,
-    check_number,
-)
+from comixup._checks import check_boolean, check_choice, check_count, check_number
 from comixup._eager import eager
 from comixup._labelling import Labelling
 from comixup._mix import Plan, mix, mix_targets
@@ -26,6 +20,7 @@ from comixup._recording import check_no_transform
 from comixup._repr import call_of
 from comixup._saliency import Backward, CleanPass, LossFn, clean_pass
 from comixup._targets import soft_targets
+from comixup._tensor_checks import check_images
 from comixup.mixers._hooks import check_and_disarm, layer_hooks
 
 CleanReduction: TypeAlias = Literal["sum", "mean"]

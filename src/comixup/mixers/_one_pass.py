@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import torch
 from torch import Tensor
 
-from comixup._checks import check_boolean, check_choice, check_images, check_number
+from comixup._checks import check_boolean, check_choice, check_number
 from comixup._eager import eager
 from comixup._grid import upsampled
 from comixup._labelling import Labelling
@@ -20,6 +20,7 @@ from comixup._recording import recordable
 from comixup._repr import call_of
 from comixup._saliency import channel_norm
 from comixup._targets import soft_targets
+from comixup._tensor_checks import check_images
 from comixup.mixers._comixup import CoMixup
 from comixup.mixers._mixer import Mixed, Mixer, host_by_default
 from comixup.mixers._partly_mixed import PartlyMixed

@@ -8,14 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from comixup._checks import (
-    check_boolean,
-    check_count,
-    check_number,
-    check_positive,
-    check_precision,
-    warn_caller,
-)
+from comixup._checks import check_boolean, check_count, check_number, check_positive, warn_caller
 from comixup._gather import gather_cells, in_format_of
 from comixup._labelling import Labelling
 from comixup._maps import check_grid, grid_of_batch, pool, pool_maps
@@ -29,6 +22,7 @@ from comixup._puzzle import (
 )
 from comixup._random import dirichlet, numpy_generator
 from comixup._solve import check_settings
+from comixup._tensor_checks import check_precision
 from comixup.mixers._mixer import CleanReduction, Mixed
 from comixup.mixers._saliency_mixer import SaliencyMixer
 

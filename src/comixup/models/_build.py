@@ -12,6 +12,7 @@ from torch import nn
 
 from comixup._checks import check_count
 from comixup.models._imagenet import resnet50_imagenet
+from comixup.models._limits import MAX_WIDTH
 from comixup.models._preact_resnet import (
     RESNET10_BLOCKS,
     RESNET34_BLOCKS,
@@ -33,8 +34,6 @@ LARGE_SIDE = 64
 
 LIBRARIES = ("torchvision", "timm")
 NUM_SUGGESTIONS = 3
-MAX_WIDTH = 4096
-"""Feature maps: a wider network would fill the memory before anything is said."""
 
 _STAGED: dict[str, Callable[..., nn.Module]] = {
     "small": small,

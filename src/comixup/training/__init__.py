@@ -1,59 +1,70 @@
 """Recipes of the paper, the trainer that runs them, and trained variants of a recipe."""
 
-from comixup.training._about_images import describe_images, report_near_copies, summarize
-from comixup.training._checkpoint import load_weights
-from comixup.training._classes_table import classes_table
-from comixup.training._folder import RunFolder
-from comixup.training._hardware import MAX_WORKERS, Hardware
-from comixup.training._launcher import check_alone
-from comixup.training._logits import read_logits
-from comixup.training._losses import losses, mean_binary_cross_entropy, scaled_cross_entropy
-from comixup.training._methods import MIXERS, change_method, passes_per_image
-from comixup.training._own_images import FOLDER, Summary, recipe_for
-from comixup.training._recipe import Method, Phase, Recipe
-from comixup.training._recipes import RECIPES
-from comixup.training._results import Result, results_table
-from comixup.training._stop import TrainingStopped
-from comixup.training._sweep import Sweep, SweepCell, sweep, sweep_table
-from comixup.training._train import TrainOptions, check_run_options, train
-from comixup.training._tune import tune, tuning_table
-from comixup.training._vat import vat_loss
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "FOLDER",
-    "MAX_WORKERS",
-    "MIXERS",
-    "RECIPES",
-    "Hardware",
-    "Method",
-    "Phase",
-    "Recipe",
-    "Result",
-    "RunFolder",
-    "Summary",
-    "Sweep",
-    "SweepCell",
-    "TrainOptions",
-    "TrainingStopped",
-    "change_method",
-    "check_alone",
-    "check_run_options",
-    "classes_table",
-    "describe_images",
-    "load_weights",
-    "losses",
-    "mean_binary_cross_entropy",
-    "passes_per_image",
-    "read_logits",
-    "recipe_for",
-    "report_near_copies",
-    "results_table",
-    "scaled_cross_entropy",
-    "summarize",
-    "sweep",
-    "sweep_table",
-    "train",
-    "tune",
-    "tuning_table",
-    "vat_loss",
-]
+from comixup._lazy_imports import lazy_imports
+
+if TYPE_CHECKING:
+    from comixup.training._about_images import describe_images as describe_images
+    from comixup.training._about_images import report_near_copies as report_near_copies
+    from comixup.training._about_images import summarize as summarize
+    from comixup.training._checkpoint import load_weights as load_weights
+    from comixup.training._classes_table import classes_table as classes_table
+    from comixup.training._defaults import TIMEOUT_MINUTES as TIMEOUT_MINUTES
+    from comixup.training._defaults import WORKERS as WORKERS
+    from comixup.training._folder import RunFolder as RunFolder
+    from comixup.training._hardware import MAX_WORKERS as MAX_WORKERS
+    from comixup.training._hardware import Hardware as Hardware
+    from comixup.training._launcher import check_alone as check_alone
+    from comixup.training._logits import read_logits as read_logits
+    from comixup.training._losses import losses as losses
+    from comixup.training._losses import mean_binary_cross_entropy as mean_binary_cross_entropy
+    from comixup.training._losses import scaled_cross_entropy as scaled_cross_entropy
+    from comixup.training._methods import MIXERS as MIXERS
+    from comixup.training._methods import change_method as change_method
+    from comixup.training._methods import passes_per_image as passes_per_image
+    from comixup.training._own_images import FOLDER as FOLDER
+    from comixup.training._own_images import Summary as Summary
+    from comixup.training._own_images import recipe_for as recipe_for
+    from comixup.training._recipe import Method as Method
+    from comixup.training._recipe import Phase as Phase
+    from comixup.training._recipe import Recipe as Recipe
+    from comixup.training._recipes import RECIPES as RECIPES
+    from comixup.training._results import Result as Result
+    from comixup.training._results import results_table as results_table
+    from comixup.training._stop import TrainingStopped as TrainingStopped
+    from comixup.training._sweep import Sweep as Sweep
+    from comixup.training._sweep import SweepCell as SweepCell
+    from comixup.training._sweep import sweep as sweep
+    from comixup.training._sweep import sweep_table as sweep_table
+    from comixup.training._train import TrainOptions as TrainOptions
+    from comixup.training._train import check_run_options as check_run_options
+    from comixup.training._train import train as train
+    from comixup.training._tune import tune as tune
+    from comixup.training._tune import tuning_table as tuning_table
+    from comixup.training._vat import vat_loss as vat_loss
+else:
+    __getattr__, __dir__, __all__ = lazy_imports(
+        __name__,
+        {
+            "_about_images": "describe_images report_near_copies summarize",
+            "_checkpoint": "load_weights",
+            "_classes_table": "classes_table",
+            "_defaults": "TIMEOUT_MINUTES WORKERS",
+            "_folder": "RunFolder",
+            "_hardware": "MAX_WORKERS Hardware",
+            "_launcher": "check_alone",
+            "_logits": "read_logits",
+            "_losses": "losses mean_binary_cross_entropy scaled_cross_entropy",
+            "_methods": "MIXERS change_method passes_per_image",
+            "_own_images": "FOLDER Summary recipe_for",
+            "_recipe": "Method Phase Recipe",
+            "_recipes": "RECIPES",
+            "_results": "Result results_table",
+            "_stop": "TrainingStopped",
+            "_sweep": "Sweep SweepCell sweep sweep_table",
+            "_train": "TrainOptions check_run_options train",
+            "_tune": "tune tuning_table",
+            "_vat": "vat_loss",
+        },
+    )

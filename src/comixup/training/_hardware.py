@@ -11,19 +11,15 @@ from lightning_fabric import Fabric
 
 from comixup._checks import check_choice, check_count, check_number, check_positive
 from comixup._lightning import delay_kill, set_timeout
+from comixup.training._defaults import TIMEOUT_MINUTES, WORKERS
 from comixup.training._launcher import check_fabric_variables, process_counts
 from comixup.training._stop import TrainingStopped
 
-WORKERS = min(4, os.cpu_count() or 1)
-"""Processes that read images, where nothing else is asked for."""
 MAX_DEVICES = 16
 """Processes on a machine that has fewer cores and GPUs: more would only fill its memory."""
 MAX_NODES = 10_000
 MAX_MICRO_BATCHES = 10**6
 MAX_WORKERS = 1024
-TIMEOUT_MINUTES = 30.0
-"""The longest that a process may keep the others waiting: the first one evaluates the last weights
-and writes the results alone, and any may be the one that reads or downloads the data."""
 MAX_MINUTES = 10**5
 _STRATEGIES = ("auto", "ddp")
 

@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-import numpy as np
-
 from comixup._checks import (
     check_boolean,
     check_choice,
@@ -369,6 +367,8 @@ class Recipe:
 
     def _scaled(self, epochs: int) -> dict[str, Any]:
         """Returns what changes if there are so many epochs in all."""
+        import numpy as np  # noqa: PLC0415 - a list of recipes is there sooner without
+
         check_count("epochs", epochs, high=MAX_COUNT)
         old, new = _ends(self.phases), _ends(self.phases, epochs)
         # Moments move with the phase that they are in: a rate belongs to its batch size.

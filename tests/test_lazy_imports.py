@@ -1,0 +1,108 @@
+"""Names of packages are imported when they are used: what `import comixup` and help never load."""
+
+import ast
+import importlib
+import inspect
+import pickle
+import pydoc
+import subprocess
+import sys
+
+import pytest
+
+import comixup
+
+HEAVY = ("torch", "torchvision", "torchmetrics", "lightning_fabric", "matplotlib", "scipy", "PIL")
+"""Libraries that take from tenths of a second to seconds to import."""
+PACKAGES = ("comixup", "comixup.data", "comixup.models", "comixup.training", "comixup.evaluation")
+
+
+def loaded_by(program, *words):
+    """Returns which of the heavy libraries a program has imported in a process of its own."""
+    code = f"""
+import sys
+sys.argv = ["comixup", *{words}]
+try:
+    {program}
+except SystemExit as end:
+    assert not end.code, end.code
+print("loaded:", *(name for name in {HEAVY} if name in sys.modules))
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+    )
+    return run.stdout.rpartition("loaded:")[2].split()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--help"], ["recipes"], ["train", "--help"], ["evaluate", "--help"]],
+    ids=" ".join,
+)
+def test_help_and_lists_load_no_torch(words):
+    assert loaded_by("import comixup.cli; comixup.cli.main()", *words) == []
+
+
+def test_importing_the_package_loads_no_torch():
+    assert loaded_by("import comixup; dir(comixup); comixup.__version__") == []
+    assert "torch" in loaded_by("import comixup; comixup.CoMixup")  # or else this proves nothing
+
+
+# ---- The two lists of each package --------------------------------------------------------------
+
+
+def typed(package):
+    """Returns (name, module) of what a package imports under `TYPE_CHECKING`."""
+    tree = ast.parse(inspect.getsource(package))
+    (branch,) = [node for node in tree.body if isinstance(node, ast.If)]
+    assert ast.unparse(branch.test) == "TYPE_CHECKING"
+    assert all(alias.asname == alias.name for node in branch.body for alias in node.names)
+    return {(alias.name, node.module) for node in branch.body for alias in node.names}
+
+
+def lazy(package):
+    """Returns (name, module) of what a package hands to `lazy_imports`."""
+    (call,) = [
+        node
+        for node in ast.walk(ast.parse(inspect.getsource(package)))
+        if isinstance(node, ast.Call)
+    ]
+    modules = ast.literal_eval(call.args[1])
+    return {
+        (name, f"{package.__name__}.{module}")
+        for module, names in modules.items()
+        for name in names.split()
+    }
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_type_checkers_and_python_see_the_same_names(name):
+    package = importlib.import_module(name)
+    assert typed(package) == lazy(package)
+    public = {name for name, _ in lazy(package) if not name.startswith("_")}
+    assert set(package.__all__) == public
+    assert public <= set(dir(package))
+    for found in public:
+        assert getattr(package, found) is vars(package)[found]  # from the second time on
+
+
+def test_a_name_that_does_not_exist():
+    with pytest.raises(AttributeError, match=r"module 'comixup' has no attribute 'ComMixup'"):
+        _ = comixup.ComMixup
+    with pytest.raises(ImportError, match="cannot import name 'ComMixup'"):
+        exec("from comixup import ComMixup")
+
+
+def test_modules_are_attributes_as_after_plain_imports():
+    code = "import comixup; comixup.mixers.CoMixup(10); comixup._solve.solve"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_star_imports_pickles_and_help():
+    space = {}
+    exec("from comixup import *", space)
+    assert set(comixup.__all__) <= set(space)
+    assert pickle.loads(pickle.dumps(comixup.CoMixup)) is comixup.CoMixup
+    text = pydoc.plain(pydoc.render_doc(comixup))
+    assert "class CoMixup" in text
+    assert "training_step(" in text
