@@ -1,8 +1,7 @@
 import pytest
 import torch
 
-from comixup.data import DataSet
-from comixup.data._sets import normalize
+from comixup.data import DataSet, normalize
 from data_files import MEAN, STD, memory_split
 
 

@@ -23,7 +23,7 @@ from comixup.evaluation._predictions import Predictions, predict, predictions_of
 from comixup.evaluation._reliability import draw_reliability
 from comixup.evaluation._tables import as_rich, write_comparison
 from comixup.evaluation._temperature import fit_temperature
-from comixup.evaluation._trained import Trained, load_trained, trained_classes, trained_on
+from comixup.evaluation._trained import Trained, TrainedOn, load_trained, trained_on
 
 __all__ = [
     "ActivationMaps",
@@ -35,6 +35,7 @@ __all__ = [
     "Predictions",
     "Row",
     "Trained",
+    "TrainedOn",
     "as_rich",
     "check_options",
     "check_replaceable",
@@ -58,7 +59,6 @@ __all__ = [
     "read_boxes",
     "read_evaluation",
     "read_tiny_imagenet_boxes",
-    "trained_classes",
     "trained_on",
     "write_comparison",
     "write_evaluation",

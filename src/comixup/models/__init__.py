@@ -1,4 +1,4 @@
-"""The networks of the paper's experiments, and one door to torchvision's and timm's.
+"""The networks of the paper's experiments, one door to torchvision's and timm's, trained ones.
 
 All image networks of this package share their parts' names with torchvision's ResNets: stages
 `layer1`, `layer2`, ... (manifold mixup mixes after the first two), `avgpool`, which averages the
@@ -11,33 +11,59 @@ from comixup.models._build import Shape as Shape
 from comixup.models._build import build as build
 from comixup.models._build import names as names
 from comixup.models._fit import check_fit as check_fit
+from comixup.models._header import Header as Header
+from comixup.models._header import damaged_header as damaged_header
+from comixup.models._header import read_header as read_header
 from comixup.models._imagenet import resnet50_imagenet as resnet50_imagenet
+from comixup.models._load import Classifier as Classifier
+from comixup.models._load import load as load
+from comixup.models._load import load_weights as load_weights
 from comixup.models._memory_format import MEMORY_FORMAT as MEMORY_FORMAT
 from comixup.models._memory_format import memory_format as memory_format
 from comixup.models._preact_resnet import preact_resnet as preact_resnet
 from comixup.models._preact_resnet import preactresnet18 as preactresnet18
 from comixup.models._preact_resnet import small as small
+from comixup.models._preprocessing import MAX_SIDE as MAX_SIDE
+from comixup.models._preprocessing import Preprocessing as Preprocessing
 from comixup.models._resnext import resnext as resnext
 from comixup.models._speech import LeNet as LeNet
 from comixup.models._speech import SpeechVGG11 as SpeechVGG11
 from comixup.models._staged import StagedNetwork as StagedNetwork
+from comixup.models._weights_file import CHECKPOINT as CHECKPOINT
+from comixup.models._weights_file import WEIGHTS as WEIGHTS
+from comixup.models._weights_file import find_weights as find_weights
+from comixup.models._weights_file import reason as reason
+from comixup.models._weights_file import weights_digest as weights_digest
 from comixup.models._wide_resnet import wide_resnet as wide_resnet
 
 __all__ = [
+    "CHECKPOINT",
+    "MAX_SIDE",
     "MAX_WIDTH",
     "MEMORY_FORMAT",
+    "WEIGHTS",
+    "Classifier",
+    "Header",
     "LeNet",
+    "Preprocessing",
     "Shape",
     "SpeechVGG11",
     "StagedNetwork",
     "build",
     "check_fit",
+    "damaged_header",
+    "find_weights",
+    "load",
+    "load_weights",
     "memory_format",
     "names",
     "preact_resnet",
     "preactresnet18",
+    "read_header",
+    "reason",
     "resnet50_imagenet",
     "resnext",
     "small",
+    "weights_digest",
     "wide_resnet",
 ]

@@ -1,12 +1,12 @@
 """Recipes of the paper, the trainer that runs them, and trained variants of a recipe."""
 
-from comixup.training._checkpoint import load_weights
 from comixup.training._folder import RunFolder
 from comixup.training._hardware import MAX_WORKERS, Hardware
 from comixup.training._launcher import check_alone
 from comixup.training._logits import read_logits
 from comixup.training._losses import losses, mean_binary_cross_entropy, scaled_cross_entropy
 from comixup.training._methods import MIXERS, change_method, passes_per_image
+from comixup.training._preprocessing import preprocessing_of, shape_of
 from comixup.training._recipe import Method, Phase, Recipe
 from comixup.training._recipes import RECIPES
 from comixup.training._results import Result, results_table
@@ -33,13 +33,14 @@ __all__ = [
     "change_method",
     "check_alone",
     "check_run_options",
-    "load_weights",
     "losses",
     "mean_binary_cross_entropy",
     "passes_per_image",
+    "preprocessing_of",
     "read_logits",
     "results_table",
     "scaled_cross_entropy",
+    "shape_of",
     "sweep",
     "sweep_table",
     "train",

@@ -40,6 +40,11 @@ class Run:
         fields = None if data is None else data_fields(data)
         return identity_of(self.trained, self.method, self.seed, fields)
 
+    @property
+    def final_image_size(self) -> int | None:
+        """The pixels per side that it ends with and is evaluated at; None: the data set's own."""
+        return self.trained.phases[-1].image_size
+
     def load_data(self, root: Path | None = None, *, download: bool = False) -> DataSet:
         """Returns the data set that the recipe names, with its classes and images chosen."""
         recipe = self.recipe
