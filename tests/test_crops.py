@@ -6,8 +6,8 @@ import torch
 from PIL import Image
 from torchvision.transforms import v2
 
+from comixup._center_view import CenterView
 from comixup._crops import CenterCrop
-from comixup.data._disk import _CenterView
 
 
 @pytest.mark.parametrize("size", [(100, 60), (61, 97), (300, 300), (20, 20), (160, 10), (7, 110)])
@@ -18,7 +18,7 @@ def test_the_pixels_are_those_of_torchvision(size, side):
     image = Image.fromarray(pixels)
     resize = v2.Resize(round(side * 256 / 224), antialias=True)
     expected = v2.Compose([resize, v2.CenterCrop(side), v2.PILToTensor()])(image)
-    torch.testing.assert_close(_CenterView(side)(image), expected, rtol=0, atol=0)
+    torch.testing.assert_close(CenterView(side)(image), expected, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("size", [(100, 60), (61, 97), (300, 300), (2001, 60), (61, 1800)])
@@ -29,7 +29,7 @@ def test_what_the_model_sees_is_where_the_box_is(size):
         box = x0 + x, y0 + y, min(x1 + x, width), min(y1 + y, height)
         pixels = np.zeros((height, width, 3), np.uint8)
         pixels[box[1] : box[3], box[0] : box[2]] = 255
-        seen = _CenterView(56)(Image.fromarray(pixels))[0] > 127
+        seen = CenterView(56)(Image.fromarray(pixels))[0] > 127
         rows, columns = seen.any(1).nonzero()[:, 0], seen.any(0).nonzero()[:, 0]
         expected = (columns[0], rows[0], columns[-1] + 1, rows[-1] + 1)
         found = CenterCrop.of(size, 56).box(box)

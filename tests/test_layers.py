@@ -47,6 +47,7 @@ other files of the core are shared by the steps, and import none of them."""
 SHARED = (
     "_archives",
     "_atomic_write",
+    "_center_view",
     "_checks",
     "_crops",
     "_did_you_mean",
@@ -55,6 +56,7 @@ SHARED = (
     "_lazy_imports",
     "_lightning",
     "_locks",
+    "_normalize",
     "_plots",
     "_progress",
     "_random",

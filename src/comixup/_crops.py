@@ -10,6 +10,15 @@ MAX_ASPECT = 16
 """A longer image loses its ends first: a line of one pixel would be resized to 256 times itself."""
 
 
+def resized_side(side: int) -> int:
+    """Returns the shorter side that an image is resized to before a crop of `side` pixels.
+
+    >>> resized_side(224), resized_side(64)
+    (256, 73)
+    """
+    return round(side * RESIZED / CROPPED)
+
+
 @dataclass(frozen=True)
 class CenterCrop:
     """How an image is cut, resized and cropped; all pairs are (x, y) or (width, height).
@@ -29,19 +38,21 @@ class CenterCrop:
     size: tuple[int, int]
 
     @classmethod
-    def of(cls, size: tuple[int, int], side: int | None) -> CenterCrop:
+    def of(cls, size: tuple[int, int], side: int | None, resize: int | None = None) -> CenterCrop:
         """Returns the crop of an image, rounded as torchvision's Resize and CenterCrop do.
 
         Args:
             size: width and height of the image.
             side: pixels per side of the crop; None shows the whole image, not resized.
+            resize: pixels of the shorter side before the crop; None for `resized_side(side)`.
 
         >>> CenterCrop.of((512, 256), 224).offset
         (144, 16)
         """
         if side is None:
             return cls((0, 0), size, size, (0, 0), size)
-        shorter, longest = round(side * RESIZED / CROPPED), MAX_ASPECT * min(size)
+        shorter = resized_side(side) if resize is None else resize
+        longest = MAX_ASPECT * min(size)
         x, y = (max(0, (length - longest) // 2) for length in size)
         width, height = size[0] - 2 * x, size[1] - 2 * y
         least = min(width, height)

@@ -1,5 +1,6 @@
 """What tells data sets apart: names, counts, sizes and contents; not places, times or listings."""
 
+import itertools
 import os
 import shutil
 import sys
@@ -184,9 +185,9 @@ def test_names_that_are_no_unicode_have_a_digest(tmp_path):
     digests = set()
     for name in (b"\xff\xfe", b"\xff", "\u00ff".encode()):
         place = os.fsencode(tmp_path) + b"/" + name.hex().encode()
-        for split in (b"train", b"val"):
-            os.makedirs(os.path.join(place, split, name))
-            with open(os.path.join(place, split, name, name + b".jpg"), "wb") as file:
+        for split, class_name in itertools.product((b"train", b"val"), (b"other", name)):
+            os.makedirs(os.path.join(place, split, class_name))
+            with open(os.path.join(place, split, class_name, name + b".jpg"), "wb") as file:
                 file.write(b"x")
         digests.add(digest(os.fsdecode(place)))
     assert len(digests) == 3

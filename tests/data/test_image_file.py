@@ -12,9 +12,10 @@ import torch
 from PIL import Image
 from torchvision import tv_tensors
 
+from comixup._center_view import CenterView
 from comixup._crops import CenterCrop
 from comixup.data import load
-from comixup.data._disk import _CenterView, problem_of
+from comixup.data._disk import problem_of
 from comixup.data._image_file import read_image
 from comixup.data._tiny_imagenet import _decode
 from data_files import batches, smooth_picture, write_folder
@@ -225,7 +226,7 @@ def test_bombs_in_tiny_imagenet_are_not_decoded(tmp_path, monkeypatch):
 @pytest.mark.parametrize("size", [(1, 60_000), (60_000, 1), (3, 4000)])
 def test_long_lines_do_not_fill_the_memory_when_resized(size):
     picture = Image.new("RGB", size, (10, 20, 30))
-    shown = _CenterView(224)(picture)
+    shown = CenterView(224)(picture)
     assert shown.shape == (3, 224, 224)
     assert shown.flatten(1).float().mean(1).tolist() == [10, 20, 30]
 
@@ -242,7 +243,7 @@ def test_masks_are_cut_like_their_pictures(size):
     line = ramp[None] if size[0] > size[1] else ramp[:, None]
     values = np.broadcast_to(line, size[::-1]).copy()
     mask = tv_tensors.Mask(torch.from_numpy(values))
-    pixels, moved = _CenterView(SIDE)(Image.fromarray(grey(values)), mask)
+    pixels, moved = CenterView(SIDE)(Image.fromarray(grey(values)), mask)
     assert pixels.shape == (3, SIDE, SIDE)
     assert moved.shape == (SIDE, SIDE)
     # The mask is resized without smoothing.

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
+from comixup._normalize import normalize
 from comixup.data import DataSet
-from comixup.data._sets import normalize
 from data_files import MEAN, STD, memory_split
 
 

@@ -66,9 +66,9 @@ def saved(folder):
     return json.loads((folder / "evaluation.json").read_text())
 
 
-def weights_of(name, num_classes, path):
+def weights_of(name, num_classes, path, side=64):
     torch.manual_seed(0)
-    torch.save(models.build(name, num_classes, shape=(3, 64, 64)).state_dict(), path)
+    torch.save(models.build(name, num_classes, shape=(3, side, side)).state_dict(), path)
     return path
 
 
@@ -103,7 +103,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def of_folder(folder, tmp_path):
-    path = weights_of("small", 2, tmp_path / "network.pth")
+    path = weights_of("small", 2, tmp_path / "network.pth", side=32)
     words = ["evaluate", path, "--model", "small", "--data-set", "folder", "--data", "pictures"]
     return [*words, "--image-size", "32", "--workers", "0"]
 
@@ -311,7 +311,7 @@ def test_a_damaged_file_of_a_folder_is_named(called, of_folder, folder, tmp_path
 
 
 def test_missing_and_empty_boxes(called, of_folder, tiny, of_tiny, tmp_path):
-    of_folder[1] = weights_of("small", 2, tmp_path / "two.pth")
+    of_folder[1] = weights_of("small", 2, tmp_path / "two.pth", side=32)
     assert_sentence(called(*of_folder, "--boxes", "nowhere.csv"), r"nowhere\.csv.* does not exist")
     (tmp_path / "empty.csv").write_text("file,x0,y0,x1,y1\n")
     assert_sentence(called(*of_folder, "--boxes", "empty.csv"), r"has no box for any of the 6")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -28,14 +29,15 @@ _Runs = Annotated[tuple[Path, ...], tyro.conf.Positional, option_help("RUN ...")
 def evaluate(
     runs: _Runs,
     data: Annotated[
-        Path | None, option_help("FOLDER", "(default: $COMIXUP_DATA, else ./data)")
+        Path | None,
+        option_help("FOLDER", "(default: where they lay, else $COMIXUP_DATA, else ./data)"),
     ] = None,
     data_set: Annotated[
         str | None, option_help("NAME", "(default: what it was trained on)")
     ] = None,
     boxes: Annotated[Path | None, option_help("PATH", "(default: the data set's own)")] = None,
     model: Annotated[str | None, option_help("NAME", "(default: what the file says)")] = None,
-    image_size: Annotated[int | None, option_help("N", "(default: the data set's)")] = None,
+    image_size: Annotated[int | None, option_help("N", "(default: what it was trained at)")] = None,
     maps: Annotated[Literal["cam", "grad-cam"], option_help("cam|grad-cam")] = "cam",
     layer: Annotated[str | None, option_help("NAME", "(default: found)")] = None,
     device: Annotated[str, option_help("NAME", "(default: cuda if there, else cpu)")] = "auto",
@@ -53,7 +55,7 @@ def evaluate(
         boxes: a CSV file or a folder of XML files with boxes of the objects, for localisation and
             background corruption. Tiny-ImageNet brings its own.
         model: name of the network, for weights that do not say.
-        image_size: pixels per side, for data sets that are cropped and scaled.
+        image_size: pixels per side, for weights that do not say and data sets that are cropped.
         maps: how objects are found: cam or grad-cam.
         layer: the module of the network whose feature maps are used.
         device: cpu, cuda, mps, ...
@@ -65,23 +67,26 @@ def evaluate(
     training.check_alone("evaluate")
     evaluation.check_options(workers=workers, seed=seed, image_size=image_size)
     console, on = Console(), _device(device)
-    keys = [_data_key(run, data_set) for run in _checked(runs)]
+    wanted = [_wanted(run, data_set, data, image_size) for run in _checked(runs)]
     folders = _folders(runs, out)
     for folder in folders:  # what cannot be written is found out before anything is computed
         with locked(folder):
             evaluation.check_replaceable(folder)
-    loaded: dict[tuple[str, ...], tuple[DataSet, Tensor | None]] = {}
-    for run, key, folder in zip(runs, keys, folders, strict=True):
-        if key not in loaded:
-            loaded[key] = _loaded(key[0], key[1:], data, boxes, image_size, skip_bad, console)
-        chosen, truth = loaded[key]
+    loaded: dict[_Wanted, tuple[DataSet, Tensor | None]] = {}
+    for run, chosen, folder in zip(runs, wanted, folders, strict=True):
+        if chosen not in loaded:
+            loaded[chosen] = _loaded(chosen, boxes, skip_bad, console)
+        dataset, truth = loaded[chosen]
         trained = evaluation.load_trained(
-            run, model=model, num_classes=chosen.num_classes, shape=chosen.shape
+            run,
+            model=model,
+            num_classes=dataset.num_classes,
+            shape=training.shape_of(dataset, chosen.image_size),
         )
         with locked(folder):
             found = evaluation.evaluate(
                 trained,
-                chosen,
+                dataset,
                 truth,
                 device=on,
                 image_size=image_size,
@@ -95,7 +100,7 @@ def evaluate(
             _write(found, folder)
             evaluation.draw_evaluation(
                 found,
-                chosen,
+                dataset,
                 truth,
                 folder,
                 maps=maps,
@@ -157,9 +162,36 @@ def _folders(runs: tuple[Path, ...], out: Path | None) -> list[Path]:
     return folders
 
 
-def _data_key(run: Path, data_set: str | None) -> tuple[str, ...]:
-    """Returns the name of the data set to measure a run on, and the classes it was trained on."""
-    return (data_set or evaluation.trained_on(run), *evaluation.trained_classes(run))
+@dataclass(frozen=True)
+class _Wanted:
+    """The data to measure a run on.
+
+    Attributes:
+        name: of the data set.
+        root: the folder that it lies in; None for the usual ones.
+        classes: those that the network was trained on; empty if it does not say.
+        image_size: pixels per side; None for the data set's own.
+    """
+
+    name: str
+    root: Path | None
+    classes: tuple[str, ...]
+    image_size: int | None
+
+
+def _wanted(run: Path, name: str | None, root: Path | None, image_size: int | None) -> _Wanted:
+    """Returns what is given and, where nothing is, what a run tells of itself."""
+    origin = evaluation.trained_on(run)
+    name = name or origin.data
+    if name is None:
+        raise ValueError(
+            f"`data_set` must be given for {run}, which does not say what it was trained on. Name "
+            "it with --data-set, for instance --data-set cifar100."
+        )
+    if root is None and name == origin.data:
+        root = origin.root
+    # A size that contradicts the run's is rejected by `evaluate`, which names both.
+    return _Wanted(name, root, origin.classes, origin.image_size or image_size)
 
 
 def _device(name: str) -> torch.device:
@@ -190,37 +222,30 @@ def _write(found: evaluation.Evaluation, folder: Path) -> None:
 
 
 def _loaded(
-    name: str,
-    classes: tuple[str, ...],
-    root: Path | None,
-    boxes: Path | None,
-    image_size: int | None,
-    skip_bad: bool,
-    console: Console,
+    wanted: _Wanted, boxes: Path | None, skip_bad: bool, console: Console
 ) -> tuple[DataSet, Tensor | None]:
     """Returns a data set and its boxes; what is left out of it is printed, once.
 
     Of a network that was trained on some of the set's classes, those alone are measured.
     """
+    name, root, classes = wanted.name, wanted.root, wanted.classes
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         data = data_sets.load(name, root, skip_bad=skip_bad)
         if classes and set(classes) < set(data.classes):
             data = data_sets.load(name, root, classes=classes, skip_bad=skip_bad)
-        found = data, _boxes(data, boxes, root, image_size, skip_bad)
+        found = data, _boxes(data, boxes, wanted, skip_bad)
     for message in dict.fromkeys(str(warning.message) for warning in caught):
         print_line(console, message)
     return found
 
 
-def _boxes(
-    data: DataSet, source: Path | None, root: Path | None, image_size: int | None, skip_bad: bool
-) -> Tensor | None:
+def _boxes(data: DataSet, source: Path | None, wanted: _Wanted, skip_bad: bool) -> Tensor | None:
     """Returns the boxes of the test images: from a file or folder, or the data set's own."""
     if source is None:
         if data.name != _TINY:
             return None
-        own = evaluation.read_tiny_imagenet_boxes(root, "test", skip_bad=skip_bad)
+        own = evaluation.read_tiny_imagenet_boxes(wanted.root, "test", skip_bad=skip_bad)
         return own if data.test_indices is None else own[data.test_indices]
     files = getattr(data.test, "files", None)
     if files is None:
@@ -228,4 +253,4 @@ def _boxes(
             f"`--boxes` must belong to images in files, but those of {data.name} are not: boxes go "
             "by the files' names."
         )
-    return evaluation.read_boxes(source, files, image_size or max(data.shape[1:]))
+    return evaluation.read_boxes(source, files, wanted.image_size or max(data.shape[1:]))

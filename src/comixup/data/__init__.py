@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from comixup.data._load import names as names
     from comixup.data._near_copies import NearCopy as NearCopy
     from comixup.data._near_copies import near_copies as near_copies
+    from comixup.data._places import data_root as data_root
     from comixup.data._seeds import Purpose as Purpose
     from comixup.data._seeds import permutation as permutation
     from comixup.data._seeds import seed_for as seed_for
     from comixup.data._sets import DataSet as DataSet
     from comixup.data._sets import Loader as Loader
     from comixup.data._sets import Split as Split
-    from comixup.data._sets import normalize as normalize
     from comixup.data._tiny_imagenet import tiny_imagenet_boxes as tiny_imagenet_boxes
 else:
     __getattr__, __dir__, __all__ = lazy_imports(
@@ -34,8 +34,9 @@ else:
             "_limits": "MAX_SEED",
             "_load": "load names",
             "_near_copies": "NearCopy near_copies",
+            "_places": "data_root",
             "_seeds": "Purpose permutation seed_for",
-            "_sets": "DataSet Loader Split normalize",
+            "_sets": "DataSet Loader Split",
             "_tiny_imagenet": "tiny_imagenet_boxes",
         },
     )

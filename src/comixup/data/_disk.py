@@ -19,14 +19,15 @@ from torchvision import tv_tensors  # type: ignore[import-untyped]
 from torchvision.transforms import v2  # type: ignore[import-untyped]
 
 from comixup import Origin, SaliencyMemory
+from comixup._center_view import CenterView
 from comixup._checks import check_count, check_number, check_positive
-from comixup._crops import CenterCrop
+from comixup._crops import resized_side
 from comixup._grid import cell_numbers
+from comixup._normalize import normalize
 from comixup.data._digest import digest_of, file_sources
 from comixup.data._image_file import read_image
 from comixup.data._order import Order
 from comixup.data._seeds import Purpose, seed_for
-from comixup.data._sets import normalize
 
 DEFAULT_SIZE = 224
 DEFAULT_MIN_SCALE = 0.08
@@ -76,6 +77,10 @@ class DiskSplit:
         """Returns a digest of what the images are; see `Split.digest`."""
         return digest_of(self.targets, file_sources(self.files.tolist()).tolist())
 
+    def resized_side(self, image_size: int | None = None) -> int:
+        """Returns the shorter side that images are resized to before the crop."""
+        return resized_side(DEFAULT_SIZE if image_size is None else image_size)
+
     def loader(
         self,
         batch_size: int,
@@ -97,7 +102,7 @@ class DiskSplit:
         check_positive("min_scale", scale)
         check_count("workers", workers, low=0)
         order = Order(len(self), batch_size, seed, augment, rank, world_size)
-        transform = _augmentation(size, scale) if augment else _CenterView(size)
+        transform = _augmentation(size, scale) if augment else CenterView(size)
         return DiskLoader(self, order, _Images(self, transform, size, seed), device, workers)
 
 
@@ -242,24 +247,3 @@ class _Images(Dataset[_Sample | str]):
 def _augmentation(size: int, min_scale: float) -> v2.Transform:
     crop = v2.RandomResizedCrop(size, scale=(min_scale, 1), antialias=True)
     return v2.Compose([crop, v2.RandomHorizontalFlip(), v2.PILToTensor()])
-
-
-class _CenterView:
-    """Shows the centre of an image, resized; see `CenterCrop`."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-
-    def __call__(self, picture: Image.Image, *masks: Tensor) -> Any:
-        """Returns the crop as a uint8 tensor; masks of its size follow, cropped alike."""
-        crop = CenterCrop.of(picture.size, self._size)
-        (x, y), (width, height) = crop.cut, crop.cut_size
-        views: list[Any] = [picture, *masks]
-        if (width, height) != picture.size:
-            views = [v2.functional.crop(view, y, x, height, width) for view in views]
-        columns, rows = crop.resized
-        views = [v2.functional.resize(view, [rows, columns], antialias=True) for view in views]
-        (left, top), (width, height) = crop.offset, crop.size
-        views = [v2.functional.crop(view, top, left, height, width) for view in views]
-        views[0] = v2.functional.pil_to_tensor(views[0])
-        return tuple(views) if masks else views[0]

@@ -15,10 +15,10 @@ from torch import Tensor
 from torch.nn.functional import pad as pad_borders
 
 from comixup import Origin, SaliencyMemory
+from comixup._normalize import normalize
 from comixup.data._digest import digest_of
 from comixup.data._order import Order, Share
 from comixup.data._seeds import Purpose, raw_draws
-from comixup.data._sets import normalize
 
 _HALF_OF_ALL_WORDS = np.uint64(2**63)
 
@@ -72,6 +72,10 @@ class MemorySplit:
         if self.sources is not None:
             return digest_of(self.targets, self.sources.tolist())
         return digest_of(self.targets, [bytes(str(tuple(self.images.shape)), "ascii"), self.images])
+
+    def resized_side(self, image_size: int | None = None) -> None:
+        """Returns None: the images are shown as they are."""
+        return None
 
     def loader(
         self,

@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 
 from comixup import Origin, SaliencyMemory
+from comixup._normalize import per_channel
 
-BLACK_TO_WHITE = 255
-"""Of uint8 colours."""
 DIGEST_LENGTH = 16
 """Hexadecimal digits."""
 
@@ -81,6 +80,16 @@ class Split(Protocol):
         """Returns a digest of what the images are, wherever they lie and however old they are.
 
         Of images that are files, their relative names and sizes; of others, all their bytes.
+        """
+        ...
+
+    def resized_side(self, image_size: int | None = None) -> int | None:
+        """Returns the shorter side that images are resized to before evaluation crops them.
+
+        None for sets of one size, whose images are shown as they are.
+
+        Args:
+            image_size: of the crop; see `loader`.
         """
         ...
 
@@ -189,22 +198,5 @@ class DataSet:
         """
         if set(self.mean) == {0.0} and set(self.std) == {1.0}:
             return images.clone()
-        mean, std = _per_channel(self.mean, images), _per_channel(self.std, images)
+        mean, std = per_channel(self.mean, images), per_channel(self.std, images)
         return (images * std + mean).clamp(0, 1)  # rounding may lead out of it by a hair
-
-
-def normalize(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
-    """Returns new float32 images: colours from 0 to 1 (if they came as uint8), minus mean, by std.
-
-    >>> normalize(torch.tensor([[[255]]], dtype=torch.uint8), (0.5,), (0.25,))
-    tensor([[[2.]]])
-    """
-    white = BLACK_TO_WHITE if images.dtype == torch.uint8 else 1
-    scale = tuple(1 / (white * deviation) for deviation in std)
-    shift = tuple(-average / deviation for average, deviation in zip(mean, std, strict=True))
-    output = images.to(torch.float32, copy=True)
-    return output.mul_(_per_channel(scale, output)).add_(_per_channel(shift, output))
-
-
-def _per_channel(values: tuple[float, ...], images: Tensor) -> Tensor:
-    return torch.tensor(values, dtype=torch.float32, device=images.device).view(-1, 1, 1)

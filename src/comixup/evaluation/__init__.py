@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from comixup.evaluation._tables import write_comparison as write_comparison
     from comixup.evaluation._temperature import fit_temperature as fit_temperature
     from comixup.evaluation._trained import Trained as Trained
+    from comixup.evaluation._trained import TrainedOn as TrainedOn
     from comixup.evaluation._trained import load_trained as load_trained
-    from comixup.evaluation._trained import trained_classes as trained_classes
     from comixup.evaluation._trained import trained_on as trained_on
 else:
     __getattr__, __dir__, __all__ = lazy_imports(
@@ -59,6 +59,6 @@ else:
             "_reliability": "draw_reliability",
             "_tables": "as_rich write_comparison",
             "_temperature": "fit_temperature",
-            "_trained": "Trained load_trained trained_classes trained_on",
+            "_trained": "Trained TrainedOn load_trained trained_on",
         },
     )

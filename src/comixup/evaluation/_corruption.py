@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from comixup._checks import check_choice, check_count
-from comixup.data import DataSet, Loader, Split, normalize, permutation, seed_for
+from comixup._normalize import normalize
+from comixup.data import DataSet, Loader, Split, permutation, seed_for
 from comixup.evaluation._boxes import box_areas, check_boxes
 
 Corruption: TypeAlias = Literal["replace", "noise", "added-noise"]

@@ -24,7 +24,8 @@ from comixup.evaluation._pictures import draw_corruptions, draw_localisation
 from comixup.evaluation._predictions import predict
 from comixup.evaluation._reliability import draw_reliability
 from comixup.evaluation._scaled import Scaled, compute_of, scaled_calibration
-from comixup.evaluation._trained import MAX_SIDE, Trained, check_data
+from comixup.evaluation._trained import Trained, check_data
+from comixup.models import MAX_SIDE
 from comixup.training import MAX_WORKERS
 
 BATCH = 250
@@ -137,7 +138,7 @@ def evaluate(
         boxes: (n, k, 4) true boxes in the order of the test images, for localisation and background
             corruption; None leaves both out.
         device: where to compute.
-        image_size: as for `Split.loader`.
+        image_size: pixels per side, for weights that do not say what their training ended with.
         workers: processes that read from disk.
         maps: "cam" or "grad-cam"; see `class_activation_maps`.
         layer: name of the module whose feature maps are used; None to find it.
@@ -146,6 +147,7 @@ def evaluate(
     """
     check_options(workers=workers, seed=seed, image_size=image_size)
     check_data(trained, data)
+    image_size = trained.image_size(data, image_size)
     model = trained.model.to(device)
     size, name = len(data.test), trained.title
     loader = data.test.loader(BATCH, image_size=image_size, device=device, workers=workers)
@@ -280,6 +282,7 @@ def draw_evaluation(
         device: where the network is.
     """
     title = evaluation.trained.title
+    image_size = evaluation.trained.image_size(data, image_size)
     draw_reliability({title: [evaluation.metrics]}, folder / RELIABILITY)
     if boxes is None or evaluation.localisation is None:
         return

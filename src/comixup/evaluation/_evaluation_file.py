@@ -13,7 +13,7 @@ from comixup._atomic_write import atomic_write, make_folder
 from comixup.evaluation._compare import Row
 from comixup.evaluation._evaluate import CORRUPTION, LOCALISATION, RELIABILITY, Evaluation
 from comixup.evaluation._metrics import Bin, Metrics
-from comixup.evaluation._weights_file import weights_digest
+from comixup.models import weights_digest
 from comixup.training import RunFolder
 
 FILE = "evaluation.json"

@@ -1,4 +1,4 @@
-"""A trained network, read from a run's folder or from a file of weights; nothing in them is run."""
+"""A trained network, read from a run's folder or from a file of weights, and what its run tells."""
 
 from __future__ import annotations
 
@@ -8,25 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from comixup import models
 from comixup.data import DataSet
-from comixup.evaluation._weights_file import (
-    PICKLED,
-    REASON_LETTERS,
-    read_about,
-    read_weights,
-    reason,
-    weights_digest,
-    without_wrapper,
-)
-from comixup.models import MEMORY_FORMAT, Shape
-from comixup.training import RunFolder, load_weights
-
-MAX_SIDE = 4096
-"""Pixels: a file that states larger images would have networks built that fill the memory."""
+from comixup.models import MAX_SIDE, Preprocessing, Shape
+from comixup.training import RunFolder, preprocessing_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +32,7 @@ class Trained:
         data: name of the data set that it was trained on; None likewise.
         classes: the names of the classes; empty likewise.
         digest: of the file of weights: other weights have another.
+        preprocessing: how pictures become its input; None if its file does not say.
     """
 
     model: nn.Module
@@ -58,11 +46,35 @@ class Trained:
     data: str | None = None
     classes: tuple[str, ...] = ()
     digest: str | None = None
+    preprocessing: Preprocessing | None = None
 
     @property
     def title(self) -> str:
         """A name for people: the method and the seed, or the file's name."""
         return self.path.name if self.method is None else f"{self.method}, seed {self.seed}"
+
+    def image_size(self, data: DataSet, given: int | None = None) -> int | None:
+        """Returns the pixels per side that its training ended with, for `Split.loader`.
+
+        None means the data set's own. Something else that is told, or data that are prepared
+        otherwise, raise `ValueError`.
+
+        Args:
+            data: to evaluate on.
+            given: what a user asks for; it has to be the same, if the size is known.
+        """
+        known = final_size(self.preprocessing, self.recipe)
+        if known is None:
+            return given
+        if given not in (None, known):
+            raise ValueError(
+                f"`image_size` must be {known}, the pixels per side that the training of "
+                f"{self.path} ended with, got {given}. Leave it out."
+            )
+        size = None if data.test.resized_side() is None else known
+        if self.preprocessing is not None:
+            _check_prepared(preprocessing_of(data, size), self.preprocessing, self.path, data.name)
+        return size
 
 
 def load_trained(
@@ -81,77 +93,65 @@ def load_trained(
         shape: (C, H, W) of the images, where the file does not say.
     """
     path = Path(path)
-    file, metadata = _find(path)
-    content = read_weights(file)
-    about = content.about
-    name = model or about.get("model")
-    if name is None:
-        raise ValueError(
-            f"`model` must be given for {file}, which does not say what network its weights are "
-            "of. Name it with --model, for instance --model preactresnet18."
-        )
-    stated = _number(about, file)
-    count = num_classes if num_classes is not None else stated
-    if count is None:
-        raise ValueError(
-            f"`num_classes` must be given for {file}, which does not say how many classes it has."
-        )
-    _check_head(content.weights, stated, count, file)
-    built_for = _shape(about, file) or shape
-    if built_for is None:
-        raise ValueError(
-            f"`shape` must be given for {file}, which does not say what images it is for. CIFAR's "
-            "is (3, 32, 32)."
-        )
-    if shape is not None and shape[0] != built_for[0]:
-        raise ValueError(
-            f"`shape` must have {built_for[0]} channels, those of the images that {file} was "
-            f"trained on, got {shape[0]}. Evaluate on a data set of that kind."
-        )
-    width = _number(about, file, "width")
-    weights = without_wrapper(content.weights)
-    # What a file says of its network is compared with its weights before any memory is taken.
-    with torch.device("meta"):
-        _check_shapes(models.build(name, count, shape=built_for, width=width), weights, name, file)
-    network = models.build(name, count, shape=built_for, width=width)
-    _fill(network, weights, name, file)
-    network.to(memory_format=MEMORY_FORMAT)
+    told = run_metadata(path)
+    found = models.load(path, model=model, num_classes=num_classes, shape=shape)
     return Trained(
-        network.eval(),
-        name,
-        count,
-        built_for,
+        found.model,
+        found.name,
+        found.num_classes,
+        found.shape,
         path,
-        data=about.get("data"),
-        classes=_classes(about, count, file),
-        digest=weights_digest(file),
-        **_told(metadata),
+        data=found.data,
+        classes=found.classes,
+        digest=found.digest,
+        preprocessing=found.stated_preprocessing,
+        **{name: told.get(name) for name in _KINDS},
     )
 
 
-def trained_on(path: Path) -> str:
-    """Returns the name of the data set that a network was trained on, as its file says."""
-    file, about = _about(path)
-    name = about.get("data")
-    if name is None:
-        raise ValueError(
-            f"`data_set` must be given for {file}, which does not say what it was trained on. Name "
-            "it with --data-set, for instance --data-set cifar100."
-        )
-    return name
+@dataclass(frozen=True)
+class TrainedOn:
+    """What a network was trained on, as its file and its run's folder tell.
+
+    Attributes:
+        data: name of the data set; None if they do not say.
+        root: the folder that it lay in, as for `comixup.data.load`; None likewise, or if nothing
+            is there any more.
+        classes: the names of the classes; empty likewise.
+        image_size: pixels per side that its training ended with; None likewise.
+    """
+
+    data: str | None = None
+    root: Path | None = None
+    classes: tuple[str, ...] = ()
+    image_size: int | None = None
 
 
-def trained_classes(path: Path) -> tuple[str, ...]:
-    """Returns the names of the classes that a network tells apart; empty if its file says none."""
-    file, about = _about(path)
-    count = _number(about, file)
-    return () if count is None else _classes(about, count, file)
+def trained_on(path: Path) -> TrainedOn:
+    """Returns what a network was trained on; its weights are not read."""
+    header, told = models.read_header(path), run_metadata(Path(path))
+    root = told.get(_ROOT)
+    return TrainedOn(
+        header.data,
+        Path(root) if isinstance(root, str) and Path(root).is_dir() else None,
+        header.classes,
+        final_size(header.preprocessing, told.get("recipe")),
+    )
 
 
-def _about(path: Path) -> tuple[Path, Mapping[str, str]]:
-    """Returns the file of weights and what its header says."""
-    file, _ = _find(Path(path))
-    return file, read_about(file)
+def final_size(preprocessing: Preprocessing | None, recipe: Mapping[str, Any] | None) -> int | None:
+    """Returns the pixels per side that a training ended with; None if neither tells.
+
+    Weights of version 0.1 do not say, but the recipe of their run does where it is not the data
+    set's own size.
+    """
+    if preprocessing is not None:
+        return preprocessing.shape[1]
+    try:
+        size = (recipe or {})["phases"][-1]["image_size"]
+    except (LookupError, TypeError):
+        return None
+    return size if type(size) is int and 0 < size <= MAX_SIDE else None
 
 
 def check_data(trained: Trained, data: DataSet) -> None:
@@ -172,135 +172,40 @@ def check_data(trained: Trained, data: DataSet) -> None:
         )
 
 
-def _find(path: Path) -> tuple[Path, Path]:
-    """Returns the file of weights, and the file (it may not exist) that tells of the run."""
-    if path.is_dir():
-        run = RunFolder(path)
-        if run.weights.is_file():
-            return run.weights, run.metadata
-        found, advice = "no run", "Runs are in OUT/RECIPE/METHOD/seed-N"
-        if run.checkpoint.exists():
-            found = "a run that is not finished"
-            advice = "Finish it with the command that began it"
-        raise ValueError(
-            f"`path` must be the folder of a finished run, but {path} holds {found}: there is no "
-            f"{run.weights.name}. {advice}."
-        )
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"`path` must be a run's folder or a file of weights, but there is no {path}."
-        )
-    if path.suffix not in (".safetensors", *PICKLED):
-        raise ValueError(
-            f"`path` must be a run's folder or end in .safetensors, .pt or .pth, got {path}."
-        )
-    # The weights of a run have its metadata beside them; other files have none.
-    run = RunFolder(path.parent)
-    return path, run.metadata if path == run.weights else path.with_name(f"{path.name}.none")
+def _check_prepared(found: Preprocessing, wanted: Preprocessing, path: Path, data: str) -> None:
+    """Raises `ValueError` if images of a data set are prepared otherwise than a network needs."""
+    for name in ("shape", "mean", "std", "resize", "interpolation"):
+        ours, theirs = getattr(wanted, name), getattr(found, name)
+        if ours != theirs:
+            raise ValueError(
+                f"`data` must be prepared as for the training of {path}, with {name} {ours}, but "
+                f"{data} has {theirs}. Evaluate on the data set it was trained on."
+            )
 
 
-def _number(about: Mapping[str, str], file: Path, key: str = "num_classes") -> int | None:
-    text = about.get(key)
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) < len("1000000000") and int(text)):
-        raise _damaged(file, key, text)
-    return int(text)
+_KINDS = {"method": str, "seed": int, "recipe": dict}
+_ROOT = "data_root"
 
 
-def _shape(about: Mapping[str, str], file: Path) -> Shape | None:
-    if "shape" not in about:
-        return None
-    shape = _parsed(about, "shape", file)
-    sides = shape if isinstance(shape, list) else []
-    good = all(type(side) is int and 0 < side <= MAX_SIDE for side in sides)
-    if len(sides) != 3 or not good:
-        raise _damaged(file, "shape", about["shape"])
-    channels, height, width = sides
-    return channels, height, width
+def run_metadata(path: Path) -> dict[str, Any]:
+    """Returns what a run's `run.json` tells; nothing for weights that have none beside them.
 
-
-def _classes(about: Mapping[str, str], count: int, file: Path) -> tuple[str, ...]:
-    if "classes" not in about:
-        return ()
-    names = _parsed(about, "classes", file)
-    good = isinstance(names, list) and all(isinstance(name, str) for name in names)
-    if not good or len(names) != count:
-        raise _damaged(file, "classes", about["classes"])
-    return tuple(names)
-
-
-def _parsed(about: Mapping[str, str], key: str, file: Path) -> Any:
-    try:
-        return json.loads(about[key])
-    except (ValueError, RecursionError):
-        raise _damaged(file, key, about[key]) from None
-
-
-def _told(metadata: Path) -> dict[str, Any]:
-    """Returns the method, the seed and the recipe of a run's metadata; nothing without a file."""
-    if not metadata.is_file():
+    Args:
+        path: a run's folder or its weights. Those of another name are not the run's.
+    """
+    folder = RunFolder(path if path.is_dir() else path.parent)
+    file = folder.metadata
+    if not file.is_file() or path not in (folder.path, folder.weights):
         return {}
     try:
-        told = json.loads(metadata.read_text())
-        found = {name: told[name] for name in ("method", "seed", "recipe")}
-    except (OSError, ValueError, LookupError, TypeError, RecursionError) as why:
+        told = json.loads(file.read_text())
+        found = {name: told[name] for name in _KINDS} | {_ROOT: told.get(_ROOT)}
+    except (*(OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError),) as why:
         raise ValueError(
-            f"`path` must be a run's folder, but its {metadata} is damaged ({reason(why)}). Put "
+            f"`path` must be a run's folder, but its {file} is damaged ({models.reason(why)}). Put "
             "back a good copy, or move that file away and evaluate the weights alone."
         ) from None
-    kinds = {"method": str, "seed": int, "recipe": dict}
-    for name, kind in kinds.items():
+    for name, kind in _KINDS.items():
         if not isinstance(found[name], kind):
-            raise _damaged(metadata, name, str(found[name]))
+            raise models.damaged_header(file, name, str(found[name]))
     return found
-
-
-def _check_head(weights: Mapping[str, Tensor], stated: int | None, count: int, file: Path) -> None:
-    """Raises `ValueError` if none of the weights has a row for each class."""
-    sizes = [tensor.shape[0] for tensor in weights.values() if tensor.ndim]
-    if stated not in (None, count) or count not in sizes:
-        has = stated if stated is not None else f"no layer with {count} outputs"
-        raise ValueError(
-            f"`num_classes` must be that of the network's head, but {file} has "
-            f"{has} where the data have {count} classes. Evaluate on the data set it was trained "
-            "on."
-        )
-
-
-def _check_shapes(network: nn.Module, weights: Mapping[str, Tensor], name: str, file: Path) -> None:
-    """Raises `ValueError` if a network's weights have other shapes than those of a file."""
-    for key, own in network.state_dict().items():
-        given = weights.get(key)
-        if given is None or given.shape != own.shape:
-            got = "absent" if given is None else f"of shape {tuple(given.shape)}"
-            raise _misfit(name, file, f"{key} must be of shape {tuple(own.shape)}, but is {got}")
-
-
-def _fill(network: nn.Module, weights: Mapping[str, Tensor], name: str, file: Path) -> None:
-    """Gives a network its weights, in its own precision."""
-    own = network.state_dict()
-    cast = {
-        key: tensor.to(own[key].dtype)
-        if key in own and tensor.is_floating_point() and own[key].is_floating_point()
-        else tensor
-        for key, tensor in weights.items()
-    }
-    try:
-        load_weights(network, cast)
-    except (RuntimeError, ValueError) as why:
-        raise _misfit(name, file, reason(why)) from None
-
-
-def _misfit(name: str, file: Path, why: str) -> ValueError:
-    return ValueError(
-        f"`path` must hold weights of the network {name}, but those of {file} do not fit it "
-        f"({why}). Name the network they are of with --model."
-    )
-
-
-def _damaged(file: Path, name: str, value: str) -> ValueError:
-    return ValueError(
-        f"`path` must be a file that comixup wrote, but {name} of {file} is "
-        f"{value[:REASON_LETTERS]!r}. Put back a good copy."
-    )

@@ -1,4 +1,4 @@
-"""The networks of the paper's experiments, and one door to torchvision's and timm's.
+"""The networks of the paper's experiments, one door to torchvision's and timm's, trained ones.
 
 All image networks of this package share their parts' names with torchvision's ResNets: stages
 `layer1`, `layer2`, ... (manifold mixup mixes after the first two), `avgpool`, which averages the
@@ -14,32 +14,52 @@ if TYPE_CHECKING:
     from comixup.models._build import Shape as Shape
     from comixup.models._build import build as build
     from comixup.models._build import names as names
+    from comixup.models._fine_tune import freeze_features as freeze_features
+    from comixup.models._fine_tune import load_matching as load_matching
     from comixup.models._fit import check_fit as check_fit
+    from comixup.models._header import Header as Header
+    from comixup.models._header import damaged_header as damaged_header
+    from comixup.models._header import read_header as read_header
     from comixup.models._imagenet import resnet50_imagenet as resnet50_imagenet
     from comixup.models._limits import MAX_WIDTH as MAX_WIDTH
+    from comixup.models._load import Classifier as Classifier
+    from comixup.models._load import load as load
+    from comixup.models._load import load_weights as load_weights
     from comixup.models._memory_format import MEMORY_FORMAT as MEMORY_FORMAT
     from comixup.models._memory_format import memory_format as memory_format
     from comixup.models._preact_resnet import preact_resnet as preact_resnet
     from comixup.models._preact_resnet import preactresnet18 as preactresnet18
     from comixup.models._preact_resnet import small as small
+    from comixup.models._preprocessing import MAX_SIDE as MAX_SIDE
+    from comixup.models._preprocessing import Preprocessing as Preprocessing
     from comixup.models._resnext import resnext as resnext
     from comixup.models._speech import LeNet as LeNet
     from comixup.models._speech import SpeechVGG11 as SpeechVGG11
     from comixup.models._staged import StagedNetwork as StagedNetwork
+    from comixup.models._weights_file import CHECKPOINT as CHECKPOINT
+    from comixup.models._weights_file import WEIGHTS as WEIGHTS
+    from comixup.models._weights_file import find_weights as find_weights
+    from comixup.models._weights_file import reason as reason
+    from comixup.models._weights_file import weights_digest as weights_digest
     from comixup.models._wide_resnet import wide_resnet as wide_resnet
 else:
     __getattr__, __dir__, __all__ = lazy_imports(
         __name__,
         {
             "_build": "Shape build names",
+            "_fine_tune": "freeze_features load_matching",
             "_fit": "check_fit",
+            "_header": "Header damaged_header read_header",
             "_imagenet": "resnet50_imagenet",
             "_limits": "MAX_WIDTH",
+            "_load": "Classifier load load_weights",
             "_memory_format": "MEMORY_FORMAT memory_format",
             "_preact_resnet": "preact_resnet preactresnet18 small",
+            "_preprocessing": "MAX_SIDE Preprocessing",
             "_resnext": "resnext",
             "_speech": "LeNet SpeechVGG11",
             "_staged": "StagedNetwork",
+            "_weights_file": "CHECKPOINT WEIGHTS find_weights reason weights_digest",
             "_wide_resnet": "wide_resnet",
         },
     )

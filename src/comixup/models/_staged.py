@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from comixup._checks import check_count
@@ -11,9 +13,15 @@ from comixup._checks import check_count
 MakeBlock = Callable[[int, int, int], nn.Module]
 """Makes a block from its input channels, its output channels and its stride."""
 
+STRIDES = "_extra_state"
+"""Key of the strides in a state dict: torch's own name for what is neither weight nor buffer."""
+
 
 class StagedNetwork(nn.Module):
     """A classifier of images of any size: `stem`, `layer1`, `layer2`, ..., `norm`, `avgpool`, `fc`.
+
+    Its state dict records the strides of its convolutions, so that weights of a network with other
+    strides, which have the same shapes, raise `ValueError` instead of giving other answers.
 
     Args:
         stem: what turns images into the first feature maps.
@@ -63,6 +71,32 @@ class StagedNetwork(nn.Module):
         """Returns the logits of the classes, (batch, num_classes)."""
         logits: Tensor = self.fc(self.avgpool(self.features(images)).flatten(1))
         return logits
+
+    def get_extra_state(self) -> Tensor:
+        """Returns the strides of all convolutions, (number, 2), in the order of the modules."""
+        strides = [module.stride for module in self.modules() if isinstance(module, nn.Conv2d)]
+        return torch.tensor(strides, dtype=torch.int64, device="cpu").reshape(-1, 2)
+
+    def set_extra_state(self, state: Any) -> None:
+        """Raises `ValueError` unless a state dict is of a network with the strides of this one."""
+        own, given = self.get_extra_state().tolist(), torch.as_tensor(state).tolist()
+        if own == given:
+            return
+        pairs = zip(own, given, strict=False)
+        number, (here, there) = next(
+            ((k, pair) for k, pair in enumerate(pairs) if pair[0] != pair[1]), (0, ("?", "?"))
+        )
+        raise ValueError(
+            "`state_dict` must have the strides of this network, but those of convolution "
+            f"{number} are {here} here and {there} there. Build it with the `shape` that it was "
+            "trained with, or use comixup.models.load."
+        )
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+        missing: list[str] = rest[2]
+        if f"{prefix}{STRIDES}" in missing:  # which version 0.1 did not record
+            missing.remove(f"{prefix}{STRIDES}")
 
 
 def chain(

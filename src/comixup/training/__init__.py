@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from comixup.training._about_images import describe_images as describe_images
     from comixup.training._about_images import report_near_copies as report_near_copies
     from comixup.training._about_images import summarize as summarize
-    from comixup.training._checkpoint import load_weights as load_weights
     from comixup.training._classes_table import classes_table as classes_table
     from comixup.training._defaults import TIMEOUT_MINUTES as TIMEOUT_MINUTES
     from comixup.training._defaults import WORKERS as WORKERS
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
     from comixup.training._own_images import FOLDER as FOLDER
     from comixup.training._own_images import Summary as Summary
     from comixup.training._own_images import recipe_for as recipe_for
+    from comixup.training._preprocessing import preprocessing_of as preprocessing_of
+    from comixup.training._preprocessing import shape_of as shape_of
     from comixup.training._recipe import Method as Method
     from comixup.training._recipe import Phase as Phase
     from comixup.training._recipe import Recipe as Recipe
@@ -48,7 +49,6 @@ else:
         __name__,
         {
             "_about_images": "describe_images report_near_copies summarize",
-            "_checkpoint": "load_weights",
             "_classes_table": "classes_table",
             "_defaults": "TIMEOUT_MINUTES WORKERS",
             "_folder": "RunFolder",
@@ -58,6 +58,7 @@ else:
             "_losses": "losses mean_binary_cross_entropy scaled_cross_entropy",
             "_methods": "MIXERS change_method passes_per_image",
             "_own_images": "FOLDER Summary recipe_for",
+            "_preprocessing": "preprocessing_of shape_of",
             "_recipe": "Method Phase Recipe",
             "_recipes": "RECIPES",
             "_results": "Result results_table",

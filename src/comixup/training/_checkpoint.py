@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from comixup._archives import check_archive
 from comixup._atomic_write import atomic_write
@@ -143,18 +143,6 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
     "dict": dict,
     "list": list,
 }
-
-
-def load_weights(model: nn.Module, saved: dict[str, Any]) -> None:
-    """Gives a model the weights and buffers of a checkpoint, or says which do not fit."""
-    for name, own in model.state_dict().items():
-        given = saved.get(name)
-        if not isinstance(given, Tensor) or (given.shape, given.dtype) != (own.shape, own.dtype):
-            raise ValueError(f"{name} must be {_kind(own)}, but is {_kind(given)}")
-    model.load_state_dict(saved)
-    for name, weight in model.named_parameters():
-        if not weight.isfinite().all():
-            raise ValueError(f"{name} has numbers that are infinite or none at all")
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> None:

@@ -9,11 +9,13 @@ import json
 from comixup._atomic_write import atomic_write
 from comixup._wrappers import unwrapped
 from comixup.data import DataSet
+from comixup.models import Header
 from comixup.training._checkpoint import State
 from comixup.training._folder import RunFolder, write_metrics
 from comixup.training._loaders import Loaders
 from comixup.training._logits import Logits, class_errors, logits_bytes
 from comixup.training._pictures import draw_curves
+from comixup.training._preprocessing import preprocessing_of, shape_of
 from comixup.training._results import result_of
 from comixup.training._run import Run
 from comixup.training._setup import Setup
@@ -79,13 +81,13 @@ def _weights_bytes(run: Run, data: DataSet, setup: Setup) -> bytes:
         name: tensor.detach().cpu().contiguous().clone()
         for name, tensor in unwrapped(setup.model).state_dict().items()
     }
-    about = {
-        "model": recipe.model,
-        "num_classes": str(data.num_classes),
-        "shape": json.dumps(data.shape),
-        "data": recipe.data,
-        "classes": json.dumps(data.classes),
-    }
-    if recipe.width is not None:
-        about["width"] = str(recipe.width)
-    return safetensors_bytes(weights, about)
+    header = Header(
+        model=recipe.model,
+        num_classes=data.num_classes,
+        shape=shape_of(data, run.final_image_size),
+        width=recipe.width,
+        data=recipe.data,
+        classes=data.classes,
+        preprocessing=preprocessing_of(data, run.final_image_size),
+    )
+    return safetensors_bytes(weights, header.as_metadata())

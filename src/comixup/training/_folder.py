@@ -20,10 +20,9 @@ from typing import Any
 import torch
 
 from comixup._atomic_write import atomic_write
+from comixup.models import CHECKPOINT, WEIGHTS
 
 METADATA = "run.json"
-CHECKPOINT = "checkpoint.pt"
-WEIGHTS = "weights.safetensors"
 LOGITS = "logits.safetensors"
 METRICS = "metrics.csv"
 RESULT = "result.json"

@@ -58,7 +58,7 @@ class Loaders:
     def _unaugmented(self, split: Split, rank: int, world_size: int) -> Loader:
         return split.loader(
             EVALUATION_BATCH,
-            image_size=self.run.trained.phases[-1].image_size,
+            image_size=self.run.final_image_size,
             rank=rank,
             world_size=world_size,
             device=self.device,

@@ -31,18 +31,6 @@ class Run:
         """The recipe with the epochs and the learning rates of this method."""
         return self.recipe.for_method(self.method)
 
-    def shape(self, data: DataSet, epoch: int = -1) -> tuple[int, int, int]:
-        """Returns the shape (C, H, W) of the images that the network is shown in an epoch.
-
-        Args:
-            data: what it is trained on.
-            epoch: counted from 0; the last one by default, whose images the network is built for.
-        """
-        recipe = self.trained
-        side = recipe.phase_at(epoch if epoch >= 0 else recipe.epochs + epoch).image_size
-        channels, height, width = data.shape
-        return (channels, height, width) if side is None else (channels, side, side)
-
     def identity(self, data: DataSet | None = None) -> str:
         """Returns what makes two runs the same: all that the resulting weights depend on.
 
@@ -51,6 +39,11 @@ class Run:
         """
         fields = None if data is None else data_fields(data)
         return identity_of(self.trained, self.method, self.seed, fields)
+
+    @property
+    def final_image_size(self) -> int | None:
+        """The pixels per side that it ends with and is evaluated at; None: the data set's own."""
+        return self.trained.phases[-1].image_size
 
     def load_data(self, root: Path | None = None, *, download: bool = False) -> DataSet:
         """Returns the data set that the recipe names, with its classes and images chosen."""

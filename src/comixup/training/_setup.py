@@ -12,11 +12,12 @@ from lightning_fabric import Fabric
 from comixup import ManifoldMixup, Mixer, OnePass, models
 from comixup._wrappers import unwrapped
 from comixup.data import DataSet, Purpose, seed_for
-from comixup.training._checkpoint import State, load_optimizer, load_weights
+from comixup.training._checkpoint import State, load_optimizer
 from comixup.training._loop import Stepper
 from comixup.training._losses import balanced_weights, losses
 from comixup.training._methods import make_method
 from comixup.training._optimizer import make_optimizer
+from comixup.training._preprocessing import shape_of
 from comixup.training._run import Run
 from comixup.training._vat import WeightedVat
 
@@ -55,7 +56,7 @@ class Setup:
         if not state.model:
             return
         try:
-            load_weights(unwrapped(self.model), state.model)
+            models.load_weights(unwrapped(self.model), state.model)
             load_optimizer(self.optimizer.optimizer, state.optimizer)
             self.fabric.strategy.precision.load_state_dict(state.precision)
             if isinstance(self.mixer, OnePass):
@@ -70,7 +71,7 @@ class Setup:
     def take_best(self, state: State) -> None:
         """Loads the weights that were best by validation, where a state has them."""
         if state.best:
-            load_weights(unwrapped(self.model), state.best)
+            models.load_weights(unwrapped(self.model), state.best)
 
     def store(self, state: State) -> None:
         """Puts everything that is trained into a state, for a checkpoint."""
@@ -85,15 +86,16 @@ def build_setup(run: Run, data: DataSet, fabric: Fabric) -> Setup:
     """Returns a run's network with its initial weights, its mixer and its optimiser."""
     recipe = run.trained
     torch.manual_seed(seed_for(run.seed, Purpose.INITIAL_WEIGHTS))
+    # For the images that it ends with and is used on: they decide the stride of our stems.
     model = models.build(
         recipe.model,
         data.num_classes,
-        shape=run.shape(data),
+        shape=shape_of(data, run.final_image_size),
         width=recipe.width,
         pretrained=recipe.pretrained,
     )
-    for shape in {run.shape(data, epoch) for epoch in range(recipe.epochs)}:
-        models.check_fit(model, recipe.model, shape, data.num_classes)
+    for side in {phase.image_size for phase in recipe.phases}:
+        models.check_fit(model, recipe.model, shape_of(data, side), data.num_classes)
     layout = models.memory_format(model, fabric.device)
     model.to(memory_format=layout)
     method = run.recipe.choose(run.method)

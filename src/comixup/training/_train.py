@@ -13,6 +13,7 @@ from rich.console import Console
 from comixup._checks import check_count
 from comixup._locks import locked, sole_training
 from comixup.data import MAX_SEED, DataSet
+from comixup.data import data_root as find_root
 from comixup.training._checkpoint import State, check_identity, load_state
 from comixup.training._export import export, final_logits
 from comixup.training._folder import RunFolder, run_folder, write_metadata
@@ -164,7 +165,7 @@ def _train_run(
             checkpoint_steps=checkpoint_steps,
         )
         # Not before all that may be rejected has been read.
-        from_first_process(fabric, lambda: _write_metadata(run, state, hardware, path))
+        from_first_process(fabric, lambda: _write_metadata(run, state, hardware, data_root, path))
         if not state.finished:
             trainer.fit()
         if fabric.is_global_zero:
@@ -181,9 +182,18 @@ def _train_run(
         return result_of(state.history, run.trained, state.final)
 
 
-def _write_metadata(run: Run, state: State, hardware: Hardware, path: Path) -> None:
+def _write_metadata(
+    run: Run, state: State, hardware: Hardware, root: Path | None, path: Path
+) -> None:
     if not state.finished:
-        settings = {"method": run.method, "seed": run.seed, "hardware": vars(hardware)}
+        settings = {
+            "method": run.method,
+            "seed": run.seed,
+            "hardware": vars(hardware),
+            "data_root": str(
+                find_root(root, or_csv=True)
+            ),  # where `comixup evaluate` looks for the data
+        }
         write_metadata(path, run.trained.as_dict(), settings)
 
 

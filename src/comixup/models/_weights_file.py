@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from comixup._archives import check_archive
 
+WEIGHTS = "weights.safetensors"
+"""What a finished run calls its weights."""
+CHECKPOINT = "checkpoint.pt"
+"""What a run calls the state that it resumes from; one without weights is not finished."""
 PICKLED = (".pt", ".pth")
 REASON_LETTERS = 200
 _BLOCK_BYTES = 2**20
@@ -32,6 +35,31 @@ class WeightsFile(NamedTuple):
 
     weights: dict[str, Tensor]
     about: Mapping[str, str]
+
+
+def find_weights(path: Path) -> Path:
+    """Returns the file of weights that a path names: itself, or that of a finished run's folder."""
+    if path.is_dir():
+        file = path / WEIGHTS
+        if file.is_file():
+            return file
+        found, advice = "no run", "Runs are in OUT/RECIPE/METHOD/seed-N"
+        if (path / CHECKPOINT).exists():
+            found = "a run that is not finished"
+            advice = "Finish it with the command that began it"
+        raise ValueError(
+            f"`path` must be the folder of a finished run, but {path} holds {found}: there is no "
+            f"{WEIGHTS}. {advice}."
+        )
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"`path` must be a run's folder or a file of weights, but there is no {path}."
+        )
+    if path.suffix not in (".safetensors", *PICKLED):
+        raise ValueError(
+            f"`path` must be a run's folder or end in .safetensors, .pt or .pth, got {path}."
+        )
+    return path
 
 
 def read_weights(file: Path) -> WeightsFile:
@@ -67,6 +95,9 @@ def reason(error: BaseException) -> str:
 
 
 def _read_safetensors(file: Path, about_alone: bool = False) -> WeightsFile:
+    # Not at the top, as safetensors is an extra: networks are built without it.
+    from safetensors import SafetensorError, safe_open  # noqa: PLC0415
+
     try:
         with safe_open(file, "pt") as content:
             names = () if about_alone else content.keys()
