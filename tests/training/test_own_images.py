@@ -3,12 +3,15 @@
 import csv
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from PIL import Image
+from rich.console import Console
+from safetensors.torch import load_file
 from torch.testing import assert_close
 
 from cases import each_case
@@ -18,6 +21,7 @@ from comixup.training import (
     Summary,
     describe_images,
     losses,
+    network_of,
     read_logits,
     recipe_for,
     report_near_copies,
@@ -195,3 +199,24 @@ def test_what_does_not_go_together():
     with pytest.raises(ValueError, match="`weights` must be None with pretrained=True"):
         recipe.changed(weights="x.pt", pretrained=True)
     assert recipe.changed(model="small").width is None
+
+
+def test_a_run_begins_with_the_weights_of_another_and_tells_what_is_new(tmp_path, capsys):
+    root = write_images(tmp_path / "colours", {"blue": 5, "green": 5, "red": 5})
+    first = tiny(root)
+    train(first, method="vanilla", out=tmp_path / "first", data_root=root, hardware=HERE)
+    weights = tmp_path / "first/colours/vanilla/seed-0"
+    assert network_of(weights) == {"model": "small", "width": 8}
+    other = write_images(tmp_path / "other", {"blue": 5, "green": 5})
+    recipe = tiny(other, weights=str(weights), freeze=True, class_weights="balanced")
+    options = {"out": tmp_path / "second", "data_root": other, "hardware": HERE}
+    train(recipe, method="comixup", console=Console(width=200), **options)
+    assert "new: fc.weight, fc.bias" in capsys.readouterr().out
+    names = ("first/colours/vanilla", "second/colours/comixup")
+    old, new = (load_file(tmp_path / f"{name}/seed-0/weights.safetensors") for name in names)
+    assert_close(new["layer1.0.conv1.weight"], old["layer1.0.conv1.weight"], rtol=0, atol=0)
+    assert new["fc.weight"].shape == (2, 32)
+    shutil.rmtree(tmp_path / "first")  # a run that has begun does not need it any more
+    train(recipe, method="comixup", **options)
+    with pytest.raises(ValueError, match="weights was"):
+        train(tiny(other), method="comixup", **options)

@@ -158,6 +158,8 @@ def recipe_of(name: str) -> Recipe:
 def changed(recipe: Recipe, changes: Changes) -> Recipe:
     """Returns a recipe with all that options change in it, but the settings of its methods."""
     wanted = changed_fields(changes)
+    if wanted["weights"] is not None and wanted["model"] is None:
+        wanted |= training.network_of(wanted["weights"])
     return recipe.changed(data=wanted.pop("data_set"), **wanted)
 
 

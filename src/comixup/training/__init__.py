@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from comixup.training._folder import RunFolder as RunFolder
     from comixup.training._hardware import MAX_WORKERS as MAX_WORKERS
     from comixup.training._hardware import Hardware as Hardware
+    from comixup.training._initial_weights import network_of as network_of
     from comixup.training._launcher import check_alone as check_alone
     from comixup.training._logits import read_logits as read_logits
     from comixup.training._losses import losses as losses
@@ -53,6 +54,7 @@ else:
             "_defaults": "TIMEOUT_MINUTES WORKERS",
             "_folder": "RunFolder",
             "_hardware": "MAX_WORKERS Hardware",
+            "_initial_weights": "network_of",
             "_launcher": "check_alone",
             "_logits": "read_logits",
             "_losses": "losses mean_binary_cross_entropy scaled_cross_entropy",

@@ -9,8 +9,10 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from comixup import models
 from comixup.data import DataSet
 from comixup.training._recipe import LOSS_ALIAS, Method, Recipe
 
@@ -25,6 +27,8 @@ _RENAMED = {
     "last_plain_epochs": "last_unmixed_epochs",
     "lr_between": "lr_interpolation",
 }
+_UNKNOWN = "unknown"
+"""The identity of initial weights whose file is gone; a run that has begun does not need it."""
 _DATA = ("num_images", "data_digest")
 """What tells data apart; absent from runs of version 1, which did not record it."""
 
@@ -43,9 +47,20 @@ def identity_of(
     fields = recipe.as_dict()
     chosen = fields["methods"][method]
     lines = {name: value for name, value in fields.items() if name not in _IRRELEVANT}
+    lines["weights"] = _weights_identity(recipe.weights)
     lines |= {name: chosen[name] for name in ("mixer", "settings", "vat", "saliency", "memory")}
     lines |= {"method": method, "seed": seed, **(data or {}), "identity_version": VERSION}
     return "\n".join(f"{name}: {json.dumps(value)}" for name, value in lines.items())
+
+
+def _weights_identity(weights: str | None) -> str | None:
+    """Returns a digest of the initial weights; where their file is gone, nothing can be said."""
+    if weights is None:
+        return None
+    try:
+        return models.weights_digest(models.find_weights(Path(weights)))
+    except OSError:
+        return _UNKNOWN
 
 
 def data_fields(data: DataSet) -> dict[str, Any]:
@@ -67,6 +82,9 @@ def difference(before: str, now: str) -> str:
         if name not in old or name not in new:
             old.pop(name, None)
             new.pop(name, None)
+    if _UNKNOWN in (old.get("weights"), new.get("weights")):
+        old.pop("weights", None)
+        new.pop("weights", None)
     changes = [
         f"{name} was {_shown(old, name)}, is {_shown(new, name)}"
         for name in dict.fromkeys([*old, *new])

@@ -38,6 +38,7 @@ class Setup:
         optimizer: of its weights.
         mixer: mixes the batches; with a memory of saliency if its method takes one pass.
         memory_format: of weights and images.
+        new_weights: names of those that the file of initial weights did not have.
     """
 
     fabric: Fabric
@@ -45,6 +46,7 @@ class Setup:
     optimizer: FabricOptimizer
     mixer: Mixer | OnePass
     memory_format: torch.memory_format
+    new_weights: tuple[str, ...] = ()
 
     def restore(self, state: State, folder: Path) -> None:
         """Loads a checkpoint's state; one that does not fit raises `ValueError`.
@@ -96,6 +98,9 @@ def build_setup(run: Run, data: DataSet, fabric: Fabric) -> Setup:
     )
     for side in {phase.image_size for phase in recipe.phases}:
         models.check_fit(model, recipe.model, shape_of(data, side), data.num_classes)
+    new = models.load_matching(model, recipe.weights, data.num_classes) if recipe.weights else []
+    if recipe.freeze:
+        models.freeze_features(model, data.num_classes)
     layout = models.memory_format(model, fabric.device)
     model.to(memory_format=layout)
     method = run.recipe.choose(run.method)
@@ -103,7 +108,7 @@ def build_setup(run: Run, data: DataSet, fabric: Fabric) -> Setup:
     if isinstance(mixer, ManifoldMixup):
         mixer.attach(model)
     wrapped, optimizer = fabric.setup(model, make_optimizer(recipe, model))
-    return Setup(fabric, wrapped, optimizer, mixer, layout)
+    return Setup(fabric, wrapped, optimizer, mixer, layout, tuple(new))
 
 
 def make_stepper(run: Run, data: DataSet, setup: Setup, accumulate: int) -> Stepper:

@@ -150,6 +150,10 @@ def _train_run(
         )
         setup = build_setup(run, data, fabric)
         setup.restore(state, path)
+        if reports and console is not None and run.recipe.weights and not state.model:
+            new = ", ".join(setup.new_weights) or "none"
+            line = f"{run.title} begins with the weights of {run.recipe.weights}; new: {new}"
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
         loaders = Loaders(
             run, data, fabric.global_rank, fabric.world_size, fabric.device, hardware.workers
         )
