@@ -33,6 +33,10 @@ class CoMixup(Weighted, SaliencyMixer):
     The defaults are the paper's. From each partition of the batch as many outputs are made as it
     has inputs; each output may take cells from any of them.
 
+    The gradients of the clean and the mixed loss are added, so a step is up to twice as long as one
+    without mixing at the same learning rate. `clean_reduction="mean"` takes their mean instead: in
+    a loop of your own multiply the mixed loss by `mixed_weight`; `training_step` does so itself.
+
     Args:
         num_classes: columns of the mixed targets; None if targets come with theirs.
         p: probability that a batch is mixed at all.
