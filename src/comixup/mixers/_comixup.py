@@ -164,9 +164,11 @@ class CoMixup(Weighted, SaliencyMixer):
             num_threads=self.num_threads or _threads_for(len(problems), images.device),
             generator=self.generator,
         )
+        cells = torch.from_numpy(maps.cells)
         by_saliency = self.target_weight == "saliency"
-        ratio = saliency_ratio(labelling, torch.from_numpy(maps.cells)) if by_saliency else None
-        return Mixed(labelling, target_ratio=ratio, uniform_maps=int(maps.uniform.sum()))
+        ratio = saliency_ratio(labelling, cells) if by_saliency else None
+        uniform = int(maps.uniform.sum())
+        return Mixed(labelling, target_ratio=ratio, uniform_maps=uniform, cells=cells)
 
     def leave(self, images: Tensor) -> Plan:
         """Returns the plan that shows images as they are: all, or `num_outputs` at random."""

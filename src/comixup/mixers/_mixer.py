@@ -47,6 +47,8 @@ class Mixed:
             of the pixels.
         uniform_maps: inputs whose saliency was zero, constant, NaN or infinite. Nothing in them
             stands out, so they count as salient everywhere alike.
+        cells: (m, *grid) the inputs' saliency on the grid of the method, each summing to 1, in host
+            memory; None for methods that need none.
         loss_weight: weight of the mixed batch's loss, beside the clean loss that was trained on
             (see `Mixer.mixed_weight`).
     """
@@ -56,6 +58,7 @@ class Mixed:
     layer: str | None = None
     target_ratio: Tensor | None = None
     uniform_maps: int = 0
+    cells: Tensor | None = None
     loss_weight: float = 1.0
 
 
