@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -70,7 +71,7 @@ def test_lightning_training(example):
 
 @pytest.mark.filterwarnings("ignore:.*does not have many workers:UserWarning:lightning")
 @pytest.mark.filterwarnings("ignore:.*treespec, LeafSpec:FutureWarning:lightning")
-def test_lightning_zeroes_gradients_after_an_automatic_training_step(example):
+def test_lightning_zeroes_gradients_after_an_automatic_training_step_which_is_warned_of(example):
     # What the comment in the example says. If this fails, it can be simpler.
     lightning = example("lightning")
     kinds = example("lightning_training")
@@ -92,8 +93,13 @@ def test_lightning_zeroes_gradients_after_an_automatic_training_step(example):
         enable_model_summary=False,
         enable_progress_bar=False,
     )
-    trainer.fit(Watched(), example("tiny_data").train_loader(64))
+    with warnings.catch_warnings(record=True) as caught:  # pytest.warns would repeat Lightning's
+        warnings.simplefilter("always")
+        trainer.fit(Watched(), example("tiny_data").train_loader(64))
     assert seen == [True]  # the clean gradient was there, and is wiped
+    ours = [str(warning.message) for warning in caught if "clean" in str(warning.message)]
+    assert len(ours) == 1
+    assert ours[0].startswith("Watched must not use Lightning's automatic optimisation")
 
 
 def test_accelerate_training(example):
@@ -131,7 +137,7 @@ def test_the_shapes_are_the_same_every_time_and_every_class_is_there(example):
 
 
 def test_every_example_is_run_here_or_by_the_demo():
-    parts = {"tiny_data", "demo", "demo_picture"}
+    parts = {"tiny_data", "demo", "demo_picture", "demo_training"}
     here = Path(__file__).read_text(encoding="utf-8")
     for path in sorted(EXAMPLES.glob("*.py")):
         assert path.stem in parts or f"def test_{path.stem}" in here, path.name

@@ -1,4 +1,4 @@
-"""Private names of Lightning Fabric: all that this package uses of it and may change unannounced.
+"""Private names of Lightning: all that this package uses of it and may change unannounced.
 
 Written for the versions of lightning-fabric that pyproject.toml allows, up to 2.6. After an update,
 `tests/test_lightning.py` is the first test to fail if one of these names has changed. The module
@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from torch import nn
@@ -32,6 +33,9 @@ FORWARD_MODULE = "_forward_module"
 """Where such an object keeps the model that it passes calls on to."""
 _IN_BACKWARD = "_in_fabric_backward"
 """Flag of its module: unless set, a gradient taken past `Fabric.backward` raises."""
+_LIGHTNING_MODULE = "LightningModule"
+_TRAINER = "_trainer"
+"""Where a LightningModule keeps the Trainer that runs it; None under Fabric."""
 _LAST_WORDS_SECONDS = 30.0
 """A process notices that another has exited when their next collective fails: within a step."""
 
@@ -52,6 +56,26 @@ def in_fabric_backward(modules: Iterable[nn.Module]) -> Iterator[None]:
     finally:
         for home, value in before.items():
             home.__dict__[_IN_BACKWARD] = value
+
+
+def automatic_optimization() -> str | None:
+    """Returns the name of the LightningModule whose optimiser a Trainer steps by itself, or None.
+
+    Of the one whose training_step is running: the network that a mixer is given is mostly a child
+    of it that knows nothing of its parent, but the parent is on the call stack.
+    """
+    if not {"lightning", "pytorch_lightning"} & sys.modules.keys():
+        return None
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        owner = frame.f_locals.get("self") if frame.f_code.co_name == "training_step" else None
+        if (
+            any(kind.__name__ == _LIGHTNING_MODULE for kind in type(owner).__mro__)
+            and getattr(owner, _TRAINER, None) is not None
+        ):
+            return type(owner).__name__ if getattr(owner, "automatic_optimization", False) else None
+        frame = frame.f_back
+    return None
 
 
 def set_timeout(fabric: Fabric, minutes: float) -> None:

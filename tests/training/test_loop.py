@@ -1,6 +1,7 @@
 """The loops: steps by hand, parts of batches, resumed epochs, odd numbers of test images."""
 
 import dataclasses
+import io
 import re
 import signal
 from collections import Counter
@@ -9,13 +10,16 @@ import pytest
 import torch
 import torch.nn.functional as F
 from lightning_fabric import Fabric
+from rich.console import Console
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import nn
 from torch.testing import assert_close
 
-from comixup import NoMix
+from comixup import Labelling, NoMix
 from comixup.data import Purpose, _seeds, seed_for
 from comixup.data._memory import MemorySplit
 from comixup.training import Hardware, Method, TrainingStopped, _loop, _setup
+from comixup.training._folder import read_metrics
 from comixup.training._loop import Stepper, Totals, train_steps
 from comixup.training._losses import soft_cross_entropy
 from comixup.training._recipes import METHODS
@@ -96,6 +100,7 @@ def test_an_epoch_is_what_it_would_be_by_hand():
     assert_close(model.state_dict(), by_hand.state_dict())
     assert sums == pytest.approx(
         {"loss": loss_sum, "images": COUNT, "correct": right, "predictions": COUNT}
+        | dict.fromkeys(("outputs", "inputs", "unmixed"), 0)  # nothing to be mixed
     )
 
 
@@ -136,8 +141,26 @@ def test_evaluation_counts_every_image_once(count, batch):
 
 def test_sums_begin_where_they_were():
     before = {"loss": 2.5, "images": 4.0, "correct": 1.0, "predictions": 3.0}
+    before |= {"outputs": 4.0, "inputs": 9.0, "unmixed": 1.0}
     sums = Totals.begin(torch.device("cpu"), before)
     assert sums.read(Fabric(accelerator="cpu", devices=1)) == before
+
+
+def test_sums_of_an_older_checkpoint_begin_with_nothing_counted():
+    older = {"loss": 2.5, "images": 4.0, "right": 1.0, "answers": 3.0, "seconds": 7.0}
+    sums = Totals.begin(torch.device("cpu"), older)
+    assert sums.sums.tolist() == [2.5, 4.0, 1.0, 3.0]
+    assert sums.counts.tolist() == [0.0, 0.0, 0.0]
+    assert sums.unmixed == 0
+
+
+def test_inputs_of_outputs_are_counted():
+    sums = Totals.begin(torch.device("cpu"), {})
+    sources = torch.tensor([[[0, 0]], [[0, 1]], [[2, 2]]])
+    sums.count(Labelling(sources, num_inputs=3))
+    sums.count(Labelling(sources[1:2], num_inputs=3))
+    assert sums.counts.tolist() == [4.0, 6.0, 2.0]
+    assert sums.unmixed == 0.5
 
 
 # ---- Every method, stopped in the midst of an epoch ---------------------------------------------
@@ -206,6 +229,23 @@ def test_a_request_to_stop_loses_no_step(data, tmp_path, monkeypatch, step, plac
         train_here(data, tmp_path)
     state = saved(folder_of(tmp_path))
     assert (state["epoch"], state["step"]) == place
+
+
+def test_a_run_shows_how_its_batches_are_mixed(data, tmp_path):
+    console = Console(file=io.StringIO(), width=80)
+    folder = train_here(data, tmp_path, "comixup", console=console)
+    for row in read_metrics(folder):
+        assert 1 <= row["inputs_per_output"] <= 8  # of a batch
+        assert 0 <= row["unmixed_outputs"] <= 100
+    assert console.file.getvalue().count(" inputs per output (") == 3  # epochs
+    told = "of the first outputs are unmixed: the saliency maps of an untrained network are flat"
+    assert console.file.getvalue().count(told) == 1
+    events = EventAccumulator(str(folder / "tensorboard"))
+    events.Reload()
+    assert {f"first_batch/{name}" for name in ("inputs", "saliency", "outputs")} <= set(
+        events.Tags()["images"]
+    )
+    assert "inputs_per_output" not in read_metrics(train_here(data, tmp_path, "vanilla"))[0]
 
 
 # ---- Draws --------------------------------------------------------------------------------------

@@ -54,6 +54,30 @@ def test_an_epoch_without_evaluation_has_no_errors():
     assert "error" not in shown(lambda reporter: reporter.epoch(row))
 
 
+MIXED = {**ROW, "inputs_per_output": 2.43, "unmixed_outputs": 7.7}
+
+
+def test_how_batches_are_mixed_is_shown_in_a_log():
+    text = shown(lambda reporter: reporter.epoch(MIXED))
+    assert "test error 45.68 %, 2.4 inputs per output (8 % unmixed), 3.2 s" in text
+
+
+@pytest.mark.parametrize(("width", "fits"), [(80, False), (120, True)])
+def test_how_batches_are_mixed_is_shown_beside_a_bar_where_it_fits(width, fits):
+    text = shown(lambda reporter: reporter.epoch(MIXED), terminal=True, width=width)
+    assert ("error 45.68 %, 2.4 inputs per output (8 % unmixed)" in text) is fits
+    assert "…" not in text
+
+
+def test_pictures_for_tensorboard(tmp_path):
+    pictures = {"first_batch/inputs": torch.rand(4, 1, 8, 8)}
+    shown(lambda reporter: reporter.pictures(pictures, 0), events=tmp_path)
+    shown(calls({1: 60.0}), events=tmp_path)  # a resumed run takes back nothing of step 0
+    found = EventAccumulator(str(tmp_path))
+    found.Reload()
+    assert [event.step for event in found.Images("first_batch/inputs")] == [0]
+
+
 def test_steps_print_nothing_in_a_log():
     sums = torch.tensor([2.0, 4.0, 0.0, 0.0])
     assert shown(lambda reporter: reporter.step(0, 1, 2, sums)).count("\n") == 1

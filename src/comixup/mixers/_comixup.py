@@ -34,6 +34,10 @@ class CoMixup(Weighted, SaliencyMixer):
     The defaults are the paper's. From each partition of the batch as many outputs are made as it
     has inputs; each output may take cells from any of them.
 
+    The gradients of the clean and the mixed loss are added, so a step is up to twice as long as one
+    without mixing at the same learning rate. `clean_reduction="mean"` takes their mean instead: in
+    a loop of your own multiply the mixed loss by `mixed_weight`; `training_step` does so itself.
+
     Args:
         num_classes: columns of the mixed targets; None if targets come with theirs.
         p: probability that a batch is mixed at all.
@@ -161,9 +165,11 @@ class CoMixup(Weighted, SaliencyMixer):
             num_threads=self.num_threads or _threads_for(len(problems), images.device),
             generator=self.generator,
         )
+        cells = torch.from_numpy(maps.cells)
         by_saliency = self.target_weight == "saliency"
-        ratio = saliency_ratio(labelling, torch.from_numpy(maps.cells)) if by_saliency else None
-        return Mixed(labelling, target_ratio=ratio, uniform_maps=int(maps.uniform.sum()))
+        ratio = saliency_ratio(labelling, cells) if by_saliency else None
+        uniform = int(maps.uniform.sum())
+        return Mixed(labelling, target_ratio=ratio, uniform_maps=uniform, cells=cells)
 
     def leave(self, images: Tensor) -> Plan:
         """Returns the plan that shows images as they are: all, or `num_outputs` at random."""

@@ -22,6 +22,7 @@ from comixup._saliency import Backward, CleanPass, LossFn, clean_pass
 from comixup._targets import soft_targets
 from comixup._tensor_checks import check_images
 from comixup.mixers._hooks import check_and_disarm, layer_hooks
+from comixup.mixers._kept_gradient import KeptGradient
 
 CleanReduction: TypeAlias = Literal["sum", "mean"]
 
@@ -41,6 +42,8 @@ class Mixed:
             of the pixels.
         uniform_maps: inputs whose saliency was zero, constant, NaN or infinite. Nothing in them
             stands out, so they count as salient everywhere alike.
+        cells: (m, *grid) the inputs' saliency on the grid of the method, each summing to 1, in host
+            memory; None for methods that need none.
         loss_weight: weight of the mixed batch's loss, beside the clean loss that was trained on
             (see `Mixer.mixed_weight`).
     """
@@ -50,6 +53,7 @@ class Mixed:
     layer: str | None = None
     target_ratio: Tensor | None = None
     uniform_maps: int = 0
+    cells: Tensor | None = None
     loss_weight: float = 1.0
 
 
@@ -132,6 +136,7 @@ class Mixer(ABC):
         self._last: Mixed | None = None
         self._toss: bool | None = None
         self._beside_clean: float | None = None  # the mixed loss's weight after a clean pass
+        self._kept = KeptGradient()
 
     @eager
     def __call__(
@@ -208,6 +213,8 @@ class Mixer(ABC):
             )
         weight, self._beside_clean = self._beside_clean, None
         drawn = self.draw(images, saliency)
+        if weight is not None:
+            self._kept.watch()
         return drawn if weight is None else replace(drawn, loss_weight=weight)
 
     @abstractmethod
@@ -280,11 +287,14 @@ class Mixer(ABC):
             self.forget_clean_pass()
             raise
         self._beside_clean = mixed if self.keep_gradients else 1.0
+        if self.keep_gradients and clean > 0:
+            self._kept.remember(model)
         return made
 
     def forget_clean_pass(self) -> None:
         """Forgets the clean pass that the next call would belong to, if there was one."""
         self._toss = self._beside_clean = None
+        self._kept.forget()
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state of the mixer's own generator, so that a checkpoint resumes its draws.

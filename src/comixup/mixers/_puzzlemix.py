@@ -239,9 +239,8 @@ class PuzzleMix(SaliencyMixer):
         )
         labels = best_masks(unary, weights, sides, self.num_threads)
         moves = None if blocks is None else self._moves(fine, partners, labels)
-        return Mixed(
-            Puzzle(partners, labels, self.levels, moves), uniform_maps=int(maps.uniform.sum())
-        )
+        plan = Puzzle(partners, labels, self.levels, moves)
+        return Mixed(plan, uniform_maps=int(maps.uniform.sum()), cells=cells)
 
     def _draw_grid(self) -> int | Sequence[int]:
         if len(self._grids) == 1:

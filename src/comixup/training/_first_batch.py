@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
 from comixup import Mixer, NoMix, OnePass, Plan, mix
 from comixup.data import DataSet, Loader
 from comixup.training._pictures import draw_batch
@@ -20,8 +24,8 @@ def draw_first_batch(
     when: tuple[int, int],
     accumulate: int,
     title: str,
-) -> None:
-    """Draws the batch just trained on, if it shows mixtures; its plan is at hand.
+) -> dict[str, Tensor]:
+    """Draws the batch just trained on, if it shows mixtures; returns its pictures for TensorBoard.
 
     Where nothing stands out yet Co-Mixup leaves images whole, which shows little: a batch is worth
     it if most of its outputs are mixtures, or if it is its epoch's last.
@@ -38,9 +42,9 @@ def draw_first_batch(
     last, (epoch, step) = mixer.last, when
     if not isinstance(mixer, NoMix):
         if not last.mixed:
-            return
+            return {}
         if step < len(loader) and not _is_mixture(last.plan):
-            return
+            return {}
     images, targets = next(iter(loader.epoch(epoch, step - 1)))
     chosen = min(accumulate, len(images)) - 1
     images = images.tensor_split(accumulate)[chosen].cpu()
@@ -48,7 +52,27 @@ def draw_first_batch(
     mixed, weights = mix(images, targets, last.plan, num_classes=data.num_classes)
     if last.layer is not None:  # mixed inside the network: the images themselves are whole
         mixed = images
-    draw_batch(data.pixels(images), data.pixels(mixed), weights, data.classes, path, title)
+    pixels, outputs = data.pixels(images), data.pixels(mixed)
+    draw_batch(pixels, outputs, weights, data.classes, path, title)
+    if pixels.shape[1] not in (1, 3):
+        return {}
+    pictures = {"inputs": pixels, "outputs": outputs}
+    if last.cells is not None:
+        pictures["saliency"] = _shaded(pixels, last.cells)
+    return {f"first_batch/{name}": _in_range(batch) for name, batch in pictures.items()}
+
+
+def _shaded(pixels: Tensor, cells: Tensor) -> Tensor:
+    """Returns images as bright as their cells are salient; the most salient cell stays as it is."""
+    highest = cells.flatten(1).amax(1).clamp_min(torch.finfo(cells.dtype).tiny)
+    brightness = (cells / highest.view(-1, *[1] * (cells.ndim - 1))).unsqueeze(1)
+    return _in_range(pixels) * F.interpolate(brightness.float(), pixels.shape[2:])
+
+
+def _in_range(pixels: Tensor) -> Tensor:
+    """Returns images in [0, 1]: spectrograms, which have no colours, by their own range."""
+    low, high = pixels.aminmax()
+    return pixels if low >= 0 and high <= 1 else (pixels - low) / (high - low)
 
 
 def _is_mixture(plan: Plan) -> bool:

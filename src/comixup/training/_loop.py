@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
-from comixup import LossFn, ManifoldMixup, Mixer, OnePass, Origin, training_step
+from comixup import LossFn, ManifoldMixup, Mixer, NoMix, OnePass, Origin, Plan, training_step
 from comixup.data import Loader, Purpose, seed_for
 from comixup.models import MEMORY_FORMAT
 from comixup.training._processes import summed
@@ -31,9 +31,12 @@ class Totals:
     Attributes:
         sums: loss times images, images, correct predictions of unmixed images, and the number of
             these predictions.
+        counts: outputs of the mixer, the inputs in them, and outputs of a single input: on the
+            host, where plans are made.
     """
 
     sums: Tensor
+    counts: Tensor = field(default_factory=lambda: torch.zeros(3))
 
     @classmethod
     def begin(cls, device: torch.device, before: dict[str, float]) -> Totals:
@@ -41,12 +44,12 @@ class Totals:
         values = [
             before.get(name, before.get(_OLD_NAMES.get(name, name), 0.0)) for name in cls.names()
         ]
-        return cls(torch.tensor(values, device=device))
+        return cls(torch.tensor(values[:4], device=device), torch.tensor(values[4:]))
 
     @staticmethod
     def names() -> tuple[str, ...]:
-        """Returns what the sums are of."""
-        return ("loss", "images", "correct", "predictions")
+        """Returns what the sums and counts are of."""
+        return ("loss", "images", "correct", "predictions", "outputs", "inputs", "unmixed")
 
     def add(self, loss: Tensor, images: int, logits: Tensor | None, targets: Tensor) -> None:
         """Adds a micro-batch; `logits` are those of unmixed images, if there are any."""
@@ -56,9 +59,21 @@ class Totals:
             self.sums[2] += (logits.argmax(1) == targets).sum()
             self.sums[3] += len(targets)
 
+    def count(self, plan: Plan) -> None:
+        """Adds how many inputs the outputs of a micro-batch have."""
+        inputs = (plan.source_ratio() > 0).sum(1)
+        self.counts.add_(torch.tensor([len(inputs), inputs.sum(), (inputs == 1).sum()]))
+
+    @property
+    def unmixed(self) -> float:
+        """The fraction of this process's outputs so far that have a single input."""
+        outputs, _, single = self.counts.tolist()
+        return single / outputs if outputs else 0.0
+
     def read(self, fabric: Fabric) -> dict[str, float]:
         """Returns the sums over all processes."""
-        return dict(zip(self.names(), summed(fabric, self.sums), strict=True))
+        values = torch.cat([self.sums, self.counts.to(self.sums.device)])
+        return dict(zip(self.names(), summed(fabric, values), strict=True))
 
 
 @dataclass(frozen=True)
@@ -159,6 +174,8 @@ class Stepper:
         if logits is None and not self._mixed():
             logits = step.outputs
         sums.add(reported, len(images), None if logits is None else logits.detach(), targets)
+        if not isinstance(self.mixer, NoMix):
+            sums.count(self.mixer.last.plan)
 
     def _mixed(self) -> bool:
         return self.mixer.last.mixed

@@ -22,6 +22,8 @@ from torch.utils.tensorboard import SummaryWriter
 _REFRESH_SECONDS = 0.5
 """How often the bar reads the loss: a reading makes the host wait for the device."""
 _BAR_WIDTH = 12
+_WIDE = 110
+"""Columns of a terminal from which on the bar also shows how the last epoch was mixed."""
 _EVENTS = "events.out.tfevents"
 """How names of TensorBoard's files begin."""
 
@@ -106,6 +108,8 @@ class Reporter:
         """Shows the metrics of an epoch that is done."""
         if "test_error" in row:
             self._note = f", error {row['test_error']:.2f} %"
+            if self.console is not None and self.console.width >= _WIDE:
+                self._note += _mixing(row, before=", ")
         self._images = 0.0
         if self._folder is not None:
             self._write_events(self._folder, row)
@@ -120,20 +124,39 @@ class Reporter:
             )
             self.console.print(
                 f"epoch {row['epoch']:.0f}/{self.epochs}: loss {row['train_loss']:.4f}, {between}"
-                f"{row['seconds']:.1f} s "
+                f"{_mixing(row, after=', ')}{row['seconds']:.1f} s "
                 f"({row['images_per_second']:,.0f} images/s)",
                 highlight=False,
                 soft_wrap=True,
             )
 
+    def tell(self, text: str) -> None:
+        """Prints a line, above the bar if there is one."""
+        if self.console is not None:
+            self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def pictures(self, pictures: Mapping[str, Tensor], epochs: int) -> None:
+        """Writes batches of pictures, (n, C, H, W) in [0, 1] with 1 or 3 channels.
+
+        Args:
+            pictures: by their names.
+            epochs: that are done.
+        """
+        if self._folder is not None:
+            for name, batch in pictures.items():
+                self._writer(self._folder).add_images(name, batch, epochs)
+
     def _write_events(self, folder: Path, row: Mapping[str, float]) -> None:
+        for name, value in row.items():
+            self._writer(folder).add_scalar(name, value, int(row["epoch"]))
+
+    def _writer(self, folder: Path) -> SummaryWriter:
+        """Returns what writes events; not before a step is done: rejected runs leave no trace."""
         if self._events is None:
-            # Not before an epoch is done: a run that is rejected leaves the folder as it was.
             _keep_in_order(folder)
             # Whatever an interrupted run wrote after its checkpoint is taken back.
             self._events = SummaryWriter(str(folder), purge_step=self._first_epoch + 1)
-        for name, value in row.items():
-            self._events.add_scalar(name, value, int(row["epoch"]))
+        return self._events
 
 
 def _keep_in_order(folder: Path) -> None:
@@ -153,3 +176,11 @@ def _keep_in_order(folder: Path) -> None:
 
 def _note(speed: float, loss: float) -> str:
     return f"{speed:,.0f} images/s, loss {loss:.3f}"
+
+
+def _mixing(row: Mapping[str, float], before: str = "", after: str = "") -> str:
+    """Returns how the outputs of an epoch were mixed; nothing for a method that mixes none."""
+    if "inputs_per_output" not in row:
+        return ""
+    mean, unmixed = row["inputs_per_output"], row["unmixed_outputs"]
+    return f"{before}{mean:.1f} inputs per output ({unmixed:.0f} % unmixed){after}"

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from lightning_fabric import Fabric
 
-from comixup import OnePass
+from comixup import Mixer, OnePass
 from comixup._wrappers import unwrapped
 from comixup.data import DataSet, Loader
 from comixup.training._checkpoint import State, save_state
@@ -24,6 +24,9 @@ from comixup.training._run import Run
 from comixup.training._setup import Setup, make_stepper
 from comixup.training._stop import StopRequest, TrainingStopped
 from comixup.training._validate import validate
+
+MOSTLY = 0.5
+"""Fraction of unmixed outputs in the first batch from which on a run tells why."""
 
 
 class Trainer:
@@ -108,6 +111,7 @@ class Trainer:
             state.step = done
             self.reporter.step(state.epoch, done, len(loader), sums.sums)
             self._draw_first_batch(loader)
+            self._tell_of_flat_maps(sums)
             if done < len(loader):  # after the last step the rest of the epoch is short
                 self._save_within_epoch(sums, clock, stop)
         if self.fabric.device.type == "cuda":
@@ -139,6 +143,9 @@ class Trainer:
         }
         if totals["predictions"]:
             row["train_error"] = 100 * (1 - totals["correct"] / totals["predictions"])
+        if totals["outputs"]:
+            row["inputs_per_output"] = totals["inputs"] / totals["outputs"]
+            row["unmixed_outputs"] = 100 * totals["unmixed"] / totals["outputs"]
         if done % self.recipe.evaluate_every == 0 or done == self.recipe.epochs:
             row |= self._evaluate()
         return row | {**times, "images_per_second": images / max(times["seconds"], 1e-9)}
@@ -177,7 +184,7 @@ class Trainer:
 
     def _draw_first_batch(self, loader: Loader) -> None:
         if self.fabric.is_global_zero and not self.folder.first_batch.exists():
-            draw_first_batch(
+            pictures = draw_first_batch(
                 self.folder.first_batch,
                 self.setup.mixer,
                 self.data,
@@ -185,6 +192,18 @@ class Trainer:
                 (self.state.epoch, self.state.step),
                 self.accumulate,
                 self.run.title,
+            )
+            self.reporter.pictures(pictures, self.state.epoch)
+
+    def _tell_of_flat_maps(self, sums: Totals) -> None:
+        """Says, after the first mixed batch, why it is hardly mixed, if it is."""
+        mixer = self.setup.mixer
+        first = self.state.epoch == self.recipe.unmixed_epochs and self.state.step == 1
+        if first and isinstance(mixer, Mixer) and mixer.needs_saliency and sums.unmixed > MOSTLY:
+            self.reporter.tell(
+                f"{100 * sums.unmixed:.0f} % of the first outputs are unmixed: the saliency maps "
+                "of an untrained network are flat, and images stay whole. The share falls as it "
+                "learns: metrics.csv has that of each epoch."
             )
 
     def _stopped(self) -> TrainingStopped:
