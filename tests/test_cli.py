@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch.testing import assert_close
 
+import comixup
 from comixup import cli, data, models
 from comixup.cli._options import FLAGS
 from comixup.training import RECIPES
@@ -65,10 +66,29 @@ def test_recipes_are_listed_whole(called):
     assert max(map(len, figures)) <= 80
 
 
-def test_one_recipe_is_shown_as_it_is(called):
-    code, text, _ = called("recipes", "imagenet-resnet50")
+def test_one_recipe_is_a_page_to_read(called):
+    for name, recipe in RECIPES.items():
+        code, text, _ = called("recipes", name)
+        assert code == 0
+        assert "…" not in text
+        words = " ".join(text.split())
+        for part in (recipe.title, recipe.source, recipe.data, recipe.model, recipe.notes):
+            assert " ".join(part.split()) in words
+        for method, settings in recipe.methods.items():
+            assert method in words
+            assert settings.paper is None or f" {settings.paper:.2f}" in words
+        assert text.endswith(f"  comixup train {name} --method {recipe.method}\n")
+    _, text, _ = called("recipes", "imagenet-resnet50")
+    assert re.search(r"comixup +partition_size=16 sweeps=3 alpha=1.0 +22\.39", text)
+    assert "momentum 0.9, weight decay 0.0001 but for biases" in text
+
+
+def test_recipes_for_machines(called):
+    code, text, _ = called("recipes", "imagenet-resnet50", "--json")
     assert code == 0
     assert json.loads(text) == RECIPES["imagenet-resnet50"].as_dict()
+    _, text, _ = called("recipes", "--json")
+    assert json.loads(text) == [recipe.as_dict() for recipe in RECIPES.values()]
 
 
 # ---- help ---------------------------------------------------------------------------------------
@@ -84,10 +104,22 @@ def test_options_have_plain_names(called, command):
     assert "None" not in text
 
 
-def test_help_lists_the_commands(called):
-    code, text, _ = called("--help")
+@pytest.mark.parametrize("words", [["--help"], []], ids=["--help", "no word"])
+def test_help_lists_the_commands(called, words):
+    code, text, _ = called(*words)
     assert code == 0
-    assert all(name in text for name in ("recipes", "train", "tune"))
+    assert all(name in text for name in (*cli.COMMANDS, "--version"))
+
+
+def test_the_version(called):
+    assert called("--version") == (0, f"comixup {comixup.__version__}\n", "")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_completion_of_words(called, tmp_path, shell):
+    code, _, _ = called("--tyro-write-completion", shell, str(tmp_path / "completion"))
+    assert not code
+    assert "--batch-size" in (tmp_path / "completion").read_text()
 
 
 # ---- train --------------------------------------------------------------------------------------
@@ -212,17 +244,21 @@ def test_the_same_command_again_trains_nothing_but_shows_the_table(called, train
 
 
 def test_methods_are_trained_one_after_the_other(called):
-    words = ["digits", "--epochs", "1", *SMALL, "--method", "input", "vanilla"]
+    words = ["digits", "--epochs", "1", *SMALL, "--method", "MixUp", "vanilla"]
     code, text, _ = called("train", *words, "--accelerator", "cpu")
     assert code == 0
     rows = [line.split()[0] for line in text.splitlines() if re.match(r" *(input|vanilla) ", line)]
     assert rows == ["input", "vanilla"]
+    assert text.startswith("--method MixUp is called input here.\n")
+    assert text.count("is called") == 1
 
 
 def test_tuning_says_which_is_best(called):
-    words = ["digits", "--method", "cutmix", "--epochs", "1", *SMALL, "--accelerator", "cpu"]
+    words = ["digits", "--method", "cut-mix", "--epochs", "1", *SMALL, "--accelerator", "cpu"]
+    words[words.index("--lr")] = "--learning-rate"
     code, text, _ = called("tune", *words)
     assert code == 0
+    assert text.startswith("--method cut-mix is called cutmix here.\n")
     assert text.count("best") == 1
     assert all(f"cutmix-alpha-{alpha} " in text for alpha in ("0.2", "1", "2"))
 
@@ -309,6 +345,22 @@ MISTAKES = {
     "no seeds": (["train", "digits", "--seeds"], r"`--seeds` must be followed by a value"),
     "negative seed": (["train", "digits", "--seeds", "-1"], r"`--seeds` must be"),
     "equal seeds": (["train", "digits", "--seeds", "1", "1"], r"got 1 1"),
+    "two names of the learning rate": (
+        ["train", "digits", "--lr", "0.1", "--learning-rate", "0.2"],
+        r"`--lr` must be given once",
+    ),
+    "a method by two names": (
+        ["train", "digits", "--method", "input", "mixup"],
+        r"got input twice",
+    ),
+    "data set": (
+        ["train", "digits", "--data-set", "cifar"],
+        r"`--data-set` must be one of .*got 'cifar'\. Did you mean cifar10",
+    ),
+    "data set to measure on": (
+        ["evaluate", "no-run", "--data-set", "digit"],
+        r"`--data-set` must be one of .*got 'digit'\. Did you mean digits",
+    ),
     "data": (["train", "cifar100-vat", "--data", "nowhere"], r"cifar100.* not found"),
     "saliency of vanilla": (
         ["train", "digits", "--method", "vanilla", "--saliency", "one-pass"],
@@ -375,14 +427,38 @@ def test_a_mistake_gets_a_sentence(called, kind):
     assert "Runs are in" not in out
 
 
-@pytest.mark.parametrize(
-    "words", [["train"], ["trian", "digits"], ["train", "digits", "--epoch", "1"], []]
-)
+@pytest.mark.parametrize("words", [["train"], ["train", "digits", "--epoch", "1"]])
 def test_a_wrong_word_on_the_line_gets_help(called, words):
     code, out, err = called(*words)
     assert code == 2
     assert "Traceback" not in out + err
     assert out + err
+
+
+def test_a_misspelt_command_gets_a_suggestion(called):
+    code, out, err = called("trian", "digits")
+    assert (code, out) == (2, "")
+    assert re.match(r"comixup: `command` must be one of .*got 'trian'\. Did you mean train\?$", err)
+
+
+@pytest.mark.parametrize(
+    ("words", "rule"),
+    [
+        ("train digits --epochs x", r"--epochs: must be an integer, got 'x'\."),
+        ("train digits --epochs None", r"--epochs: must be an integer, got 'None'\."),
+        ("train digits --lr fast", r"--lr: must be a number, got 'fast'\."),
+        ("train digits --seeds 0 one", r"--seeds: must be an integer, got 'one'\."),
+        ("train digits --loss l2", r"--loss: must be one of cross-entropy, official.*got 'l2'\."),
+        ("sweep digits --beta low", r"--beta: must be a number, got 'low'\."),
+        ("evaluate run --maps x", r"--maps: must be one of cam, grad-cam, got 'x'\."),
+        ("evaluate run --workers 1.5", r"--workers: must be an integer, got '1\.5'\."),
+    ],
+)
+def test_a_wrong_value_is_told_without_types_of_python(called, words, rule):
+    code, out, err = called(*words.split())
+    assert code == 2
+    assert re.search(rule, " ".join(re.sub("[│╭╮╰╯─]", " ", err).split()))
+    assert not re.search(r"class '|NoneType|literal|\{None\}|INT|FLOAT", out + err)
 
 
 @pytest.mark.slow

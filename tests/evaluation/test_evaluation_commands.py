@@ -328,7 +328,10 @@ def test_missing_and_empty_boxes(called, of_folder, tiny, of_tiny, tmp_path):
 MISTAKES = {
     "no runs": (["evaluate"], r"`runs` must be one folder or file at least"),
     "nothing there": (["evaluate", "nowhere"], r"there is no nowhere"),
-    "data set": (["evaluate", "RUN", "--data-set", "digitz"], r"Did you mean 'digits'"),
+    "data set": (
+        ["evaluate", "RUN", "--data-set", "digitz"],
+        r"got 'digitz'\. Did you mean digits",
+    ),
     "no data": (["evaluate", "RUN", "--data-set", "cifar10"], r"not found"),
     "class count": (
         ["evaluate", "RUN", "--data-set", "cifar100", "--data", "data"],

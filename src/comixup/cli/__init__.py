@@ -16,9 +16,12 @@ try:
     import tyro
     from rich.console import Console
 
+    import comixup
     from comixup import training
+    from comixup._did_you_mean import did_you_mean
     from comixup.cli._evaluation import compare, evaluate
     from comixup.cli._options import check_words
+    from comixup.cli._plain_values import registry
     from comixup.cli._training import recipes, sweep, train, tune
 except ModuleNotFoundError as missing:
     sys.exit(
@@ -34,6 +37,13 @@ _MISTAKES = (ValueError, TypeError, OSError, ImportError, RuntimeError, MemoryEr
 _INTERRUPTED = 130
 """What a shell takes a program for that Ctrl-C ended."""
 
+_MISUSED = 2
+"""What tyro and shells exit with for words that cannot be understood."""
+_DESCRIPTION = (
+    "Train classifiers with Co-Mixup and its baselines, and evaluate them. "
+    "comixup COMMAND --help shows a command's options, comixup --version the version."
+)
+
 COMMANDS: dict[str, Callable[..., None]] = {
     "recipes": recipes,
     "train": train,
@@ -46,13 +56,17 @@ COMMANDS: dict[str, Callable[..., None]] = {
 
 def main() -> None:
     """Runs the command line; a user's mistake gets an error message, not a traceback."""
+    words = sys.argv[1:] or ["--help"]
+    if words == ["--version"]:
+        print(f"comixup {comixup.__version__}")
+        return
     try:
-        check_words(sys.argv[1:])
-        tyro.extras.subcommand_cli_from_dict(
-            COMMANDS,
-            prog="comixup",
-            description="Train classifiers with Co-Mixup and its baselines, and evaluate them.",
-        )
+        _check_command(words[0])
+        check_words(words)
+        with registry:
+            tyro.extras.subcommand_cli_from_dict(
+                COMMANDS, prog="comixup", description=_DESCRIPTION, args=words
+            )
     except KeyboardInterrupt:
         _print_error("Stopped. The same command resumes from the last checkpoint.")
         sys.exit(_INTERRUPTED)
@@ -61,6 +75,16 @@ def main() -> None:
             raise
         _print_error(_message(error))
         sys.exit(1)
+
+
+def _check_command(word: str) -> None:
+    """Ends the process if a command is misspelt, as tyro does if an option is."""
+    if not word.startswith("-") and word not in COMMANDS:
+        known = ", ".join(COMMANDS)
+        _print_error(
+            f"`command` must be one of {known}, got {word!r}.{did_you_mean(word, COMMANDS)}"
+        )
+        sys.exit(_MISUSED)
 
 
 def _is_mistake(error: Exception) -> bool:

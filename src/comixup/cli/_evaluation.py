@@ -14,7 +14,8 @@ from rich.console import Console
 from comixup import data as data_sets
 from comixup import evaluation, training
 from comixup._locks import locked
-from comixup.cli._options import option_help, print_line
+from comixup.cli._method_names import method_name, print_synonyms
+from comixup.cli._options import check_data_set, option_help, print_line
 
 if TYPE_CHECKING:
     import torch
@@ -65,6 +66,7 @@ def evaluate(
         out: where the metrics and figures go; with several runs, a folder each in it.
     """
     training.check_alone("evaluate")
+    check_data_set(data_set)
     evaluation.check_options(workers=workers, seed=seed, image_size=image_size)
     console, on = Console(), _device(device)
     wanted = [_wanted(run, data_set, data, image_size) for run in _checked(runs)]
@@ -127,6 +129,10 @@ def compare(
     training.check_alone("compare")
     console = Console()
     read = [evaluation.read_evaluation(run) for run in _checked(runs)]
+    if reference is not None:
+        known = dict.fromkeys(row.method for row, _ in read)
+        given, reference = reference, method_name(reference, known)
+        print_synonyms([given], [reference], "--reference")
     found = evaluation.compare([row for row, _ in read], reference=reference)
     panels: dict[str, list[evaluation.Metrics]] = {}
     for row, metrics in read:

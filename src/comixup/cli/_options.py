@@ -11,21 +11,24 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import tyro
 from rich.console import Console
 
+from comixup import data as data_sets
 from comixup import training
 from comixup._did_you_mean import did_you_mean
 from comixup.cli._settings import parse_settings
-from comixup.data import MAX_SEED
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
     from comixup.training import Hardware, Recipe
 
-ALIASES = {"--labels-per-class": "--images-per-class"}
-"""Older names of options; still read."""
+ALIASES = {"--labels-per-class": "--images-per-class", "--learning-rate": "--lr"}
+"""Other names of options."""
 _MAX_DIGITS = 7
 """Of a class index: no data set has as many classes."""
-FLAGS = ("--download", "--skip-bad", "--pretrained", "--freeze", "--help", "--")
+FLAGS = (
+    *("--download", "--skip-bad", "--pretrained", "--freeze", "--json"),
+    *("--help", "--version", "--"),
+)
 """Options without a value."""
 UNCHANGED = ""
 """What help says of a default that is None: the group's own words say that nothing changes."""
@@ -54,7 +57,7 @@ class Changes:
     """Epochs in all; phases, learning rates and unmixed epochs keep their proportions."""
     batch_size: Annotated[int | None, option_help("N", UNCHANGED)] = None
     """Images of a step, over all processes. Learning rates stay as they are."""
-    lr: Annotated[float | None, option_help("RATE", UNCHANGED)] = None
+    lr: Annotated[float | None, option_help("RATE", UNCHANGED, aliases=["--learning-rate"])] = None
     """The highest learning rate; the others keep their proportion to it."""
     loss: Annotated[
         Literal["cross-entropy", "official", "released"] | None,
@@ -65,9 +68,9 @@ class Changes:
     """Weight decay."""
     classes: Annotated[tuple[str, ...] | None, option_help("CLASS ...", UNCHANGED)] = None
     """Train and test on these classes alone: names, indices, or ranges of indices such as 50-69."""
-    images_per_class: Annotated[int | None, option_help("N", UNCHANGED, aliases=list(ALIASES))] = (
-        None
-    )
+    images_per_class: Annotated[
+        int | None, option_help("N", UNCHANGED, aliases=["--labels-per-class"])
+    ] = None
     """Train on so many images of each class; 0 for all."""
     validation: Annotated[float | None, option_help("FRACTION", UNCHANGED)] = None
     """Fraction of the training images to hold out, between 0 and 1."""
@@ -157,6 +160,7 @@ def recipe_of(name: str) -> Recipe:
 
 def changed(recipe: Recipe, changes: Changes) -> Recipe:
     """Returns a recipe with all that options change in it, but the settings of its methods."""
+    check_data_set(changes.data_set)
     wanted = changed_fields(changes)
     if wanted["weights"] is not None and wanted["model"] is None:
         wanted |= training.network_of(wanted["weights"])
@@ -174,6 +178,16 @@ def changed_fields(changes: Changes) -> dict[str, Any]:
     for flag in ("pretrained", "freeze"):
         wanted[flag] = wanted[flag] or None
     return wanted
+
+
+def check_data_set(name: str | None) -> None:
+    """Raises `ValueError` for a data set that there is not, before a run's folder is looked at."""
+    if name is not None and name not in data_sets.names():
+        known = data_sets.names()
+        raise ValueError(
+            f"`--data-set` must be one of {', '.join(known)}, got {name!r}."
+            f"{did_you_mean(name.lower(), known)}"
+        )
 
 
 def class_list(words: Sequence[str]) -> tuple[str, ...]:
@@ -200,7 +214,12 @@ def class_list(words: Sequence[str]) -> tuple[str, ...]:
 
 def check_seeds(seeds: tuple[int, ...]) -> None:
     """Raises `ValueError` for seeds that would train a run twice, or none."""
-    if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0 or max(seeds) > MAX_SEED:
+    if (
+        not seeds
+        or len(set(seeds)) < len(seeds)
+        or min(seeds) < 0
+        or max(seeds) > data_sets.MAX_SEED
+    ):
         given = " ".join(map(str, seeds)) or "none"
         raise ValueError(
             f"`--seeds` must be different integers from 0 to 2^64 - 1, got {given[:80]}."

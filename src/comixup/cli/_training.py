@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Mapping
+from json import dumps
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 from rich.console import Console
 
 from comixup import training
+from comixup.cli._method_names import method_name, method_names, print_synonyms
 from comixup.cli._options import (
     Changes,
     ChangesOption,
@@ -28,6 +29,7 @@ from comixup.cli._options import (
     with_set,
 )
 from comixup.cli._own_images import recipe_and_place
+from comixup.cli._recipe_page import print_recipe
 from comixup.cli._settings import parse_settings
 
 if TYPE_CHECKING:
@@ -42,15 +44,22 @@ def recipes(
     name: Annotated[
         str | None, tyro.conf.Positional, option_help("RECIPE", "(default: all)")
     ] = None,
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff, option_help("", "")] = False,
 ) -> None:
     """List the recipes with what they reproduce and the paper's errors, or show one in full.
 
     Args:
         name: the recipe to show.
+        json: every setting as JSON, for programs; of all recipes, a list.
     """
     console = Console()
-    if name is not None:
-        console.print_json(json.dumps(recipe_of(name).as_dict()))
+    chosen = None if name is None else recipe_of(name)
+    if json:
+        every = [recipe.as_dict() for recipe in training.RECIPES.values()]
+        print(dumps(every if chosen is None else chosen.as_dict(), indent=2))
+        return
+    if chosen is not None:
+        print_recipe(console, chosen)
         return
     console.print("Train one with: comixup train NAME --method METHOD")
     console.print("Numbers are the paper's top-1 errors, %; * marks the default method.\n")
@@ -93,12 +102,15 @@ def train(
     """
     check_seeds(seeds)
     chosen, place = recipe_and_place(recipe, changes, place)
-    names = tuple(chosen.methods) if method == ("all",) else method or (chosen.method,)
+    given = tuple(chosen.methods) if method == ("all",) else method or (chosen.method,)
+    names = method_names(given, chosen.methods)
     check_different("--method", names)
     for name in names:  # a wrong name is told before anything is trained
         chosen = with_set(chosen, name, changes)
     options = train_options(place, chosen, seeds)
     options["fabric"] = fabric = launch(place)
+    if fabric.is_global_zero:
+        print_synonyms(given, names)
     results = {name: training.train(chosen, method=name, **options) for name in names}
     if fabric.is_global_zero:
         console = Console()
@@ -127,6 +139,7 @@ def tune(
     """
     check_seeds(seeds)
     chosen, place = recipe_and_place(recipe, changes, place)
+    given, method = method, method_name(method, chosen.methods)
     chosen = with_set(chosen, method, changes)
     tuned = chosen.tuning_grid.get(chosen.choose(method).mixer, {})
     for name in parse_settings(changes.set):
@@ -138,6 +151,8 @@ def tune(
             )
     options = train_options(place, chosen, seeds)
     options["fabric"] = fabric = launch(place)
+    if fabric.is_global_zero:
+        print_synonyms([given], [method])
     best, results = training.tune(chosen, method, **options)
     if fabric.is_global_zero:
         Console().print(training.tuning_table(best, results))
@@ -185,10 +200,14 @@ def sweep(
     }
     grid = _joined({name: values for name, values in named.items() if values}, _varied(vary))
     chosen, place = recipe_and_place(recipe, changes, place)
-    chosen = with_set(chosen, method or chosen.method, changes)
+    given = method or chosen.method
+    method = method_name(given, chosen.methods)
+    chosen = with_set(chosen, method, changes)
     _check_set(chosen.choose(method), grid, changes)
     options = train_options(place, chosen, seeds)
     options["fabric"] = fabric = launch(place)
+    if fabric.is_global_zero:
+        print_synonyms([given], [method])
     found = training.sweep(chosen, grid, method=method, **options)
     if fabric.is_global_zero:
         Console().print(training.sweep_table(found))
