@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
 from comixup._normalize import normalize
-from comixup.data import DataSet
+from comixup.data import DataSet, load, missing_note
 from data_files import MEAN, STD, memory_split
 
 
@@ -36,3 +38,13 @@ def test_the_number_of_classes():
 def test_floats_are_not_divided_by_255(dtype):
     images = torch.full((1, 1, 2, 2), 3.0, dtype=dtype)
     torch.testing.assert_close(normalize(images, (1.0,), (4.0,)), torch.full((1, 1, 2, 2), 0.5))
+
+
+def test_classes_without_images_are_named():
+    data = load("digits", images_per_class=1)
+    assert (data.missing, missing_note(data)) == ({}, None)
+    few = replace(data, test=data.test.subset((data.test.targets < 9).nonzero()[:, 0]))
+    assert few.missing == {"test": ("9",)}
+    assert missing_note(few).startswith("Classes of digits without images: '9' in test.")
+    fewer = replace(data, test=data.test.subset((data.test.targets < 2).nonzero()[:, 0]))
+    assert "'6' and 3 more in test" in missing_note(fewer)

@@ -55,6 +55,22 @@ def test_greyscale_files(tmp_path):
     assert read_boxes(tmp_path, files).tolist() == [[[3, 4, 6, 7]]]
 
 
+@pytest.mark.parametrize("stated", [(500, 375), (30, 40), (40, 31)])
+def test_boxes_of_an_image_of_another_size_are_rejected(tmp_path, stated):
+    files = [picture(tmp_path / "a.png"), picture(tmp_path / "b.png")]
+    size = "<size><width>{}</width><height>{}</height></size>"
+    plain = annotation((3, 4, 5, 6)).replace("<size><width>40</width></size>", size)
+    (tmp_path / "a.xml").write_text(plain.format(40, 30))
+    (tmp_path / "b.xml").write_text(plain.format(*stated))
+    told = (
+        rf"b\.xml must be of .* 40 x 30 pixels, the size of .*b\.png, got {stated[0]} x {stated[1]}"
+    )
+    with pytest.raises(ValueError, match=told):
+        read_boxes(tmp_path, files)
+    (tmp_path / "b.xml").write_text(plain.format(0, 0))  # some tools do not know it
+    assert len(read_boxes(tmp_path, files)) == 2
+
+
 def test_xml_beside_or_without_folders_of_classes(tmp_path):
     files = [picture(tmp_path / "val" / name / "1.png") for name in ("cat", "dog")]
     files.append(picture(tmp_path / "val" / "dog" / "2.png"))

@@ -131,6 +131,13 @@ def test_where_there_is_no_spread_there_is_no_test():
     assert paired_test([20.3 - 20.1, 19.9 - 19.7, 20.8 - 20.6]) is None
 
 
+def test_two_seeds_are_not_tested():
+    (found,) = compare([*rows("a", [10.0, 12.0]), *rows("comixup", [11.0, 14.0])]).differences
+    assert (found.welch, found.paired, found.interval, found.holm) == (None,) * 4
+    (found,) = compare([*rows("a", [10.0, 12.0, 9.0]), *rows("b", [11.0, 14.0, 9.5])]).differences
+    assert found.paired == pytest.approx(paired_test([1.0, 2.0, 0.5]))
+
+
 def test_pairs_are_seeds_in_common():
     given = [
         *rows("a", [10.0, 12.0, 15.0], first_seed=0),
@@ -139,7 +146,7 @@ def test_pairs_are_seeds_in_common():
     ]
     (found,) = compare(given).differences
     assert found.pairs == 2
-    assert found.paired == pytest.approx(paired_test([12.0 - 11.0, 15.0 - 13.0]))
+    assert (found.paired, found.interval) == (None, None)
     assert found.difference == pytest.approx(12.0 - 74 / 3)
     assert found.welch == pytest.approx(welch_test([10, 12, 15, 11], [11, 13, 50]))
 

@@ -262,6 +262,14 @@ def test_folders_have_boxes_from_a_csv_file(called, of_folder, tmp_path):
     assert (tmp_path / "network" / "localisation.png").exists()
 
 
+def test_a_class_without_test_images_is_named(called, of_folder, folder):
+    for path in (folder / "val" / "bee").iterdir():
+        path.unlink()
+    code, out, _ = called(*of_folder)
+    assert code == 0
+    assert "Classes of folder without images: 'bee' in test." in out
+
+
 def test_folders_need_no_boxes(called, of_folder, tmp_path):
     code, _, _ = called(*of_folder)
     assert code == 0

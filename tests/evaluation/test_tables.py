@@ -67,8 +67,25 @@ def test_markdown(found):
     assert tests[2][7] == "2"
     assert tests[3] == ["vanilla", "NLL", "+0.375", "-", "-", "-", "-", "1"]
     assert tests[4] == ["input_2 & more", "Top-1 error, %", "+1.38", "-", "-", "-", "-", "1"]
-    assert "against comixup" in as_markdown(found)
+    assert tests[2][3:7] == ["-"] * 4
+    assert "fewer than 3 seeds in common are not tested" in as_markdown(found)
     assert "With n = 1 there is no spread" in as_markdown(found)
+
+
+MORE = [
+    Row("vanilla", 2, {"error": 23.25, "nll": 1.0}),
+    Row("comixup", 2, {"error": 20.125, "nll": 1.0}),
+]
+
+
+def test_three_seeds_are_tested():
+    found = compare([*ROWS, *MORE])
+    _, tests = markdown_rows(as_markdown(found))
+    assert "-" not in tests[2]
+    assert "against comixup" in as_markdown(found)
+    row = next(csv.DictReader(io.StringIO(as_csv(found))))
+    assert float(row["error_welch_p"]) == found.differences[0].welch
+    assert float(row["error_paired_p"]) == found.differences[0].paired
 
 
 def test_csv_keeps_all_digits(found):
@@ -77,8 +94,7 @@ def test_csv_keeps_all_digits(found):
     vanilla, other, ours = read
     assert float(vanilla["error_mean"]) == 23.5
     assert float(vanilla["error_std"]) == found.cells["vanilla"]["error"].std
-    assert float(vanilla["error_welch_p"]) == found.differences[0].welch
-    assert float(vanilla["error_paired_p"]) == found.differences[0].paired
+    assert (vanilla["error_welch_p"], vanilla["error_paired_p"]) == ("", "")
     assert (vanilla["n"], vanilla["error_n"], vanilla["error_pairs"]) == ("2", "2", "2")
     assert (other["error_std"], other["nll_mean"], other["nll_n"]) == ("", "", "0")
     assert (ours["error_best"], vanilla["error_best"]) == ("1", "0")

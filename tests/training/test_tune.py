@@ -7,7 +7,14 @@ import pytest
 from rich.console import Console
 
 from comixup.training import RECIPES, Result, train
-from comixup.training._tune import best_of, mean_validation, tune, tuning_table, variants_of
+from comixup.training._tune import (
+    best_of,
+    mean_validation,
+    tied_with,
+    tune,
+    tuning_table,
+    variants_of,
+)
 from small_sets import HERE, reduced, write_all
 
 CIFAR = RECIPES["cifar100-preactresnet18"]
@@ -106,3 +113,20 @@ def test_table_marks_the_best():
     cells = [[cell.strip() for cell in row] for row in rows if len(row) == 5 or len(row) == 4]
     assert ["a", "0", "10.00", "30.00"] in [row[:4] for row in cells]
     assert ["b", "0 3", "9.50 ± 0.71", "40.50 ± 0.71", "best"] in cells
+
+
+def test_a_tie_is_not_called_the_best():
+    def run(error, images=200):
+        return dataclasses.replace(result(error, 1.0), final={"validation": {"images": images}})
+
+    found = {"a": {0: run(10.0), 1: run(10.5)}, "b": {0: run(10.5), 1: run(10.0)}, "c": {0: run(9)}}
+    assert tied_with("a", {name: found[name] for name in "ab"}) == ["b"]
+    assert tied_with("c", found) == []
+    # One image of one of two seeds is a quarter of a percent: less is rounding.
+    assert tied_with("a", {"a": found["a"], "b": {0: run(10.6), 1: run(10.1)}}) == ["b"]
+    assert tied_with("a", {"a": found["a"], "b": {0: run(10.5), 1: run(10.5)}}) == []
+    console = Console(width=120, file=io.StringIO())
+    console.print(tuning_table("a", {name: found[name] for name in "ab"}))
+    text = console.file.getvalue()
+    assert "best" not in text
+    assert "a, b tie: they differ by less than one validation image" in " ".join(text.split())

@@ -243,6 +243,9 @@ def _loaded(
         found = data, _boxes(data, boxes, wanted, skip_bad)
     for message in dict.fromkeys(str(warning.message) for warning in caught):
         print_line(console, message)
+    note = data_sets.missing_note(data)
+    if note is not None:
+        print_line(console, note)
     return found
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from comixup.data._sets import DataSet as DataSet
     from comixup.data._sets import Loader as Loader
     from comixup.data._sets import Split as Split
+    from comixup.data._sets import missing_note as missing_note
     from comixup.data._tiny_imagenet import tiny_imagenet_boxes as tiny_imagenet_boxes
 else:
     __getattr__, __dir__, __all__ = lazy_imports(
@@ -36,7 +37,7 @@ else:
             "_near_copies": "NearCopy near_copies",
             "_places": "data_root",
             "_seeds": "Purpose permutation seed_for",
-            "_sets": "DataSet Loader Split",
+            "_sets": "DataSet Loader Split missing_note",
             "_tiny_imagenet": "tiny_imagenet_boxes",
         },
     )

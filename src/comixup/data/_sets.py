@@ -14,6 +14,8 @@ from torch import Tensor
 from comixup import Origin, SaliencyMemory
 from comixup._normalize import per_channel
 
+_NAMED = 5
+"""Classes that a sentence names; of more it tells the number."""
 DIGEST_LENGTH = 16
 """Hexadecimal digits."""
 
@@ -159,6 +161,20 @@ class DataSet:
         splits = {"train": self.train, "validation": self.validation, "test": self.test}
         return {name: split for name, split in splits.items() if split is not None}
 
+    @property
+    def missing(self) -> dict[str, tuple[str, ...]]:
+        """Returns the names of the classes without images, by split; splits with all are left out.
+
+        Errors over such a split say nothing of these classes.
+        """
+        found = {}
+        for name, split in self.splits.items():
+            present = set(split.targets.unique().tolist())
+            absent = [word for k, word in enumerate(self.classes) if k not in present]
+            if absent:
+                found[name] = tuple(absent)
+        return found
+
     def digest(self) -> str:
         """Returns a digest of classes and images: equal for equal data, wherever they lie.
 
@@ -200,3 +216,17 @@ class DataSet:
             return images.clone()
         mean, std = per_channel(self.mean, images), per_channel(self.std, images)
         return (images * std + mean).clamp(0, 1)  # rounding may lead out of it by a hair
+
+
+def missing_note(data: DataSet) -> str | None:
+    """Returns a sentence with the classes that have no images in a split; None without any."""
+    parts = [
+        f"{', '.join(map(repr, names[:_NAMED]))}"
+        f"{f' and {len(names) - _NAMED} more' if len(names) > _NAMED else ''} in {split}"
+        for split, names in data.missing.items()
+    ]
+    if not parts:
+        return None
+    return (
+        f"Classes of {data.name} without images: {'; '.join(parts)}. Errors there leave them out."
+    )

@@ -61,9 +61,9 @@ def read_boxes(
 
     A CSV file has the columns file, x0, y0, x1, y1 and a line for each box; `file` is the image's
     name, with its folder or without. An XML file (as ImageNet and Pascal VOC have them) belongs to
-    the image of its name. Where several images have one name, the folder's name must be the same
-    too. Boxes that reach beyond the image are cut off at its border. Images that have no box, or
-    none within the crop that the model sees, have zeros.
+    the image of its name, whose size it has to state if it states one. Where several images have
+    one name, the folder's name must be the same too. Boxes that reach beyond the image are cut off
+    at its border. Images that have no box, or none within the crop that the model sees, have zeros.
 
     Args:
         source: the CSV file, or the folder, in which all folders are looked through.
@@ -149,7 +149,10 @@ def _from_xml(source: Path, paths: Sequence[Path]) -> list[list[Box]]:
         if file.suffix.lower() == ".xml" and file.stem in wanted
     }
     matched = _matched({name: [file] for name, file in found.items()}, paths, keep_suffix=False)
-    return [[box for file in of_image for box in _read_xml(file)] for of_image in matched]
+    return [
+        [box for file in of_image for box in _read_xml(file, path)]
+        for of_image, path in zip(matched, paths, strict=True)
+    ]
 
 
 def _matched(
@@ -175,12 +178,31 @@ def _matched(
     return matched
 
 
-def _read_xml(path: Path) -> Iterator[Box]:
-    """Yields the boxes of all objects that an annotation lists."""
+def _read_xml(path: Path, image: Path) -> Iterator[Box]:
+    """Yields the boxes of all objects that an annotation of an image lists."""
     root = _parsed(path)
+    _check_size(root, path, image)
     for thing in root.iter("object"):
         corners = [thing.findtext(f"bndbox/{name}") for name in _CORNERS]
         yield _checked([corner or "" for corner in corners], f"{path}")
+
+
+def _check_size(root: Element, path: Path, image: Path) -> None:
+    """Raises `ValueError` if an annotation is of an image of another size than the file has.
+
+    Its boxes would be elsewhere. An annotation without a size is taken as it is, and so is one
+    with zeros, which some tools write for a size that they do not know.
+    """
+    told = tuple((root.findtext(f"size/{name}") or "0").strip() for name in ("width", "height"))
+    if "0" in told:
+        return
+    width, height = _image_size(image)
+    if told != (str(width), str(height)):
+        raise ValueError(
+            f"{path} must be of an image of {width} x {height} pixels, the size of {image}, got "
+            f"{told[0][:20]} x {told[1][:20]}: its boxes would be elsewhere. Scale the boxes, or "
+            "take the images that they were drawn on."
+        )
 
 
 def _parsed(path: Path) -> Element:
@@ -234,11 +256,7 @@ def _checked(cells: Sequence[str], where: str) -> Box:
 
 def _shown(boxes: Sequence[Box], path: Path, image_size: int | None) -> list[Pixels]:
     """Returns boxes in pixels of what the model is shown, those left out that it does not see."""
-    try:
-        with Image.open(path) as image:
-            width, height = image.size
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise ValueError(f"{path} cannot be read as an image: {error}. Replace it.") from None
+    width, height = _image_size(path)
     crop = CenterCrop.of((width, height), image_size)
     shown = []
     for x0, y0, x1, y1 in boxes:
@@ -252,3 +270,12 @@ def _shown(boxes: Sequence[Box], path: Path, image_size: int | None) -> list[Pix
         if box is not None:
             shown.append(box)
     return shown
+
+
+def _image_size(path: Path) -> tuple[int, int]:
+    """Returns the width and height of an image file, which is not decoded."""
+    try:
+        with Image.open(path) as image:
+            return image.size
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise ValueError(f"{path} cannot be read as an image: {error}. Replace it.") from None

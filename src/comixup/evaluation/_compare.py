@@ -19,6 +19,8 @@ LEVEL = 0.95
 """Of confidence intervals."""
 LARGEST = 1e30
 """Of metrics: the squares of larger ones are infinite, or nearly."""
+FEWEST_RUNS = 3
+"""Of a method, or pairs, that are tested: the spread of two says next to nothing."""
 NO_SPREAD = 1e-9
 """Spreads below this share of the values are rounding errors, and no test can divide by them."""
 
@@ -114,10 +116,10 @@ class Difference:
         reference: what it is compared with.
         column: the metric.
         difference: the method's mean minus the reference's.
-        welch: two-sided p-value of Welch's t-test; None if either has fewer than two runs, or if
+        welch: two-sided p-value of Welch's t-test; None if either has fewer than three runs, or if
             no run differs from the others of its method.
         paired: two-sided p-value of the paired t-test over the seeds in common; None with fewer
-            than two, or if all pairs differ by the same.
+            than three, or if all pairs differ by the same.
         pairs: seeds in common.
         interval: of the mean difference over the pairs, with 95 % confidence (Student's t); None
             where there is no paired test.
@@ -340,13 +342,15 @@ def _difference(method: str, reference: str, column: str, own: Cell, other: Cell
         for seed, value in zip(own.seeds, own.values, strict=True)
         if seed is not None and seed in theirs
     ]
+    enough = min(len(own.values), len(other.values)) >= FEWEST_RUNS
+    paired = len(pairs) >= FEWEST_RUNS
     return Difference(
         method,
         reference,
         column,
         own.mean - other.mean,
-        welch_test(own.values, other.values),
-        paired_test(pairs),
+        welch_test(own.values, other.values) if enough else None,
+        paired_test(pairs) if paired else None,
         len(pairs),
-        paired_interval(pairs),
+        paired_interval(pairs) if paired else None,
     )

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from comixup._atomic_write import atomic_write, make_folder
 from comixup._tables import NOTHING, csv_table, markdown_table
-from comixup.evaluation._compare import Cell, Column, Comparison, Difference
+from comixup.evaluation._compare import FEWEST_RUNS, Cell, Column, Comparison, Difference
 
 SMALLEST_P = 0.001
 """Smaller p-values are printed as less than this: few seeds do not tell them apart."""
@@ -135,8 +135,10 @@ def note(comparison: Comparison) -> str:
     """Returns what a reader has to know of the metrics."""
     words = "Mean ± standard deviation over n runs; the best mean is marked."
     if min(comparison.runs.values()) == 1:
-        words += " With n = 1 there is no spread and no test."
-    if comparison.differences:
+        words += " With n = 1 there is no spread."
+    if any(found.pairs < FEWEST_RUNS for found in comparison.differences):
+        words += f" Differences over fewer than {FEWEST_RUNS} seeds in common are not tested."
+    if any(found.welch is not None or found.paired is not None for found in comparison.differences):
         words += (
             f" p-values are two-sided, against {comparison.reference}, by Welch's t-test and by "
             "the paired t-test over seeds in common, to which the intervals belong; each stands "

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 PAPER = "cifar100-sensitivity"
 """The recipe that has the paper's errors (tab:hyperparameter)."""
+_OF_NO_EFFECT = ("name", "title", "source", "methods", "method", "tuning_grid", "notes")
+"""Fields of a recipe that its sweep does not depend on."""
 SUFFIX = "-sweep"
 STEM = "sensitivity"
 
@@ -49,7 +51,7 @@ class SweepCell:
         name: of the method that has it so; the name of the swept method itself if that is its own
             value, so that settings share the cell.
         default: whether it is the method's own value.
-        paper: the error that the paper reports for it, on CIFAR-100 with PreActResNet18; or None.
+        paper: the error that the paper reports for it; None unless this is the paper's experiment.
         results: by seed, as far as they are trained.
     """
 
@@ -79,12 +81,6 @@ class Sweep:
     recipe: Recipe
     method: str
     cells: tuple[SweepCell, ...]
-
-    @property
-    def like_the_paper(self) -> bool:
-        """Whether the paper's errors are of the same data set and network."""
-        paper = RECIPES[PAPER]
-        return (self.recipe.data, self.recipe.model) == (paper.data, paper.model)
 
 
 def sweep(
@@ -151,7 +147,8 @@ def cells_of(
             check_effect(trial.settings)
             make_mixer(trial, num_classes=2, generator=torch.Generator())
             default = type(value) is type(own) and value == own
-            paper = _paper_errors().get((setting, value)) if chosen.mixer == "comixup" else None
+            papers = _is_papers(recipe, chosen, setting)
+            paper = _paper_errors().get((setting, value)) if papers else None
             label = name if default else f"{setting}-{plain(value)}"
             if label == name and not default:
                 raise ValueError(
@@ -170,7 +167,7 @@ def sweep_table(found: Sweep) -> Table:
         box=box.SIMPLE_HEAD,
         pad_edge=False,
     )
-    for number, column in enumerate(_HEAD):
+    for number, column in enumerate(_head(found)):
         table.add_column(column, justify="right" if number else "left", no_wrap=True)
     last = ""
     for cell, words in zip(found.cells, _words(found), strict=True):
@@ -184,7 +181,7 @@ def sweep_table(found: Sweep) -> Table:
 def write_tables(found: Sweep, folder: Path) -> None:
     """Writes the sensitivity table as Markdown and CSV, each atomically."""
     make_folder(folder)
-    text = markdown_table(_HEAD, _words(found))
+    text = markdown_table(_head(found), _words(found))
     atomic_write(folder / f"{STEM}.md", f"{text}\n{_note(found)}\n")
     rows = [
         {
@@ -203,7 +200,9 @@ def write_tables(found: Sweep, folder: Path) -> None:
     atomic_write(folder / f"{STEM}.csv", csv_table(rows))
 
 
-_HEAD = ("setting", "value", "n", "error", "paper")
+def _head(found: Sweep) -> tuple[str, ...]:
+    """Returns the columns: the paper's is there if one of the cells is of its experiment."""
+    return ("setting", "value", "n", "error", *(("paper",) if _has_paper(found) else ()))
 
 
 def _words(found: Sweep) -> list[list[str]]:
@@ -213,18 +212,22 @@ def _words(found: Sweep) -> list[list[str]]:
             f"{plain(cell.value)}{' *' if cell.default else ''}",
             str(len(cell.errors)),
             spread(cell.errors) if cell.errors else NOTHING,
-            "" if cell.paper is None else f"{cell.paper:.2f}",
+            *([_paper_word(cell)] if _has_paper(found) else []),
         ]
         for cell in found.cells
     ]
 
 
+def _paper_word(cell: SweepCell) -> str:
+    return "" if cell.paper is None else f"{cell.paper:.2f}"
+
+
+def _has_paper(found: Sweep) -> bool:
+    return any(cell.paper is not None for cell in found.cells)
+
+
 def _note(found: Sweep) -> str:
-    words = "* the method's own value. Error: mean ± standard deviation over n seeds."
-    if any(cell.paper is not None for cell in found.cells):
-        words += " The paper's: CIFAR-100, PreActResNet18, 300 epochs"
-        words += "." if found.like_the_paper else ", so not to be compared with the errors here."
-    return words
+    return "* the method's own value. Error: mean ± standard deviation over n seeds."
 
 
 def _variants(recipe: Recipe, cells: Sequence[SweepCell], method: str) -> Recipe:
@@ -274,6 +277,28 @@ def _sorted(values: Sequence[Scalar]) -> list[Scalar]:
 
 def _is_number(value: Scalar) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_papers(recipe: Recipe, method: Method, setting: str) -> bool:
+    """Returns whether a setting of a method is varied in the paper's experiment, unchanged.
+
+    That is its recipe in all that decides the weights, and a method whose other settings are
+    Co-Mixup's own.
+    """
+    paper = RECIPES[PAPER]
+    own = Method("comixup", method.settings, paper=method.paper)
+    same = all(
+        getattr(recipe, field.name) == getattr(paper, field.name)
+        for field in dataclasses.fields(Recipe)
+        if field.name not in _OF_NO_EFFECT
+    )
+    others = [name for name in method.settings if name != setting]
+    defaults = keywords_of(mixer_class(own))
+    return (
+        same
+        and method == own
+        and all(_own_value(method, name) == defaults[name].default for name in others)
+    )
 
 
 def _paper_errors() -> dict[tuple[str, Scalar], float | None]:

@@ -27,8 +27,8 @@ def sweep_figure(found: Sweep) -> Figure:
     """Returns the errors of a sweep against the values of each setting.
 
     Dots are seeds, the line joins their means, bars are standard deviations. The method's own value
-    has a ring and a dotted line. The paper's errors are drawn where they are of the same data set
-    and network. Values stand at equal distances, however far apart they are.
+    has a ring and a dotted line. The paper's errors are drawn where this is its experiment. Values
+    stand at equal distances, however far apart they are.
     """
     panels = [
         (setting, list(cells))
@@ -41,7 +41,7 @@ def sweep_figure(found: Sweep) -> Figure:
         figure = Figure(size, facecolor="white", layout="constrained")
         axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
         for ax, (setting, cells) in zip(axes, panels, strict=True):
-            _draw(ax, cells, found.like_the_paper)
+            _draw(ax, cells)
             ax.set_xlabel(setting.replace("_", " "), parse_math=False)
         axes[0].set_ylabel("top-1 error, %")
         counts = sorted({len(cell.errors) for cell in found.cells if cell.errors})
@@ -55,7 +55,7 @@ def sweep_figure(found: Sweep) -> Figure:
     return figure
 
 
-def _draw(ax: Axes, cells: Sequence[SweepCell], with_paper: bool) -> None:
+def _draw(ax: Axes, cells: Sequence[SweepCell]) -> None:
     positions = [position for position, cell in enumerate(cells) if cell.errors]
     means = [statistics.fmean(cells[position].errors) for position in positions]
     spreads = [_deviation(cells[position].errors) for position in positions]
@@ -78,7 +78,7 @@ def _draw(ax: Axes, cells: Sequence[SweepCell], with_paper: bool) -> None:
         label="here",
     )
     told = [(position, cell.paper) for position, cell in enumerate(cells) if cell.paper is not None]
-    if with_paper and told:
+    if told:
         xs, ys = zip(*told, strict=True)
         ax.plot(xs, ys, color=PAPERS, ls="--", lw=1.2, marker="s", ms=3, label="paper")
     ax.set_xticks(range(len(cells)), [plain(cell.value) for cell in cells], fontsize=8)

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from comixup._checks import check_count
 from comixup._locks import locked, sole_training
-from comixup.data import MAX_SEED, DataSet
+from comixup.data import MAX_SEED, DataSet, missing_note
 from comixup.data import data_root as find_root
 from comixup.training._checkpoint import State, check_identity, load_state
 from comixup.training._export import export, final_logits
@@ -139,6 +139,9 @@ def _train_run(
             return result_of(state.history, run.trained, state.final)
 
         reports = fabric.is_global_zero and not state.finished
+        note = missing_note(data)
+        if reports and console is not None and note is not None:
+            console.print(note, highlight=False, markup=False, soft_wrap=True)
         reporter = stack.enter_context(
             Reporter(
                 console if reports else None,

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 HELD_OUT = 0.1
 """Fraction of the training images to choose by, where the data have no validation split."""
 SUFFIX = "-tune"
+_ROUNDING = 1e-9
+"""Percent: errors that differ by less are the same."""
 
 
 def tune(
@@ -79,9 +81,30 @@ def mean_validation(results: Mapping[int, Result]) -> float:
     return statistics.mean(_validation(result) for result in results.values())
 
 
+def tied_with(best: str, found: Mapping[str, Mapping[int, Result]]) -> list[str]:
+    """Returns the other variants that the validation images cannot tell from the best one.
+
+    Their mean validation error is higher by less than one image of one seed: by a rounding of the
+    error. Where a run does not say how many images it was validated on, equal means are ties.
+    """
+    lowest = mean_validation(found[best])
+    return [
+        name
+        for name, results in found.items()
+        if name != best and mean_validation(results) - lowest < _one_image(results)
+    ]
+
+
 def tuning_table(best: str, found: Mapping[str, Mapping[int, Result]]) -> Table:
-    """Returns a table of the variants with the best one marked."""
-    table = Table(title="Top-1 error, %: chosen by the validation images")
+    """Returns a table of the variants with the best one marked, or those that tie for it."""
+    ties = tied_with(best, found)
+    caption = None
+    if ties:
+        caption = (
+            f"{best}, {', '.join(ties)} tie: they differ by less than one validation image. More "
+            "seeds or validation images would tell them apart; the first of them is used."
+        )
+    table = Table(title="Top-1 error, %: chosen by the validation images", caption=caption)
     for column in ("variant", "seeds", "validation", "test", ""):
         table.add_column(column, justify="right" if column in ("validation", "test") else "left")
     for name, results in found.items():
@@ -90,9 +113,18 @@ def tuning_table(best: str, found: Mapping[str, Mapping[int, Result]]) -> Table:
             " ".join(map(str, results)),
             spread([_validation(result) for result in results.values()]),
             spread([result.median for result in results.values()]),
-            "best" if name == best else "",
+            "tie" if ties and name in (best, *ties) else "best" if name == best else "",
         )
     return table
+
+
+def _one_image(results: Mapping[int, Result]) -> float:
+    """Returns by how much one validation image of one seed changes the mean error, in percent."""
+    images = [result.final.get("validation", {}).get("images") for result in results.values()]
+    known = [count for count in images if count]
+    one = 100 / (min(known) * len(results)) if known else 0.0
+    # A difference of one whole image is one, but for rounding.
+    return max(one - _ROUNDING, _ROUNDING)
 
 
 def _validation(result: Result) -> float:
