@@ -86,7 +86,7 @@ def test_the_rate_follows_half_a_cosine():
     assert recipe.lr_at(start + 0.25 * (end - start)) == pytest.approx(high * 0.853553, rel=1e-5)
 
 
-def test_imbalance_and_classes_that_are_not_tested_are_told(tmp_path):
+def test_imbalance_is_told(tmp_path):
     root = tmp_path / "colours"
     write_images(root / "train", {"blue": 2, "green": 6})
     write_images(root / "val", {"green": 2}, shift=3)
@@ -94,7 +94,6 @@ def test_imbalance_and_classes_that_are_not_tested_are_told(tmp_path):
     assert "8 train, 2 test images of 2 classes" in said
     assert "Classes have 2 to 6 training images" in said
     assert "--class-weights balanced" in said
-    assert "No test images of blue" in said
 
 
 def test_near_copies_are_reported_and_looked_for_once(tmp_path, monkeypatch):

@@ -168,9 +168,9 @@ class DataSet:
         Errors over such a split say nothing of these classes.
         """
         found = {}
-        for name, split in self.splits.items():
-            present = set(split.targets.unique().tolist())
-            absent = [word for k, word in enumerate(self.classes) if k not in present]
+        for name in self.splits:
+            counts = self.class_counts(name)
+            absent = [word for word, n in zip(self.classes, counts, strict=True) if not n]
             if absent:
                 found[name] = tuple(absent)
         return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from comixup._atomic_write import atomic_write
@@ -14,8 +14,6 @@ from comixup.training._recipe import Recipe
 NEAR_COPIES = "near_copies.json"
 IMBALANCED = 3
 """Times as many images as the smallest class has, from which on the largest is told of."""
-_NAMED = 3
-"""Classes that a message names; of more it tells the number."""
 
 
 def summarize(own: DataSet, name: str) -> Summary:
@@ -64,10 +62,6 @@ def describe_images(own: DataSet, recipe: Recipe) -> Iterator[str]:
             f"Classes have {min(counts)} to {max(counts)} training images: read the table of "
             f"classes{weighted}"
         )
-    for name in own.splits:
-        missing = [c for c, n in zip(own.classes, own.class_counts(name), strict=True) if not n]
-        if missing:
-            yield f"No {name} images of {_listed(missing)}: nothing is measured of them"
 
 
 def report_near_copies(own: DataSet, folder: Path) -> str | None:
@@ -106,8 +100,3 @@ def _listed_copies(report: Path, digest: str) -> list[list[str]] | None:
         )
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
