@@ -40,6 +40,8 @@ MAX_LR = {"sgd": 0.2, "adam": 4e-3, "adamw": 4e-3}
 WEIGHT_DECAY = {"sgd": 1e-3, "adam": 0.0, "adamw": 0.05}
 WARM_UP = 0.05
 """Fraction of the epochs in which the learning rate rises."""
+EVALUATIONS = 20
+"""In the course of a run, at least."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,7 @@ def recipe_for(
         optimizer=optimizer,  # type: ignore[arg-type]
         weight_decay=WEIGHT_DECAY[optimizer],
         loss="binary-cross-entropy" if summary.multi_label else base.loss,
+        evaluate_every=max(1, epochs // EVALUATIONS),
         reported="validation" if summary.has_validation else "last",
     )
 
