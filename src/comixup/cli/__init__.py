@@ -1,4 +1,4 @@
-"""The command line: `comixup recipes`, `train`, `tune`, `evaluate`, `compare`, `sweep`.
+"""The command line: `comixup train`, `evaluate`, `predict` and the other commands.
 
 Help and lists are there at once because no module of this package imports torch, nor a library
 that does, at its top: packages of comixup are lazy (`training.train` imports torch when it is
@@ -22,6 +22,7 @@ try:
     from comixup.cli._evaluation import compare, evaluate
     from comixup.cli._options import check_words
     from comixup.cli._plain_values import registry
+    from comixup.cli._predict import predict
     from comixup.cli._training import recipes, sweep, train, tune
 except ModuleNotFoundError as missing:
     sys.exit(
@@ -51,6 +52,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "evaluate": evaluate,
     "compare": compare,
     "sweep": sweep,
+    "predict": predict,
 }
 
 

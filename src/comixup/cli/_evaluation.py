@@ -14,11 +14,11 @@ from rich.console import Console
 from comixup import data as data_sets
 from comixup import evaluation, training
 from comixup._locks import locked
+from comixup.cli._device import find_device
 from comixup.cli._method_names import method_name, print_synonyms
 from comixup.cli._options import check_data_set, option_help, print_line
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from comixup.data import DataSet
@@ -68,7 +68,7 @@ def evaluate(
     training.check_alone("evaluate")
     check_data_set(data_set)
     evaluation.check_options(workers=workers, seed=seed, image_size=image_size)
-    console, on = Console(), _device(device)
+    console, on = Console(), find_device(device)
     wanted = [_wanted(run, data_set, data, image_size) for run in _checked(runs)]
     folders = _folders(runs, out)
     for folder in folders:  # what cannot be written is found out before anything is computed
@@ -198,23 +198,6 @@ def _wanted(run: Path, name: str | None, root: Path | None, image_size: int | No
         root = origin.root
     # A size that contradicts the run's is rejected by `evaluate`, which names both.
     return _Wanted(name, root, origin.classes, origin.image_size or image_size)
-
-
-def _device(name: str) -> torch.device:
-    """Returns a device that can be computed on."""
-    import torch  # noqa: PLC0415
-
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device).tolist()
-    except (RuntimeError, AssertionError, NotImplementedError) as why:
-        reason = str(why).strip().split("\n", 1)[0][:200]
-        raise ValueError(
-            f"`--device` must be one that torch can compute on here, got {name!r} ({reason})."
-        ) from None
-    return device
 
 
 def _write(found: evaluation.Evaluation, folder: Path) -> None:

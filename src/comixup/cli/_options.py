@@ -26,7 +26,7 @@ ALIASES = {"--labels-per-class": "--images-per-class", "--learning-rate": "--lr"
 _MAX_DIGITS = 7
 """Of a class index: no data set has as many classes."""
 FLAGS = (
-    *("--download", "--skip-bad", "--pretrained", "--freeze", "--json"),
+    *("--download", "--skip-bad", "--pretrained", "--freeze", "--json", "--calibrated"),
     *("--help", "--version", "--"),
 )
 """Options without a value."""

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 from comixup._lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
+    from comixup.data._image_file import read_image as read_image
     from comixup.data._image_sizes import median_side as median_side
     from comixup.data._limits import MAX_SEED as MAX_SEED
+    from comixup.data._listing import image_files as image_files
     from comixup.data._load import load as load
     from comixup.data._load import names as names
     from comixup.data._near_copies import NearCopy as NearCopy
@@ -31,8 +33,10 @@ else:
     __getattr__, __dir__, __all__ = lazy_imports(
         __name__,
         {
+            "_image_file": "read_image",
             "_image_sizes": "median_side",
             "_limits": "MAX_SEED",
+            "_listing": "image_files",
             "_load": "load names",
             "_near_copies": "NearCopy near_copies",
             "_places": "data_root",

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn, TypeAlias
 
+from torchvision.datasets.folder import IMG_EXTENSIONS  # type: ignore[import-untyped]
+
 _Identity: TypeAlias = tuple[int, int]
 """Device and number: the same for all paths that lead to one folder."""
 _Above: TypeAlias = frozenset[_Identity]
@@ -25,6 +27,11 @@ def subfolders(folder: Path) -> list[str]:
             for entry in entries
             if _is_folder(entry) and not (entry.is_symlink() and _identity(entry.path) in above)
         )
+
+
+def image_files(folder: Path) -> list[Path]:
+    """Returns the image files in a folder and below it, told by their names; see `files_below`."""
+    return [Path(path) for path in files_below(folder, IMG_EXTENSIONS)]
 
 
 def files_below(folder: Path, suffixes: tuple[str, ...]) -> list[str]:

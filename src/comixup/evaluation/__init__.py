@@ -25,6 +25,12 @@ if TYPE_CHECKING:
     from comixup.evaluation._evaluation_file import evaluation_text as evaluation_text
     from comixup.evaluation._evaluation_file import read_evaluation as read_evaluation
     from comixup.evaluation._evaluation_file import write_evaluation as write_evaluation
+    from comixup.evaluation._files import FilePrediction as FilePrediction
+    from comixup.evaluation._files import list_images as list_images
+    from comixup.evaluation._files import predict_files as predict_files
+    from comixup.evaluation._files import predictions_csv as predictions_csv
+    from comixup.evaluation._files import predictions_table as predictions_table
+    from comixup.evaluation._files import run_temperature as run_temperature
     from comixup.evaluation._localisation import Localisation as Localisation
     from comixup.evaluation._localisation import localise as localise
     from comixup.evaluation._metrics import Bin as Bin
@@ -52,6 +58,10 @@ else:
             "_evaluate": "Evaluation check_options draw_evaluation evaluate evaluation_table",
             "_evaluation_file": (
                 "check_replaceable evaluation_text read_evaluation write_evaluation"
+            ),
+            "_files": (
+                "FilePrediction list_images predict_files predictions_csv predictions_table "
+                "run_temperature"
             ),
             "_localisation": "Localisation localise",
             "_metrics": "Bin Metrics measure",

@@ -1,0 +1,133 @@
+"""`comixup predict`: probabilities of files, calibrated or not, maps, and damaged files."""
+
+import csv
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+from comixup import cli, evaluation
+from comixup.evaluation._files import _Names
+from comixup.training import read_logits
+from trained_folder import CLASSES, train_on_folder
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return train_on_folder(tmp_path_factory.mktemp("trained"))
+
+
+@pytest.fixture
+def pictures(run):
+    return run.parents[3] / "pictures" / "val"
+
+
+@pytest.fixture
+def called(tmp_path, monkeypatch, capsys):
+    """Calls `comixup predict`; returns the exit code and what it printed."""
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.delenv(cli.DEBUG, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words):
+        monkeypatch.setattr(sys, "argv", ["comixup", "predict", *map(str, words)])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = end.code
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return call
+
+
+def rows_of(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_folder_gets_the_probabilities_of_the_runs_own_logits(called, run, pictures, tmp_path):
+    code, out, err = called(run, pictures, "--csv", "out/all.csv", "--device", "cpu")
+    assert code == 0, err
+    rows = rows_of(tmp_path / "out" / "all.csv")
+    logits, _ = read_logits(run / "logits.safetensors")["test"]
+    found = torch.tensor([[float(row[f"p({name})"]) for name in CLASSES] for row in rows])
+    torch.testing.assert_close(found, logits.softmax(1), rtol=0, atol=1e-3)  # kept as float16
+    for row, probabilities in zip(rows, found, strict=True):
+        assert row["class"] == CLASSES[int(probabilities.argmax())]
+        assert float(row["probability"]) == pytest.approx(float(probabilities.max()))
+        assert row["file"] in out
+        assert f"{100 * float(row['probability']):.1f}" in out
+    assert [row["problem"] for row in rows] == [""] * 6
+
+
+def test_calibrated_probabilities(called, run, pictures, tmp_path):
+    code, out, err = called(run, pictures / "ant" / "00.jpg", "--calibrated", "--csv", "one.csv")
+    assert code == 0, err
+    temperature = evaluation.run_temperature(run)
+    assert f"Calibrated by the temperature {temperature:.3f}." in out
+    (row,) = rows_of(tmp_path / "one.csv")
+    logits, _ = read_logits(run / "logits.safetensors")["test"]
+    expected = (logits[0] / temperature).softmax(0).max()
+    assert float(row["probability"]) == pytest.approx(float(expected), abs=2e-3)
+
+
+def test_runs_without_validation_logits_cannot_calibrate(called, run, pictures, tmp_path):
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    shutil.copy(run / "weights.safetensors", alone)
+    code, _, err = called(alone, pictures, "--calibrated")
+    assert code == 1
+    assert "`--calibrated` must be asked of a run that kept logits" in err
+
+
+def test_damaged_files_are_named_and_the_others_done(called, run, pictures, tmp_path):
+    (tmp_path / "bad.jpg").write_bytes(b"\xff\xd8 no picture")
+    (tmp_path / "text.png").write_text("no picture")
+    words = (tmp_path / "bad.jpg", pictures / "ant", tmp_path / "text.png", "--csv", "all.csv")
+    code, out, err = called(run, *words)
+    assert code == 1
+    assert err.startswith("comixup: 2 of 5 images cannot be read: ")
+    assert "bad.jpg" in err
+    assert "text.png" in err
+    assert str(pictures / "ant" / "02.jpg") in out
+    rows = rows_of(tmp_path / "all.csv")
+    assert [bool(row["problem"]) for row in rows] == [True, False, False, False, True]
+    assert rows[0]["class"] == rows[0]["p(ant)"] == ""
+
+
+def test_maps_are_drawn(called, run, pictures, tmp_path, drawn):
+    code, out, err = called(run, pictures, "--maps", "maps", "--device", "cpu")
+    assert code == 0, err
+    assert "Activation maps are in maps." in out
+    names = sorted(path.name for path in (tmp_path / "maps").iterdir())
+    assert names == [f"0{number}{again}.png" for number in range(3) for again in ("-2", "")]
+    with Image.open(tmp_path / "maps" / "00.png") as picture:
+        assert picture.width > picture.height > 100
+
+
+@pytest.mark.parametrize(
+    ("words", "rule"),
+    [
+        (["nowhere.jpg"], r"`images` must be files or folders that exist.*nowhere\.jpg"),
+        (["empty"], "`images` must have image files, but empty has none"),
+    ],
+)
+def test_files_that_are_not_there(called, run, tmp_path, words, rule):
+    (tmp_path / "empty").mkdir()
+    code, _, err = called(run, *words)
+    assert code == 1
+    assert re.search(rule, err), err
+
+
+def test_files_of_one_name_get_pictures_of_their_own():
+    names = _Names()
+    paths = ["a/x.jpg", "b/x.png", "c/x-2.jpg", "x.jpg", "y.jpg", "c/x-2.gif"]
+    found = [names.of(Path(path)) for path in paths]
+    assert len(set(found)) == len(paths)
+    assert found[:2] == ["x.png", "x-2.png"]
