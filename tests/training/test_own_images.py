@@ -47,7 +47,7 @@ def write_images(folder, counts, shift=0):
 def tiny(root, **changes):
     """Returns the recipe for a folder, made so small that an epoch takes milliseconds."""
     own = load("folder", root)
-    recipe = recipe_for(summarize(own, "colours"), image_size=16)
+    recipe = recipe_for(dataclasses.replace(summarize(own), name="colours"), image_size=16)
     return recipe.changed(model="small", width=8, epochs=2, batch_size=4, **changes)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import warnings
 from dataclasses import dataclass
@@ -177,12 +178,14 @@ class _Wanted:
         root: the folder that it lies in; None for the usual ones.
         classes: those that the network was trained on; empty if it does not say.
         image_size: pixels per side; None for the data set's own.
+        test_fraction: see `comixup.data.load`.
     """
 
     name: str
     root: Path | None
     classes: tuple[str, ...]
     image_size: int | None
+    test_fraction: float | None = None
 
 
 def _wanted(run: Path, name: str | None, root: Path | None, image_size: int | None) -> _Wanted:
@@ -197,7 +200,9 @@ def _wanted(run: Path, name: str | None, root: Path | None, image_size: int | No
     if root is None and name == origin.data:
         root = origin.root
     # A size that contradicts the run's is rejected by `evaluate`, which names both.
-    return _Wanted(name, root, origin.classes, origin.image_size or image_size)
+    size = origin.image_size or image_size
+    fraction = origin.test_fraction if name == training.FOLDER else None
+    return _Wanted(name, root, origin.classes, size, fraction)
 
 
 def _write(found: evaluation.Evaluation, folder: Path) -> None:
@@ -220,9 +225,12 @@ def _loaded(
     name, root, classes = wanted.name, wanted.root, wanted.classes
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        data = data_sets.load(name, root, skip_bad=skip_bad)
+        load = functools.partial(
+            data_sets.load, name, root, skip_bad=skip_bad, test_fraction=wanted.test_fraction
+        )
+        data = load()
         if classes and set(classes) < set(data.classes):
-            data = data_sets.load(name, root, classes=classes, skip_bad=skip_bad)
+            data = load(classes=classes)
         found = data, _boxes(data, boxes, wanted, skip_bad)
     for message in dict.fromkeys(str(warning.message) for warning in caught):
         print_line(console, message)
@@ -235,7 +243,7 @@ def _loaded(
 def _boxes(data: DataSet, source: Path | None, wanted: _Wanted, skip_bad: bool) -> Tensor | None:
     """Returns the boxes of the test images: from a file or folder, or the data set's own."""
     if source is None:
-        if data.name != _TINY:
+        if wanted.name != _TINY:
             return None
         own = evaluation.read_tiny_imagenet_boxes(wanted.root, "test", skip_bad=skip_bad)
         return own if data.test_indices is None else own[data.test_indices]

@@ -36,7 +36,7 @@ def recipe_and_place(word: str, changes: Changes, place: Place) -> tuple[Recipe,
         )
     own = data.load(FOLDER, path, **chosen)
     recipe = training.recipe_for(
-        training.summarize(own, _name_of(path)),
+        training.summarize(own),
         image_size=fields["image_size"],
         optimizer=fields["optimizer"],
         fine_tuned=bool(fields["pretrained"] or fields["weights"]),
@@ -70,9 +70,3 @@ def _path_of(word: str, place: Place) -> Path:
             f"{place.data}."
         )
     return path.absolute()
-
-
-def _name_of(path: Path) -> str:
-    """Returns what runs on images are called: the name of their folder or table."""
-    name = path.resolve().stem if path.suffix.lower() == ".csv" else path.resolve().name
-    return f"{name}-images" if name in RECIPES else name

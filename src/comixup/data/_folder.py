@@ -73,6 +73,16 @@ def read_imagenet(name: str, root: Path, skip_bad: bool = False) -> DataSet:
     return own_data_set(name, images, skip_bad)
 
 
+def name_of(root: Path) -> str:
+    """Returns what images of one's own are called: the name of their folder, or of their table.
+
+    >>> name_of(Path("some/pets")), name_of(Path("pets.csv"))
+    ('pets', 'pets')
+    """
+    whole = root.resolve()
+    return whole.stem if whole.suffix.lower() == ".csv" else whole.name
+
+
 def list_images(root: Path) -> OwnImages:
     """Returns what a folder of images, or a CSV file of paths and labels, has; nothing is read."""
     if root.suffix.lower() == ".csv":

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from PIL import ExifTags, Image
+from PIL import Image
 
+from comixup._orientation import TURNS, orientation_of
 from comixup.data._places import check_regular, reason_of
 
 REPLACE = "Replace or remove it."
@@ -23,17 +24,6 @@ _UNPREMULTIPLIED = {"La": "LA", "RGBa": "RGBA"}
 _BITS_PER_SAMPLE, _PHOTOMETRIC = 258, 262
 """Tags of TIFF files."""
 _WHITE_IS_ZERO = 0
-UPRIGHT = 1
-_TURNS = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-"""What makes an image upright again, by its EXIF orientation."""
 
 
 def read_image(
@@ -104,18 +94,9 @@ def _rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
-def orientation(image: Image.Image) -> int:
-    """Returns how an image is stored: 1 upright, 2 to 8 turned or mirrored, as EXIF numbers it."""
-    try:
-        value = image.getexif().get(ExifTags.Base.Orientation, UPRIGHT)
-    except Exception:  # damaged metadata raises anything; viewers ignore it too
-        return UPRIGHT
-    return value if isinstance(value, int) and value in range(1, 9) else UPRIGHT
-
-
 def _upright(stored: Image.Image, pixels: Image.Image) -> Image.Image:
     """Returns pixels turned as the file that they come from says."""
-    turn = _TURNS.get(orientation(stored))
+    turn = TURNS.get(orientation_of(stored))
     return pixels if turn is None else pixels.transpose(turn)
 
 

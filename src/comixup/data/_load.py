@@ -9,7 +9,7 @@ from pathlib import Path
 from comixup._checks import check_count, check_fraction
 from comixup.data._cifar import KINDS, read_cifar
 from comixup.data._digits import read_digits
-from comixup.data._folder import list_images, own_data_set, read_imagenet
+from comixup.data._folder import list_images, name_of, own_data_set, read_imagenet
 from comixup.data._places import data_root
 from comixup.data._sets import DataSet
 from comixup.data._speech import read_speech
@@ -85,8 +85,8 @@ def load(
     elif name in KINDS:
         data = read_cifar(name, data_root(root), download)
     elif name == _FOLDER:
-        images = list_images(data_root(root, or_csv=True))
-        data = own_data_set(name, images, skip_bad, test_fraction)
+        place = data_root(root, or_csv=True)
+        data = own_data_set(name_of(place), list_images(place), skip_bad, test_fraction)
     else:
         data = _OF_IMAGE_FILES[name](name, data_root(root), skip_bad)
     if classes is not None:

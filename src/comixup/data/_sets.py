@@ -134,7 +134,7 @@ class DataSet:
     """A data set, ready to train on.
 
     Attributes:
-        name: as given to `load`.
+        name: as given to `load`; of a folder of images, the folder's.
         classes: their names, in the order of the class indices.
         shape: (C, H, W) of what loaders yield by default.
         mean: per channel, in [0, 1] colours: what normalisation subtracts.

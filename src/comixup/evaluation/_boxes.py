@@ -25,6 +25,7 @@ from torch import Tensor
 
 from comixup._checks import check_count
 from comixup._crops import CenterCrop
+from comixup._orientation import orientation_of, upright_box, upright_size
 from comixup.data import tiny_imagenet_boxes
 
 Box: TypeAlias = tuple[float, float, float, float]
@@ -37,6 +38,8 @@ MAX_XML_BYTES = 1_000_000
 FIELDS = ("file", "x0", "y0", "x1", "y1")
 """Columns of CSV files."""
 _T = TypeVar("_T")
+_BACK = {6: 8, 8: 6}
+"""Orientations that are not their own inverse."""
 _CORNERS = ("xmin", "ymin", "xmax", "ymax")
 
 
@@ -64,6 +67,8 @@ def read_boxes(
     the image of its name, whose size it has to state if it states one. Where several images have
     one name, the folder's name must be the same too. Boxes that reach beyond the image are cut off
     at its border. Images that have no box, or none within the crop that the model sees, have zeros.
+    Boxes of an image that is stored turned (EXIF) are of its stored pixels, or, where an XML file's
+    size says so, of the upright image.
 
     Args:
         source: the CSV file, or the folder, in which all folders are looked through.
@@ -181,28 +186,40 @@ def _matched(
 def _read_xml(path: Path, image: Path) -> Iterator[Box]:
     """Yields the boxes of all objects that an annotation of an image lists."""
     root = _parsed(path)
-    _check_size(root, path, image)
+    turned = _drawn_upright(root, path, image)
     for thing in root.iter("object"):
         corners = [thing.findtext(f"bndbox/{name}") for name in _CORNERS]
-        yield _checked([corner or "" for corner in corners], f"{path}")
+        x0, y0, x1, y1 = _checked([corner or "" for corner in corners], f"{path}")
+        if turned:
+            size, orientation = _size_and_orientation(image)
+            back = _BACK.get(orientation, orientation)
+            upright = upright_size(size, orientation)
+            x0, y0, x1, y1 = upright_box((x0, y0, x1 + 1, y1 + 1), upright, back)
+            x1, y1 = x1 - 1, y1 - 1
+        yield x0, y0, x1, y1
 
 
-def _check_size(root: Element, path: Path, image: Path) -> None:
-    """Raises `ValueError` if an annotation is of an image of another size than the file has.
+def _drawn_upright(root: Element, path: Path, image: Path) -> bool:
+    """Returns whether boxes were drawn on the upright image where the file stores it sideways.
 
-    Its boxes would be elsewhere. An annotation without a size is taken as it is, and so is one
-    with zeros, which some tools write for a size that they do not know.
+    An annotation of an image of another size raises `ValueError`: its boxes would be elsewhere.
+    One without a size is taken as it is, and so is one with zeros, which some tools write for a
+    size that they do not know.
     """
     told = tuple((root.findtext(f"size/{name}") or "0").strip() for name in ("width", "height"))
     if "0" in told:
-        return
-    width, height = _image_size(image)
-    if told != (str(width), str(height)):
-        raise ValueError(
-            f"{path} must be of an image of {width} x {height} pixels, the size of {image}, got "
-            f"{told[0][:20]} x {told[1][:20]}: its boxes would be elsewhere. Scale the boxes, or "
-            "take the images that they were drawn on."
-        )
+        return False
+    (width, height), orientation = _size_and_orientation(image)
+    if told == (str(width), str(height)):
+        return False
+    upright = upright_size((width, height), orientation)
+    if told == (str(upright[0]), str(upright[1])):
+        return True
+    raise ValueError(
+        f"{path} must be of an image of {width} x {height} pixels, the size of {image}, got "
+        f"{told[0][:20]} x {told[1][:20]}: its boxes would be elsewhere. Scale the boxes, or "
+        "take the images that they were drawn on."
+    )
 
 
 def _parsed(path: Path) -> Element:
@@ -255,9 +272,12 @@ def _checked(cells: Sequence[str], where: str) -> Box:
 
 
 def _shown(boxes: Sequence[Box], path: Path, image_size: int | None) -> list[Pixels]:
-    """Returns boxes in pixels of what the model is shown, those left out that it does not see."""
-    width, height = _image_size(path)
-    crop = CenterCrop.of((width, height), image_size)
+    """Returns boxes in pixels of what the model is shown, those left out that it does not see.
+
+    Images are shown upright, and their boxes turned with them.
+    """
+    (width, height), orientation = _size_and_orientation(path)
+    crop = CenterCrop.of(upright_size((width, height), orientation), image_size)
     shown = []
     for x0, y0, x1, y1 in boxes:
         edges = max(x0, 0), max(y0, 0), min(x1 + 1, width), min(y1 + 1, height)
@@ -266,16 +286,16 @@ def _shown(boxes: Sequence[Box], path: Path, image_size: int | None) -> list[Pix
                 f"{path} must have its boxes within its {width} x {height} pixels, got x from "
                 f"{x0:g} to {x1:g} and y from {y0:g} to {y1:g}. Are they of another image?"
             )
-        box = crop.box(edges)
+        box = crop.box(upright_box(edges, (width, height), orientation))
         if box is not None:
             shown.append(box)
     return shown
 
 
-def _image_size(path: Path) -> tuple[int, int]:
-    """Returns the width and height of an image file, which is not decoded."""
+def _size_and_orientation(path: Path) -> tuple[tuple[int, int], int]:
+    """Returns width, height and EXIF orientation of an image file, which is not decoded."""
     try:
         with Image.open(path) as image:
-            return image.size
+            return image.size, orientation_of(image)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise ValueError(f"{path} cannot be read as an image: {error}. Replace it.") from None

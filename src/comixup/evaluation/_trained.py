@@ -119,23 +119,28 @@ class TrainedOn:
             is there any more.
         classes: the names of the classes; empty likewise.
         image_size: pixels per side that its training ended with; None likewise.
+        test_fraction: of a folder of images without test images, what was held out; None for the
+            usual.
     """
 
     data: str | None = None
     root: Path | None = None
     classes: tuple[str, ...] = ()
     image_size: int | None = None
+    test_fraction: float | None = None
 
 
 def trained_on(path: Path) -> TrainedOn:
     """Returns what a network was trained on; its weights are not read."""
     header, told = models.read_header(path), run_metadata(Path(path))
-    root = told.get(_ROOT)
+    root, recipe = told.get(_ROOT), told.get("recipe")
+    fraction = (recipe or {}).get("test_fraction")
     return TrainedOn(
         header.data,
-        Path(root) if isinstance(root, str) and Path(root).is_dir() else None,
+        Path(root) if isinstance(root, str) and Path(root).exists() else None,
         header.classes,
-        final_size(header.preprocessing, told.get("recipe")),
+        final_size(header.preprocessing, recipe),
+        fraction if isinstance(fraction, float) else None,
     )
 
 
@@ -156,6 +161,12 @@ def final_size(preprocessing: Preprocessing | None, recipe: Mapping[str, Any] | 
 
 def check_data(trained: Trained, data: DataSet) -> None:
     """Raises `ValueError` unless a data set has the classes of a trained network."""
+    if data.multi_label:
+        raise ValueError(
+            f"`data` must have one class for each image, got {data.name}, where an image may have "
+            "several: error and calibration here are of classes that exclude each other. The "
+            "run's result.json and classes.csv have its label error and mean average precision."
+        )
     if trained.num_classes != data.num_classes:
         raise ValueError(
             f"`data` must have {trained.num_classes} classes, as many as the network of "

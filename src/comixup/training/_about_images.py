@@ -10,21 +10,17 @@ from comixup._atomic_write import atomic_write
 from comixup.data import DataSet, median_side, near_copies
 from comixup.training._own_images import Summary
 from comixup.training._recipe import Recipe
+from comixup.training._recipes import RECIPES
 
 NEAR_COPIES = "near_copies.json"
 IMBALANCED = 3
 """Times as many images as the smallest class has, from which on the largest is told of."""
 
 
-def summarize(own: DataSet, name: str) -> Summary:
-    """Returns what `recipe_for` has to know of image files.
-
-    Args:
-        own: the files.
-        name: for tables, pictures and the folder of the runs.
-    """
+def summarize(own: DataSet) -> Summary:
+    """Returns what `recipe_for` has to know of image files; runs on them have their name."""
     return Summary(
-        name,
+        f"{own.name}-images" if own.name in RECIPES else own.name,
         len(own.train),
         median_side(own.train.paths),
         multi_label=own.multi_label,
