@@ -1,6 +1,9 @@
-"""Draws a mixed batch: the inputs, where they matter, and what the outputs are made of."""
+"""Draws a mixed batch, and what training on such batches did to networks."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import mean
 
 import matplotlib as mpl
 import torch
@@ -12,6 +15,7 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 import comixup
+from demo_training import BINS, COMIXUP, METHODS, VANILLA, Method, Result
 
 COLOURS = (
     *("#d62b3c", "#1f6fd6", "#e07b00", "#0b9a8d", "#7b3fe4"),
@@ -22,9 +26,23 @@ COLUMNS = 5
 WIDTH, MARGIN = 12.0, 0.35  # inches
 HEAD, INPUTS, MAPS, OUTPUTS = 0.95, 0.55, 0.6, 0.65  # inches of text above each part
 BAR = 0.3
+EFFECT, BELOW = 3.0, 0.75  # inches of the last part's diagrams, and of their axes' names
+METHOD_COLOURS = dict(zip(METHODS, ("#56b4e9", "#0072b2", "#d55e00"), strict=True))
+"""Of Okabe and Ito: blues and vermilion, told apart by the colour-blind too."""
+METRICS = {
+    "ece": "calibration error (ECE), %",
+    "clutter_error": "error in clutter, %: a quarter\nof each digit is another's",
+    "error": "error on digits as they are, %",
+}
 
 
-def draw(images: Tensor, saliency: Tensor, plan: comixup.Labelling, targets: Tensor) -> Figure:
+def draw(
+    images: Tensor,
+    saliency: Tensor,
+    plan: comixup.Labelling,
+    targets: Tensor,
+    results: Mapping[Method, Sequence[Result]],
+) -> Figure:
     """Returns the figure of a batch that has one digit of each class, in their order.
 
     Args:
@@ -32,9 +50,12 @@ def draw(images: Tensor, saliency: Tensor, plan: comixup.Labelling, targets: Ten
         saliency: (10, H, W).
         plan: who is where in the outputs.
         targets: (outputs, 10), the soft targets.
+        results: of each method, by seed.
     """
     with mpl.rc_context({"font.size": 11, "font.family": "DejaVu Sans"}):
-        return Page(images, saliency, plan, targets).figure
+        page = Page(images, saliency, plan, targets)
+        page.show_effect(results)
+        return page.figure
 
 
 class Page:
@@ -47,7 +68,8 @@ class Page:
         large = (WIDTH - 2 * MARGIN) / COLUMNS
         rows = -(-plan.num_outputs // COLUMNS)
         tops = [HEAD, HEAD + INPUTS + small, HEAD + INPUTS + MAPS + 2 * small]
-        self.height = tops[-1] + OUTPUTS + rows * (large + BAR) + 0.05
+        self.effect = tops[-1] + OUTPUTS + rows * (large + BAR) + 0.05
+        self.height = self.effect + OUTPUTS + EFFECT + BELOW
         self.figure = Figure((WIDTH, self.height), facecolor="white")
 
         self.say(0.2, "Co-Mixup: new training images from the parts that matter", 19, bold=True)
@@ -87,6 +109,26 @@ class Page:
             ax.imshow(mixed[j].permute(1, 2, 0))
             outline(ax, plan.sources[j], images.shape[-1])
             bar(self.axes(left, top + side + 0.07, side, BAR), targets[j])
+
+    def show_effect(self, results: Mapping[Method, Sequence[Result]]) -> None:
+        """Draws what training with and without such images did: confidence, and three metrics."""
+        self.say(self.effect + 0.1, "4   What that does to a network", 14, bold=True)
+        seeds = len(results[VANILLA])
+        self.say(
+            self.effect + 0.14,
+            "Trained on few digits, tested on unseen ones. Less is better; "
+            f"mean of {seeds} seed{'s' if seeds > 1 else ''}, a dot for each.",
+            left=4.1,
+        )
+        top = self.effect + OUTPUTS
+        reliability(self.axes(MARGIN + 0.75, top, EFFECT), results)
+        for k, (metric, name) in enumerate(METRICS.items()):
+            tall = EFFECT / len(METRICS)
+            ax = self.axes(7.1, top + k * tall + 0.2, WIDTH - MARGIN - 7.1, tall - 0.3)
+            compare(
+                ax, {method: [getattr(r, metric) for r in results[method]] for method in results}
+            )
+            self.say(top + k * tall + 0.25, name, left=4.4)
 
     def axes(self, left: float, top: float, width: float, height: float | None = None) -> Axes:
         """Returns empty axes at a place; square without a height."""
@@ -171,3 +213,37 @@ def bar(ax: Axes, target: Tensor) -> None:
             style = {"color": "white", "va": "center", "ha": "center"}
             ax.text(middle, 0.47, f"{i}", fontsize=14, weight="bold", **style)
         start += share
+
+
+def reliability(ax: Axes, results: Mapping[Method, Sequence[Result]]) -> None:
+    """Draws accuracy against confidence, with and without Co-Mixup; the diagonal is ideal."""
+    ax.plot((0, 1), (0, 1), color="#999999", lw=1, ls="--")
+    ax.text(0.09, 0.13, "ideal", rotation=45, color="#777777", fontsize=9, ha="center")
+    for method, marker in ((VANILLA, "s"), (COMIXUP, "o")):
+        bins = sum(result.bins for result in results[method])
+        # Confidences of 1 are a bin of their own in the metric, but not worth one in a diagram.
+        bins = torch.cat([bins[: BINS - 1], bins[BINS - 1 :].sum(0, keepdim=True)])
+        number, confidence, correct = bins[bins[:, 0] > 0].T
+        x, y = (confidence / number).numpy(), (correct / number).numpy()
+        colour = METHOD_COLOURS[method]
+        ax.plot(x, y, marker=marker, color=colour, lw=2, ms=5, label=method.name)
+    ax.legend(frameon=False, fontsize=10, loc="upper left", borderpad=0)
+    ax.set(xlim=(0, 1), ylim=(0, 1), xlabel="confidence of a prediction")
+    ax.set_ylabel("how often it is correct")
+    ax.set(xticks=(0, 0.5, 1), xticklabels=("0", "50 %", "100 %"))
+    ax.set(yticks=(0, 0.5, 1), yticklabels=("0", "50 %", "100 %"))
+    ax.spines[:].set(visible=True, color="#bbbbbb")
+
+
+def compare(ax: Axes, values: Mapping[Method, Sequence[float]]) -> None:
+    """Draws a bar per method for the mean of a metric, and a dot for each seed."""
+    highest = max(max(own) for own in values.values())
+    for row, (method, own) in enumerate(values.items()):
+        ax.barh(row, mean(own), color=METHOD_COLOURS[method], height=0.8)
+        ax.plot(own, [row] * len(own), "o", color="black", ms=3)
+        end = max(own) + 0.035 * highest
+        weight = "bold" if method == COMIXUP else "normal"
+        ax.text(
+            end, row, f"{mean(own):.1f}  {method.name}", va="center", fontsize=10, weight=weight
+        )
+    ax.set(xlim=(0, 1.85 * highest), ylim=(len(values) - 0.5, -0.5))

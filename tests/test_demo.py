@@ -1,15 +1,18 @@
 """Runs the demonstration in its quick form, and checks what it prints and draws."""
 
 import contextlib
+import csv
 import importlib
 import io
 import re
 import warnings
 from pathlib import Path
+from statistics import mean
 
 import matplotlib.image as mpl_image
 import pytest
 import torch
+from torchmetrics.functional.classification import multiclass_calibration_error
 
 from comixup import Labelling
 from pictures import drawing
@@ -20,7 +23,14 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 @pytest.fixture
 def demo(monkeypatch):
     monkeypatch.syspath_prepend(str(EXAMPLES))
-    return importlib.import_module("demo")
+    threads = torch.get_num_threads()
+    yield importlib.import_module("demo")
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def training(demo):
+    return importlib.import_module("demo_training")
 
 
 @pytest.fixture(scope="module")
@@ -50,54 +60,96 @@ def test_picture_is_drawn_in_many_colours(quick_run):
 
 
 @pytest.mark.slow
-def test_table_has_both_methods_and_plain_images_count_as_one_input(quick_run):
-    rows = {
-        line.split("│")[1].strip(): [float(cell.split("±")[0]) for cell in line.split("│")[2:4]]
-        for line in quick_run[0].splitlines()
-        if line.startswith("│")
+def test_three_lines_and_the_picture_are_told_of(quick_run):
+    printed, picture = quick_run
+    beginnings = [line.partition(":")[0] for line in printed.splitlines()[-4:]]
+    assert beginnings[0] == "Calibration"
+    assert beginnings[1].startswith("Clutter")
+    assert beginnings[3] == "Picture"
+    assert picture.name in printed
+
+
+def results(demo, *, mixed, training=(0.0, 0.0, 0.0)):
+    """Returns two seeds of each method; vanilla has ECE 10, error 20, in clutter 30."""
+    rows = [(10.0, 20.0, 30.0), (12.0, 22.0, 32.0), mixed]
+    return {
+        method: [
+            demo.Result(ece + d, 90.0, error - d, clutter, 0.5, learned, 2.0, torch.zeros(11, 3))
+            for d in (-1, 1)
+        ]
+        for method, (ece, error, clutter), learned in zip(demo.METHODS, rows, training, strict=True)
     }
-    assert all(0 <= error <= 100 for error in rows["error, %"])
-    assert rows["inputs per training image"][0] == 1
-    assert rows["saliency per training image"][0] == 1
-    assert rows["inputs per training image"][1] >= 1
-    assert min(rows["seconds per epoch"]) >= 0
 
 
-def test_table_says_the_mean_and_the_spread(demo):
-    runs = [demo.Result(4.0, 8.0, 0.2, 0.1), demo.Result(5.0, 8.0, 0.2, 0.1)]
-    table = demo.table({"without": runs, "with Co-Mixup": runs})
-    assert list(table.columns[1].cells)[:3] == ["8.00", "4.50 ± 0.71", "0.200"]
+def test_verdict_follows_from_the_numbers(demo):
+    calibration, clutter, rest = demo.verdict(results(demo, mixed=(4.0, 18.0, 25.0)))
+    assert "vanilla is 90 % sure and 80 % correct, with Co-Mixup 90 % and 82 %" in calibration
+    assert "falls from 10.0 to 4.0 % (vanilla with twice the epochs: 12.0 %)" in calibration
+    assert "the error in clutter falls from 30.0 to 25.0 %" in clutter
+    assert "the error as such, 20.0 (twice as long 22.0, Co-Mixup 18.0) %" in rest
 
 
-@pytest.mark.parametrize(
-    ("mixed", "words"),
-    [
-        ((3.0, 4.0), "lowered the error with every seed, by 1.00 points"),
-        ((5.0, 7.0), "raised the error with every seed, by 1.50 points"),
-        ((3.0, 7.0), "fell with 1 and rose with 1 of 2 seeds, a rise of 0.50 points"),
-        ((4.0, 5.0), "no clear answer"),
-    ],
-)
-def test_verdict_follows_from_the_numbers(demo, mixed, words):
-    without = [demo.Result(error, 9.0, 0.2, 0.1) for error in (4.0, 5.0)]
-    with_it = [demo.Result(error, 7.0, 0.2, 0.3) for error in mixed]
-    text = demo.verdict({"without": without, "with Co-Mixup": with_it})
-    assert words in text
-    assert "In clutter, Co-Mixup lowered the error with every seed, by 2.00 points" in text
-    assert "3.0 times as long" in text
+def test_verdict_tells_what_got_worse(demo):
+    worse = results(demo, mixed=(11.0, 21.0, 30.0), training=(0.0, 0.0, 3.0))
+    calibration, clutter, rest = demo.verdict(worse)
+    assert "the calibration error is not lower than without mixing, 10.0 to 11.0 %" in calibration
+    assert "the error in clutter is not lower than without mixing, 30.0 to 30.0 %" in clutter
+    assert "0.0 (twice as long 0.0, Co-Mixup 3.0) %" in rest
 
 
-def test_clutter_replaces_a_quarter_of_each_digit_by_another(demo):
+def test_a_claim_must_hold_against_twice_the_epochs_too(demo):
+    assert demo.lowered(results(demo, mixed=(9.0, 0.0, 0.0)), "ece")
+    better_when_longer = results(demo, mixed=(9.0, 0.0, 0.0))
+    better_when_longer[demo.LONGER] = better_when_longer[demo.COMIXUP]
+    assert not demo.lowered(better_when_longer, "ece")
+
+
+def test_calibration_error_is_that_of_torchmetrics(training):
+    generator = torch.Generator().manual_seed(0)
+    logits = 40 * torch.rand(500, 10, generator=generator)  # some are sure to all digits
+    targets = torch.randint(10, (500,), generator=generator)
+    own = training.calibration_error(training.binned(logits.softmax(1), targets))
+    theirs = multiclass_calibration_error(logits.softmax(1), targets, 10, n_bins=10, norm="l1")
+    assert own == pytest.approx(100 * theirs.item(), rel=1e-5)
+
+
+@pytest.mark.slow
+def test_check_writes_every_run(demo, tmp_path, capsys):
+    demo.main(["--quick", "--check", "2", "--out", str(tmp_path / "demo.png")])
+    rows = (tmp_path / "demo.csv").read_text().splitlines()
+    assert len(rows) == 1 + 2 * 2 * 3
+    assert "calibration error: below both ways without mixing in" in capsys.readouterr().out
+    assert not (tmp_path / "demo.png").exists()
+
+
+def test_the_results_page_has_the_counts_of_the_committed_runs(demo):
+    with (EXAMPLES.parent / "docs/results/demo.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    sets = sorted({row["set"] for row in rows})
+    assert len(sets) == 20
+    page = (EXAMPLES.parent / "docs/results.md").read_text()
+    for metric, name in demo.COUNTED.items():
+        held = 0
+        for number in sets:
+            means = [
+                mean(float(r[metric]) for r in rows if (r["set"], r["method"]) == (number, m.name))
+                for m in demo.METHODS
+            ]
+            held += means[2] < min(means[:2])
+        assert f"| {name} | {held} of 20 |" in page
+        assert held >= 19 or metric not in demo.CLAIMS
+
+
+def test_clutter_replaces_a_quarter_of_each_digit_by_another(training):
     images = torch.arange(1.0, 9.0).view(8, 1, 1, 1).expand(8, 1, 28, 28)
-    cluttered, targets = demo.in_clutter(images, torch.arange(8))
+    cluttered = training.in_clutter(images)
     same = (cluttered == images).flatten(1).double().mean(1)
     assert set(same.tolist()) <= {0.75, 1.0}  # 1: the other one may be the digit itself
     assert (same == 0.75).sum() >= 4
-    assert targets.tolist() == list(range(8))
 
 
-def test_parts_of_the_data_do_not_overlap(demo):
-    rows = [row for part in demo.PARTS.values() for row in range(part.start, part.stop)]
+def test_parts_of_the_data_do_not_overlap(training):
+    rows = [row for part in training.PARTS.values() for row in range(part.start, part.stop)]
     assert sorted(rows) == list(range(500))
 
 

@@ -73,6 +73,16 @@ def test_gradients_scaled_in_place_are_not_zeroed():
     loss.backward()
 
 
+def test_a_weight_that_was_frozen_with_its_gradient_is_passed_over():
+    model, (images, targets, _), mixer = net(), batch(8), CoMixup(CLASSES)
+    loss_of_mixed(model, mixer, images, targets).backward()
+    model[0].requires_grad_(False)
+    loss = loss_of_mixed(model, mixer, images, targets)
+    model.zero_grad()
+    with pytest.warns(UserWarning, match=ZEROED):
+        loss.backward()
+
+
 def test_a_batch_that_is_given_up_is_forgotten():
     model, (images, targets, _), mixer = net(), batch(8), CoMixup(CLASSES)
     loss_of_mixed(model, mixer, images, targets)  # not finite, say

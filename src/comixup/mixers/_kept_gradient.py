@@ -65,7 +65,7 @@ class KeptGradient:
     def watch(self) -> None:
         """Looks at the gradient once the next backward pass reaches it."""
         weight = None if self._weight is None else self._weight()
-        if weight is not None:
+        if weight is not None and weight.requires_grad:
             self._handle = weight.register_hook(self._check)  # type: ignore[no-untyped-call]
 
     def _check(self, _: Tensor) -> None:
@@ -93,5 +93,7 @@ def _plain_weight(model: nn.Module) -> nn.Parameter | None:
         return None
     if any(type(m).__name__ == "FullyShardedDataParallel" for m in layers_of_wrapping(model)):
         return None
-    weights = (w for w in model.parameters() if type(w) is nn.Parameter and w.grad is not None)
-    return next(weights, None)
+    for weight in model.parameters():
+        if type(weight) is nn.Parameter and weight.requires_grad and weight.grad is not None:
+            return weight
+    return None
