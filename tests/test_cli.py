@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -459,6 +460,46 @@ def test_a_wrong_value_is_told_without_types_of_python(called, words, rule):
     assert code == 2
     assert re.search(rule, " ".join(re.sub("[│╭╮╰╯─]", " ", err).split()))
     assert not re.search(r"class '|NoneType|literal|\{None\}|INT|FLOAT", out + err)
+
+
+# ---- Signals ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("command", ["train", "compare"])
+def test_a_signal_outside_of_training_ends_a_command_with_its_code(
+    called, monkeypatch, number, command
+):
+    before = signal.getsignal(number)
+    monkeypatch.setitem(cli.COMMANDS, command, lambda: signal.raise_signal(number))
+    code, out, err = called(command)
+    assert (code, out) == (128 + number, "")
+    resumes = " The same command resumes from the last checkpoint."
+    assert err == f"comixup: Stopped.{resumes if command == 'train' else ''}\n"
+    assert signal.getsignal(number) is before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "number"),
+    [("train", signal.SIGTERM), ("tune", signal.SIGINT), ("sweep", signal.SIGTERM)],
+)
+def test_a_signal_ends_a_command_that_trains(tmp_path, command, number):
+    words = [command, "digits", "--method", "cutmix", "--epochs", "50", "--accelerator", "cpu"]
+    words += ["--vary", "alpha=[1,2]"] if command == "sweep" else []
+    with subprocess.Popen(
+        [sys.executable, "-m", "comixup", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+    ) as process:
+        while "epoch 1/50" not in process.stdout.readline():
+            assert process.poll() is None
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert re.fullmatch(r"comixup: Stopped\. The same command resumes from epoch .*\.\n", errors)
 
 
 @pytest.mark.slow

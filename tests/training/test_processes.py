@@ -203,7 +203,7 @@ def test_ctrl_c_twice_ends_a_process_that_waits_for_a_stopped_one(data, tmp_path
     for _ in range(2):
         both[0].send(signal.SIGINT)
         time.sleep(0.5)
-    assert both[0].end() == 1
+    assert both[0].end() == 128 + signal.SIGINT
     assert "Stopped at once" in both[0].text
     both[1].send(signal.SIGKILL)
     both[1].end()
@@ -226,7 +226,7 @@ def test_ctrl_c_reaches_all_processes_and_each_says_so(data, tmp_path):
     wait_for(folder_of(tmp_path) / METRICS)
     for command in both:
         command.send(signal.SIGINT)
-    assert [command.end() for command in both] == [1, 1]
+    assert [command.end() for command in both] == [128 + signal.SIGINT] * 2
     for command in both:
         assert "Traceback" not in command.text
         assert "The same command resumes from" in command.text

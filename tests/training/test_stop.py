@@ -23,6 +23,7 @@ def test_the_first_signal_is_noted_and_the_second_obeyed(number):
             seen.append(request.made)
     assert seen == [True]
     assert caught.value.__cause__ is None
+    assert caught.value.signal_number == number
     assert signal.getsignal(number) is before
 
 
@@ -82,4 +83,4 @@ def test_a_process_that_cannot_react_ends_at_the_second_request():
     assert process.exitcode is None  # a step under way may end first
     os.kill(process.pid, signal.SIGTERM)
     process.join(WAIT_SECONDS)
-    assert process.exitcode == 1
+    assert process.exitcode == 128 + signal.SIGTERM

@@ -9,6 +9,7 @@ annotations of helpers under `TYPE_CHECKING`. `tests/test_lazy_imports.py` keeps
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable
 
@@ -23,6 +24,7 @@ try:
     from comixup.cli._options import check_words
     from comixup.cli._plain_values import registry
     from comixup.cli._predict import predict
+    from comixup.cli._signals import Terminated, exit_code, raising_terminated
     from comixup.cli._training import recipes, sweep, train, tune
 except ModuleNotFoundError as missing:
     sys.exit(
@@ -35,8 +37,8 @@ DEBUG = "COMIXUP_DEBUG"
 
 _MISTAKES = (ValueError, TypeError, OSError, ImportError, RuntimeError, MemoryError, OverflowError)
 """What a user's mistake, a missing file or package, or a machine's limits raise."""
-_INTERRUPTED = 130
-"""What a shell takes a program for that Ctrl-C ended."""
+_RESUMED = ("train", "tune", "sweep")
+"""Commands that resume from checkpoints."""
 
 _MISUSED = 2
 """What tyro and shells exit with for words that cannot be understood."""
@@ -65,13 +67,19 @@ def main() -> None:
     try:
         _check_command(words[0])
         check_words(words)
-        with registry:
+        with registry, raising_terminated():
             tyro.extras.subcommand_cli_from_dict(
                 COMMANDS, prog="comixup", description=_DESCRIPTION, args=words
             )
-    except KeyboardInterrupt:
-        _print_error("Stopped. The same command resumes from the last checkpoint.")
-        sys.exit(_INTERRUPTED)
+    except KeyboardInterrupt as stopped:
+        resumes = " The same command resumes from the last checkpoint."
+        _print_error(f"Stopped.{resumes if words[0] in _RESUMED else ''}")
+        sys.exit(exit_code(signal.SIGTERM if isinstance(stopped, Terminated) else signal.SIGINT))
+    except training.TrainingStopped as stopped:
+        if os.environ.get(DEBUG):
+            raise
+        _print_error(str(stopped))
+        sys.exit(1 if stopped.signal_number is None else exit_code(stopped.signal_number))
     except Exception as error:
         if os.environ.get(DEBUG) or not _is_mistake(error):
             raise
@@ -104,7 +112,7 @@ def _message(error: Exception) -> str:
             f"this command needs {error.name}, which is not installed. "
             "Use pip install 'comixup[train]'."
         )
-    if isinstance(error, RuntimeError) and not isinstance(error, training.TrainingStopped):
+    if isinstance(error, RuntimeError):
         message += f" ({DEBUG}=1 shows where that happened.)"
     return message
 

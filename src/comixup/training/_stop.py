@@ -14,23 +14,42 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _GRACE_SECONDS = 5.0
 """From the second request to the end of a process that cannot react, because it waits for others
 (which may be stopped) or computes outside of Python."""
+_SHELL_OFFSET = 128
+"""A program that a signal ended exits with this plus the signal's number, in a shell's eyes."""
 _AT_ONCE = "Stopped at once. The same command resumes from the last checkpoint."
 
 
 class TrainingStopped(RuntimeError):  # noqa: N818 - the run is sound, and resumes when asked
-    """A run ended early for a reason that the message explains; it can be resumed."""
+    """A run ended early for a reason that the message explains; it can be resumed.
+
+    Attributes:
+        signal_number: of the signal that asked for it; None for other reasons.
+    """
+
+    def __init__(self, message: str, signal_number: int | None = None) -> None:
+        super().__init__(message)
+        self.signal_number = signal_number
 
 
 class StopRequest:
-    """Remembers Ctrl-C or a termination signal, so that the step in progress can end first."""
+    """Remembers Ctrl-C or a termination signal, so that the step in progress can end first.
+
+    Attributes:
+        signal_number: of the last of them; None as long as there was none.
+    """
 
     def __init__(self) -> None:
-        self.made = False
+        self.signal_number: int | None = None
+
+    @property
+    def made(self) -> bool:
+        """Whether this run is asked to stop."""
+        return self.signal_number is not None
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.made:  # asked twice: at once
+        asked_before, self.signal_number = self.made, number
+        if asked_before:  # asked twice: at once
             raise KeyboardInterrupt
-        self.made = True
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[StopRequest]:
@@ -43,7 +62,7 @@ class StopRequest:
             with _watched():
                 yield self
         except KeyboardInterrupt:
-            raise TrainingStopped(_AT_ONCE) from None
+            raise TrainingStopped(_AT_ONCE, self.signal_number) from None
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -65,15 +84,15 @@ def _watched() -> Iterator[None]:
     over = threading.Event()
 
     def watch() -> None:
-        requests = 0
-        while requests < 2:
+        requests: list[int] = []
+        while len(requests) < 2:
             numbers = os.read(reader, 64)
             if not numbers:
                 return
-            requests += sum(number in _SIGNALS for number in numbers)
+            requests += [number for number in numbers if number in _SIGNALS]
         if not over.wait(_GRACE_SECONDS):
             os.write(sys.stderr.fileno(), f"comixup: {_AT_ONCE}\n".encode())
-            os._exit(1)
+            os._exit(_SHELL_OFFSET + requests[-1])
 
     thread = threading.Thread(target=watch, daemon=True, name="stop-request")
     before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)

@@ -87,7 +87,7 @@ class Trainer:
         self.save({})
         self.reporter.epoch(row)
         if stop.made:
-            raise self._stopped()
+            raise self._stopped(stop)
 
     def _train(self, stop: StopRequest) -> tuple[dict[str, float], dict[str, float]]:
         """Returns an epoch's sums over all processes, and the times that it took."""
@@ -131,7 +131,7 @@ class Trainer:
                 self.setup.mixer.memory.merge()  # what the other processes wrote is saved too
             self.save({**totals, **clock.read(self.fabric)})
         if stop.made:
-            raise self._stopped()
+            raise self._stopped(stop)
 
     def _row(self, totals: Mapping[str, float], times: Mapping[str, float]) -> dict[str, float]:
         """Returns the metrics of an epoch: a row of the history."""
@@ -206,11 +206,12 @@ class Trainer:
                 "learns: metrics.csv has that of each epoch."
             )
 
-    def _stopped(self) -> TrainingStopped:
+    def _stopped(self, stop: StopRequest) -> TrainingStopped:
         where = f"epoch {self.state.epoch + 1}, step {self.state.step}"
         if self.fabric.world_size > 1:
             where = "its last checkpoint"
-        return TrainingStopped(f"Stopped. The same command resumes from {where}.")
+        message = f"Stopped. The same command resumes from {where}."
+        return TrainingStopped(message, stop.signal_number)
 
 
 def out_of_patience(recipe: Recipe, history: Sequence[Mapping[str, float]]) -> bool:
