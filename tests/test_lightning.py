@@ -16,7 +16,8 @@ from lightning_fabric.strategies.launchers.subprocess_script import _ChildProces
 from packaging.requirements import Requirement
 from torch import nn
 
-from comixup import _lightning
+from batches import CLASSES, batch, net
+from comixup import CoMixup, _lightning, training_step
 from comixup._lightning import delay_kill, in_fabric_backward, set_timeout
 
 PRIVATE = ("_FabricModule", "_forward_module", "_in_fabric_backward", "_ChildProcessObserver")
@@ -44,6 +45,28 @@ def test_gradients_can_be_taken_past_fabric_within_the_context_alone(model):
         model(torch.ones(1, 2)).sum().backward()
     assert wrappers._in_fabric_backward is False
     assert model.weight.grad is not None
+
+
+def test_a_lightning_module_in_a_loop_of_fabric_may_keep_gradients():
+    # Its `automatic_optimization` is True there too, but nothing zeroes between the two passes.
+    lightning = pytest.importorskip("lightning")
+
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.net, self.mixup = net(), CoMixup(CLASSES)
+
+        def training_step(self, *examples):
+            return training_step(self.net, self.mixup, *examples, backward=self.fabric.backward)
+
+    fabric = Fabric(accelerator="cpu", devices=1)
+    module = Module()
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    wrapped, optimizer = fabric.setup(module, optimizer)
+    for _ in range(2):  # warnings are errors
+        optimizer.zero_grad()
+        fabric.backward(wrapped.training_step(*batch(8)[:2]).loss)
+        optimizer.step()
 
 
 def test_the_timeout_is_that_of_the_process_group():
