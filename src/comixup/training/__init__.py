@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from comixup.training._losses import losses as losses
     from comixup.training._losses import mean_binary_cross_entropy as mean_binary_cross_entropy
     from comixup.training._losses import scaled_cross_entropy as scaled_cross_entropy
+    from comixup.training._method import Method as Method
     from comixup.training._methods import MIXERS as MIXERS
     from comixup.training._methods import change_method as change_method
     from comixup.training._methods import passes_per_image as passes_per_image
     from comixup.training._own_images import FOLDER as FOLDER
     from comixup.training._own_images import Summary as Summary
     from comixup.training._own_images import recipe_for as recipe_for
+    from comixup.training._phases import Phase as Phase
     from comixup.training._preprocessing import preprocessing_of as preprocessing_of
     from comixup.training._preprocessing import shape_of as shape_of
-    from comixup.training._recipe import Method as Method
-    from comixup.training._recipe import Phase as Phase
     from comixup.training._recipe import Recipe as Recipe
     from comixup.training._recipes import RECIPES as RECIPES
     from comixup.training._results import Result as Result
@@ -58,10 +58,12 @@ else:
             "_launcher": "check_alone",
             "_logits": "read_logits",
             "_losses": "losses mean_binary_cross_entropy scaled_cross_entropy",
+            "_method": "Method",
             "_methods": "MIXERS change_method passes_per_image",
             "_own_images": "FOLDER Summary recipe_for",
+            "_phases": "Phase",
             "_preprocessing": "preprocessing_of shape_of",
-            "_recipe": "Method Phase Recipe",
+            "_recipe": "Recipe",
             "_recipes": "RECIPES",
             "_results": "Result results_table",
             "_stop": "TrainingStopped",

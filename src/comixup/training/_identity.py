@@ -14,7 +14,8 @@ from typing import Any
 
 from comixup import models
 from comixup.data import DataSet
-from comixup.training._recipe import LOSS_ALIAS, Method, Recipe
+from comixup.training._method import Method
+from comixup.training._recipe import LOSS_ALIAS, Recipe
 
 VERSION = 2
 """1 had no data and the old names of some fields."""

@@ -20,7 +20,8 @@ from comixup import (
 )
 from comixup._did_you_mean import did_you_mean
 from comixup.training._controls import ShuffledCoMixup, ShuffledOnePass, SpectralOnePass
-from comixup.training._recipe import Method, Recipe, SaliencyMode, Settings
+from comixup.training._method import Method, SaliencyMode, Settings
+from comixup.training._recipe import Recipe
 from comixup.training._settings import check_effect, check_settings
 
 MIXERS: Mapping[str, type[Mixer]] = {

@@ -6,7 +6,8 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
-from comixup.training._recipe import Phase, Recipe
+from comixup.training._phases import Phase
+from comixup.training._recipe import Recipe
 from comixup.training._recipes import RECIPES
 
 FOLDER = "folder"

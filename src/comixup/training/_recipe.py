@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -21,8 +20,9 @@ from comixup._checks import (
 from comixup._did_you_mean import did_you_mean
 from comixup.data import MAX_SEED
 from comixup.models import MAX_WIDTH
+from comixup.training._method import Method, SaliencyMode, Settings
+from comixup.training._phases import Phase, ends_of, with_ends
 
-Settings: TypeAlias = Mapping[str, Any]
 LossName: TypeAlias = Literal["cross-entropy", "official", "binary-cross-entropy"]
 LOSS_NAMES = ("cross-entropy", "official", "binary-cross-entropy")
 OptimizerName: TypeAlias = Literal["sgd", "adam", "adamw"]
@@ -30,11 +30,6 @@ OPTIMIZERS = ("sgd", "adam", "adamw")
 ClassWeights: TypeAlias = Literal["balanced"]
 CLASS_WEIGHTS = ("balanced",)
 
-SaliencyMode: TypeAlias = Literal["paper", "one-pass", "one-pass-shuffled", "one-pass-spectral"]
-SALIENCY_MODES = ("paper", "one-pass", "one-pass-shuffled", "one-pass-spectral")
-
-UNMIXED = "vanilla"
-"""The mixer that leaves batches unmixed."""
 LOSS_ALIAS = "released"
 """What "official" was called at first; still read."""
 MAX_COUNT = 10**6
@@ -43,66 +38,6 @@ MAX_IMAGES = 10**9
 """Of a class."""
 MAX_IMAGE_SIZE = 4096
 """Pixels per side: larger images fill the memory before anything is said."""
-
-
-@dataclass(frozen=True)
-class Method:
-    """One way to train within a recipe: a column of a table of the paper.
-
-    Attributes:
-        mixer: "vanilla", "input", "manifold", "cutmix", "puzzlemix" or "comixup".
-        settings: keywords of that mixer.
-        vat: keywords of `vat_loss` and its `weight`, for virtual adversarial training of unmixed
-            images; None with any mixer but "vanilla".
-        paper: the top-1 error in percent that the paper reports, or None.
-        epoch_multiplier: epochs of this method, as a multiple of the recipe's.
-        lr_multiplier: learning rates of this method, as a multiple of the recipe's.
-        saliency: where maps come from: a pass of their own ("paper"), or earlier batches
-            ("one-pass", see `OnePass`). The others are controls: other examples' maps
-            ("one-pass-shuffled") or spectral residual ("one-pass-spectral").
-        memory: keywords of `SaliencyMemory` and `OnePass`, where saliency is not "paper".
-    """
-
-    mixer: str
-    settings: Settings = field(default_factory=dict)
-    vat: Settings | None = None
-    paper: float | None = None
-    epoch_multiplier: float = 1.0
-    lr_multiplier: float = 1.0
-    saliency: SaliencyMode = "paper"
-    memory: Settings = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        check_choice("saliency", self.saliency, SALIENCY_MODES)
-        if self.vat is not None and self.mixer != UNMIXED:
-            # Its loss compares the logits of unmixed images with those of the perturbed ones.
-            raise ValueError(
-                f'`vat` must be None unless mixer is "{UNMIXED}", got {dict(self.vat)} with '
-                f"{self.mixer!r}: a mixed batch has no logits of the unmixed images to smooth. "
-                "Train with one of them."
-            )
-        if self.memory and self.saliency == "paper":
-            raise ValueError(
-                '`memory` must be empty where saliency is "paper", which has none, got '
-                f'{dict(self.memory)}. Set saliency to "one-pass".'
-            )
-
-
-@dataclass(frozen=True)
-class Phase:
-    """A stretch of epochs with one batch size and one image size.
-
-    Attributes:
-        epochs: how many.
-        batch_size: images of a step, over all processes together.
-        image_size: pixels per side, for data sets that are cropped and scaled; None: its own.
-        min_scale: least fraction of an image's area that such a crop keeps.
-    """
-
-    epochs: int
-    batch_size: int
-    image_size: int | None = None
-    min_scale: float | None = None
 
 
 @dataclass(frozen=True)
@@ -370,7 +305,7 @@ class Recipe:
         import numpy as np  # noqa: PLC0415 - a list of recipes is there sooner without
 
         check_count("epochs", epochs, high=MAX_COUNT)
-        old, new = _ends(self.phases), _ends(self.phases, epochs)
+        old, new = ends_of(self.phases), ends_of(self.phases, epochs)
         # Moments move with the phase that they are in: a rate belongs to its batch size.
         whens = np.interp([when for when, _ in self.lr], [0, *old], [0, *new]).tolist()
         rates = [rate for _, rate in self.lr]
@@ -379,7 +314,7 @@ class Recipe:
             for name in ("unmixed_epochs", "last_unmixed_epochs")
         }
         lr = tuple(zip(whens, rates, strict=True))
-        return {"phases": _phases_of(self.phases, new), "lr": lr, **unmixed}
+        return {"phases": with_ends(self.phases, new), "lr": lr, **unmixed}
 
     def with_settings(self, method: str | None, settings: Settings) -> Recipe:
         """Returns the recipe with some of a method's settings changed.
@@ -431,18 +366,3 @@ def _check_change(name: str, value: Any) -> None:
         check_fraction(name, value)
     elif name in ("pretrained", "freeze"):
         check_boolean(name, value)
-
-
-def _ends(phases: tuple[Phase, ...], epochs: int | None = None) -> list[int]:
-    """Returns the epoch after each phase, if they are scaled to so many epochs in all."""
-    ends = list(itertools.accumulate(phase.epochs for phase in phases))
-    return ends if epochs is None else [round(end * epochs / ends[-1]) for end in ends]
-
-
-def _phases_of(phases: tuple[Phase, ...], ends: list[int]) -> tuple[Phase, ...]:
-    """Returns the phases with other ends, without those that shrink to none."""
-    return tuple(
-        dataclasses.replace(phase, epochs=end - start)
-        for phase, start, end in zip(phases, [0, *ends[:-1]], ends, strict=True)
-        if end > start
-    )

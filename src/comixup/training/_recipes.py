@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from comixup.training._recipe import Method, Phase, Recipe
+from comixup.training._method import Method
+from comixup.training._phases import Phase
+from comixup.training._recipe import Recipe
 
 METHODS = ("vanilla", "input", "manifold", "cutmix", "puzzlemix", "comixup")
 ALPHAS = (0.2, 1.0, 2.0)

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 from comixup import NoMix
 from comixup._did_you_mean import did_you_mean
-from comixup.training._recipe import Settings
+from comixup.training._method import Settings
 
 Scalar: TypeAlias = float | bool | str | None
 """A value that a sweep can try."""

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from comixup.training._hardware import Hardware
-from comixup.training._recipe import Method, Recipe
+from comixup.training._method import Method
+from comixup.training._recipe import Recipe
 from comixup.training._results import Result
 from comixup.training._train import TrainOptions, check_run_options, train
 

@@ -1,0 +1,60 @@
+"""One way to train within a recipe: a mixer with its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from comixup._checks import check_choice
+
+Settings: TypeAlias = Mapping[str, Any]
+
+SaliencyMode: TypeAlias = Literal["paper", "one-pass", "one-pass-shuffled", "one-pass-spectral"]
+SALIENCY_MODES = ("paper", "one-pass", "one-pass-shuffled", "one-pass-spectral")
+
+UNMIXED = "vanilla"
+"""The mixer that leaves batches unmixed."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """One way to train within a recipe: a column of a table of the paper.
+
+    Attributes:
+        mixer: "vanilla", "input", "manifold", "cutmix", "puzzlemix" or "comixup".
+        settings: keywords of that mixer.
+        vat: keywords of `vat_loss` and its `weight`, for virtual adversarial training of unmixed
+            images; None with any mixer but "vanilla".
+        paper: the top-1 error in percent that the paper reports, or None.
+        epoch_multiplier: epochs of this method, as a multiple of the recipe's.
+        lr_multiplier: learning rates of this method, as a multiple of the recipe's.
+        saliency: where maps come from: a pass of their own ("paper"), or earlier batches
+            ("one-pass", see `OnePass`). The others are controls: other examples' maps
+            ("one-pass-shuffled") or spectral residual ("one-pass-spectral").
+        memory: keywords of `SaliencyMemory` and `OnePass`, where saliency is not "paper".
+    """
+
+    mixer: str
+    settings: Settings = field(default_factory=dict)
+    vat: Settings | None = None
+    paper: float | None = None
+    epoch_multiplier: float = 1.0
+    lr_multiplier: float = 1.0
+    saliency: SaliencyMode = "paper"
+    memory: Settings = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_choice("saliency", self.saliency, SALIENCY_MODES)
+        if self.vat is not None and self.mixer != UNMIXED:
+            # Its loss compares the logits of unmixed images with those of the perturbed ones.
+            raise ValueError(
+                f'`vat` must be None unless mixer is "{UNMIXED}", got {dict(self.vat)} with '
+                f"{self.mixer!r}: a mixed batch has no logits of the unmixed images to smooth. "
+                "Train with one of them."
+            )
+        if self.memory and self.saliency == "paper":
+            raise ValueError(
+                '`memory` must be empty where saliency is "paper", which has none, got '
+                f'{dict(self.memory)}. Set saliency to "one-pass".'
+            )
