@@ -11,6 +11,7 @@ from torch.testing import assert_close
 from batches import CLASSES, batch, gradients, net, one_hot
 from comixup import CoMixup, CutMix, InputMixup, ManifoldMixup, training_step
 from problems import generator
+from rejections import rejects
 
 MAKERS = {
     "co-mixup": lambda **k: CoMixup(CLASSES, **k),
@@ -219,3 +220,18 @@ def test_a_model_learns(make):
         optimizer.step()
     mixer.enabled = False
     assert clean_loss(model.eval(), images, targets) < 0.9 * before
+
+
+def test_swapped_arguments_are_named():
+    model, mixer, (images, targets, _) = net(), CoMixup(CLASSES), batch(4)
+    with rejects(
+        TypeError, r"`model` must be a torch module, got CoMixup\. .*model, mixer, images"
+    ):
+        training_step(mixer, model, images, targets)
+    with rejects(TypeError, r"`mixer` must be a mixer of comixup, or None, got Tensor\. The argum"):
+        training_step(model, images, targets, mixer)
+    for wrong in (mixer, images, None):
+        name = type(wrong).__name__
+        rule = rf"`model` must be a torch module, got {name}\. The arguments are \(model, images"
+        with rejects(TypeError, rule):
+            mixer.saliency(wrong, model, targets)

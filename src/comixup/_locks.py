@@ -23,6 +23,8 @@ _held: set[tuple[int, int]] = set()
 Locks of files exclude other processes only, and closing any descriptor of a file gives up the
 process's lock on it: a folder is looked up here before its lock file is opened.
 """
+_directories: set[int] = set()
+"""Descriptors of those folders."""
 _training = threading.Lock()
 
 
@@ -34,7 +36,8 @@ class _InUseError(Exception):
 def locked(folder: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
     """Holds a folder for this thread of this process; others that want it get an error message.
 
-    The system releases the lock when the process ends, however it ends.
+    The system releases the lock when the process ends, however it ends. A lock file that is left
+    behind locks nothing, and one that is deleted while its folder is held lets nobody in.
 
     Args:
         folder: created if need be.
@@ -68,12 +71,36 @@ def _held_folder(folder: Path) -> Iterator[None]:
             raise _InUseError
         _held.add(key)
     try:
-        with (folder / _FILE).open("a+") as file:
+        with _held_directory(folder), (folder / _FILE).open("a+") as file:
             _lock(file.fileno())
             yield
     finally:
         with _guard:
             _held.discard(key)
+
+
+@contextlib.contextmanager
+def _held_directory(folder: Path) -> Iterator[None]:
+    """Holds the folder itself, where the system can: its lock file may be deleted meanwhile."""
+    if sys.platform == "win32":  # where a file that is open cannot be deleted
+        yield
+        return
+    import fcntl  # noqa: PLC0415
+
+    descriptor = os.open(folder, os.O_RDONLY)
+    _directories.add(descriptor)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise _InUseError from None
+        except OSError:  # network file systems lock files alone, so that the lock file has to do
+            pass
+        yield
+    finally:
+        if descriptor in _directories:  # not in a fork, which has closed it
+            _directories.discard(descriptor)
+            os.close(descriptor)
 
 
 def _lock(descriptor: int) -> None:
@@ -118,6 +145,9 @@ def _forget() -> None:
     global _guard, _training
     _guard, _training = threading.Lock(), threading.Lock()
     _held.clear()
+    for descriptor in _directories:  # or else these locks would outlive the process that forked
+        os.close(descriptor)
+    _directories.clear()
 
 
 if hasattr(os, "register_at_fork"):

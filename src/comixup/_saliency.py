@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from comixup._buffers import unchanged_buffers
 from comixup._checks import check_boolean, check_number, check_positive
 from comixup._recording import check_no_transform, gradient_by, recordable, recording
-from comixup._tensor_checks import check_images, check_precision
+from comixup._tensor_checks import check_images, check_model, check_precision
 from comixup._wrappers import allowing_gradients, without_sync
 
 LossFn: TypeAlias = Callable[[Any, Tensor], Tensor]
@@ -131,6 +131,7 @@ def _pass_to_the_images(
     scale: float,
 ) -> tuple[Tensor, Tensor, Any]:
     """Returns saliency, loss and outputs of a clean batch; see `saliency`."""
+    check_model(model, "model, images, targets")
     check_images(images)
     if not images.is_floating_point():
         raise TypeError(

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from comixup._checks import MAX_MAGNITUDE
 from comixup._grid import MAX_DIMENSIONS
@@ -76,3 +76,20 @@ def check_images(images: Tensor) -> None:
 def thread_count(num_threads: int | None) -> int:
     """Returns the number of threads to use: the one asked for, or else torch's."""
     return min(torch.get_num_threads(), MAX_THREADS) if num_threads is None else int(num_threads)
+
+
+def check_model(model: object, arguments: str, others: tuple[type, ...] = ()) -> None:
+    """Rejects what is no model; a function will do.
+
+    Args:
+        model: what was given as such.
+        arguments: the caller's, in order, for the error message.
+        others: classes of the caller's other arguments, whose objects can be called too.
+    """
+    if isinstance(model, nn.Module):
+        return
+    if isinstance(model, (Tensor, *others)) or not callable(model):
+        raise TypeError(
+            f"`model` must be a torch module, got {type(model).__name__}. The arguments are "
+            f"({arguments})."
+        )

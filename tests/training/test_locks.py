@@ -48,6 +48,26 @@ def test_a_locked_folder_is_free_once_its_process_is_killed(holder, tmp_path):
         pass
 
 
+def test_a_lock_file_that_is_deleted_while_its_folder_is_held_lets_nobody_in(holder, tmp_path):
+    process, _ = holder
+    (tmp_path / "lock").unlink()
+    for _ in range(2):
+        with pytest.raises(ValueError, match="another process"), locked(tmp_path):
+            pass
+    process.kill()
+    process.join()
+    with locked(tmp_path):  # though the fork still lives
+        pass
+
+
+@pytest.mark.parametrize("content", ["", "4711\n", '{"pid": 1, "host": "elsewhere"}'])
+def test_a_lock_file_that_is_left_behind_locks_nothing(tmp_path, content):
+    (tmp_path / "lock").write_text(content)  # of a killed process, or of another program
+    with locked(tmp_path), pytest.raises(ValueError, match="another process"), locked(tmp_path):
+        pass
+    assert (tmp_path / "lock").read_text() == content
+
+
 def test_a_folder_can_be_locked_again(tmp_path):
     for _ in range(2):
         with locked(tmp_path / "new" / "folder"):

@@ -68,9 +68,7 @@ def main() -> None:
         _check_command(words[0])
         check_words(words)
         with registry, raising_terminated():
-            tyro.extras.subcommand_cli_from_dict(
-                COMMANDS, prog="comixup", description=_DESCRIPTION, args=words
-            )
+            _run(words)
     except KeyboardInterrupt as stopped:
         resumes = " The same command resumes from the last checkpoint."
         _print_error(f"Stopped.{resumes if words[0] in _RESUMED else ''}")
@@ -85,6 +83,16 @@ def main() -> None:
             raise
         _print_error(_message(error))
         sys.exit(1)
+
+
+def _run(words: list[str]) -> None:
+    """Runs the command that words name, or shows the help of all."""
+    if words[0] in COMMANDS:  # alone: its parser is made sooner than those of all commands
+        tyro.cli(COMMANDS[words[0]], prog=f"comixup {words[0]}", args=words[1:])
+    else:
+        tyro.extras.subcommand_cli_from_dict(
+            COMMANDS, prog="comixup", description=_DESCRIPTION, args=words
+        )
 
 
 def _check_command(word: str) -> None:

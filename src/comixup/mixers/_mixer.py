@@ -20,7 +20,7 @@ from comixup._recording import check_no_transform
 from comixup._repr import call_of
 from comixup._saliency import Backward, CleanPass, LossFn, clean_pass
 from comixup._targets import soft_targets
-from comixup._tensor_checks import check_images
+from comixup._tensor_checks import check_images, check_model
 from comixup.mixers._hooks import check_and_disarm, layer_hooks
 from comixup.mixers._kept_gradient import KeptGradient
 
@@ -261,6 +261,7 @@ class Mixer(ABC):
         saliency with `clean_weight` 0. Call it, or `saliency`, once for each batch, after zeroing
         the gradients and before the mixer. See `comixup.saliency` for the arguments.
         """
+        check_model(model, "model, images, targets", (Mixer,))
         if not (self.needs_saliency or self.clean_weight > 0):
             return None
         # The coin is tossed here already, so that no pass is made in vain; the call then keeps to

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any
 
 from torch import Tensor, nn
@@ -10,10 +11,13 @@ from torch import Tensor, nn
 from comixup._memory import Origin
 from comixup._recording import check_can_record, recordable
 from comixup._saliency import Backward, LossFn, loss_of
+from comixup._tensor_checks import check_model
 from comixup.mixers._hooks import check_and_disarm, layer_hooks
 from comixup.mixers._manifold import ManifoldMixup
 from comixup.mixers._mixer import Mixer
 from comixup.mixers._one_pass import OnePass
+
+_ARGUMENTS = "model, mixer, images, targets"
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +81,12 @@ def training_step(
     >>> step.loss.backward()
     >>> optimizer.step()
     """
+    check_model(model, _ARGUMENTS, (Mixer, OnePass))
+    if not isinstance(mixer, (Mixer, OnePass, NoneType)):
+        raise TypeError(
+            f"`mixer` must be a mixer of comixup, or None, got {type(mixer).__name__}. The "
+            f"arguments are ({_ARGUMENTS})."
+        )
     check_can_record("training_step")
     check_and_disarm(layer_hooks(model))  # whatever another mixer left in the model
     clean, given = None, images
