@@ -21,6 +21,7 @@ try:
     from comixup import training
     from comixup._did_you_mean import did_you_mean
     from comixup.cli._evaluation import compare, evaluate
+    from comixup.cli._export import export
     from comixup.cli._options import check_words
     from comixup.cli._plain_values import registry
     from comixup.cli._predict import predict
@@ -55,6 +56,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "compare": compare,
     "sweep": sweep,
     "predict": predict,
+    "export": export,
 }
 
 

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from comixup.models._build import Shape as Shape
     from comixup.models._build import build as build
     from comixup.models._build import names as names
+    from comixup.models._export import FORMATS as FORMATS
+    from comixup.models._export import Exported as Exported
+    from comixup.models._export import export as export
     from comixup.models._fine_tune import freeze_features as freeze_features
     from comixup.models._fine_tune import load_matching as load_matching
     from comixup.models._fit import check_fit as check_fit
@@ -47,6 +50,7 @@ else:
         __name__,
         {
             "_build": "Shape build names",
+            "_export": "FORMATS Exported export",
             "_fine_tune": "freeze_features load_matching",
             "_fit": "check_fit",
             "_header": "Header damaged_header read_header",

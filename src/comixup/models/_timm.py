@@ -12,7 +12,7 @@ from comixup._checks import check_count
 
 def timm_names() -> tuple[str, ...]:
     """Returns the names of timm's models."""
-    return tuple(_import_timm().list_models())
+    return tuple(import_timm().list_models())
 
 
 def build_timm(
@@ -27,7 +27,7 @@ def build_timm(
         pretrained: load timm's weights, downloading them the first time.
     """
     check_count("num_classes", num_classes)
-    timm = _import_timm()
+    timm = import_timm()
     channels, height, width = shape
     settings: dict[str, Any] = {}
     own = timm.models.get_pretrained_cfg(name)
@@ -40,7 +40,8 @@ def build_timm(
     return model
 
 
-def _import_timm() -> Any:
+def import_timm() -> Any:
+    """Returns timm; `ModuleNotFoundError` with what to do where it is not installed."""
     try:
         # Not at the top, as timm is optional: only who asks for its models needs it.
         return importlib.import_module("timm")
