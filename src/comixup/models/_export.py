@@ -28,6 +28,8 @@ METADATA = "comixup"
 INPUT, OUTPUT, BATCH = "images", "logits", "batch"
 RELATIVE = 1e-3
 """Of the largest logit: other programs add in another order, but not by more."""
+SMALLEST = 1e-5
+"""Differences of logits below this are rounding, however small all logits are."""
 _RANDOM_IMAGES = 4
 
 _Run = Callable[[Tensor], Tensor]
@@ -127,7 +129,7 @@ def _difference(network: nn.Module, exported: _Run, images: Tensor, path: Path) 
             f"of {tuple(expected.shape)}. Export to another format."
         )
     difference = float((whole - wanted).abs().max())
-    if not difference <= RELATIVE * max(1.0, float(expected.abs().max())):  # NaN is not
+    if not difference <= max(RELATIVE * float(expected.abs().max()), SMALLEST):  # NaN is not
         raise RuntimeError(
             f"`path` must give the network's logits, but those of {path} differ by up to "
             f"{difference:.3g} on {len(images)} images. Export to another format."
