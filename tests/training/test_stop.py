@@ -34,6 +34,18 @@ def test_other_errors_pass_and_handlers_come_back():
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_an_error_after_a_request_is_the_request_s():
+    # Such as that of a collective, because another process has stopped already.
+    def stop_and_fail():
+        signal.raise_signal(signal.SIGTERM)
+        raise RuntimeError("connection closed by peer")
+
+    with pytest.raises(TrainingStopped) as caught, StopRequest().listening():
+        stop_and_fail()
+    assert caught.value.signal_number == signal.SIGTERM
+    assert "connection closed" in str(caught.value.__cause__)
+
+
 def test_threads_other_than_the_main_one_leave_signals_alone():
     seen = []
 

@@ -63,6 +63,12 @@ class StopRequest:
                 yield self
         except KeyboardInterrupt:
             raise TrainingStopped(_AT_ONCE, self.signal_number) from None
+        except RuntimeError as error:
+            # All processes were asked, another has exited first, and a collective of this one
+            # failed. An error of its own would come again when the run is resumed.
+            if self.made and not isinstance(error, TrainingStopped):
+                raise TrainingStopped(_AT_ONCE, self.signal_number) from error
+            raise
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
