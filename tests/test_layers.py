@@ -57,6 +57,7 @@ SHARED = (
     "_lightning",
     "_locks",
     "_normalize",
+    "_orientation",
     "_plots",
     "_progress",
     "_random",

@@ -267,7 +267,7 @@ def test_a_class_without_test_images_is_named(called, of_folder, folder):
         path.unlink()
     code, out, _ = called(*of_folder)
     assert code == 0
-    assert "Classes of folder without images: 'bee' in test." in out
+    assert "Classes of pictures without images: 'bee' in test." in out
 
 
 def test_folders_need_no_boxes(called, of_folder, tmp_path):
@@ -310,7 +310,10 @@ def test_a_damaged_file_of_a_folder_is_named(called, of_folder, folder, tmp_path
     assert_sentence(called(*of_folder, *more), r"01\.png cannot be read as an image")
     code, text, err = called(*of_folder, *more, "--skip-bad")
     assert code == 0
-    assert re.search(r"1 of 6 images of .*val are left out\. .*01\.png cannot be read", text)
+    left_out = r"1 of 6 images of pictures, test, are left out\. .*01\.png cannot be read"
+    assert re.search(left_out, text)
+        r"1 of 6 images of pictures, test, are left out\. .*01\.png cannot be read", text
+    )
     assert "Warning" not in text + err
     assert saved(tmp_path / "network")["metrics"]["images"] == 5
 

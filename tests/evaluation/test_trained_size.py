@@ -191,7 +191,7 @@ def test_a_network_comes_back_with_its_preprocessing(runs, pictures):
     ("words", "rule"),
     [
         (["--image-size", "96"], r"`image_size` must be 64,.* got 96"),
-        (["--data-set", "tiny"], "`name` must be one of"),
+        (["--data-set", "tiny"], "`--data-set` must be one of"),
         (["--data", "nowhere"], "a folder of images was not found"),
     ],
 )

@@ -120,7 +120,7 @@ def test_the_best_weights_by_validation_are_kept_and_reported(tmp_path):
         for number, path in enumerate(sorted((root / part).glob("*/*.png"))):
             pixels = np.random.default_rng(100 * seed + number).integers(0, 256, (20, 20, 3))
             Image.fromarray(pixels.astype(np.uint8)).save(path)
-    recipe = tiny(root).changed(epochs=6)
+    recipe = dataclasses.replace(tiny(root).changed(epochs=6), evaluate_every=1)
     assert recipe.reported == "validation"
     result = train(recipe, method="vanilla", out=tmp_path, data_root=root, hardware=HERE)[0]
     folder = tmp_path / "colours" / "vanilla" / "seed-0"

@@ -37,6 +37,7 @@ def recipe_and_place(word: str, changes: Changes, place: Place) -> tuple[Recipe,
     own = data.load(FOLDER, path, **chosen)
     recipe = training.recipe_for(
         training.summarize(own),
+        epochs=fields["epochs"],
         image_size=fields["image_size"],
         optimizer=fields["optimizer"],
         fine_tuned=bool(fields["pretrained"] or fields["weights"]),

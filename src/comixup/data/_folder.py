@@ -161,7 +161,7 @@ def own_data_set(
 
 
 def _readable(split: DiskSplit, name: str) -> DiskSplit:
-    return split.subset(torch.tensor(readable(split.paths, problem_of, name)))
+    return split.subset(torch.tensor(readable(split.paths, problem_of, f"{name}, test,")))
 
 
 def _part_folders(root: Path) -> dict[str, Path]:

@@ -30,7 +30,7 @@ def subfolders(folder: Path) -> list[str]:
 
 
 def image_files(folder: Path) -> list[Path]:
-    """Returns the image files in a folder and below it, told by their names; see `files_below`."""
+    """Returns the image files in a folder and below it, told by their names."""
     return [Path(path) for path in files_below(folder, IMG_EXTENSIONS)]
 
 

@@ -83,7 +83,7 @@ def difference(before: str, now: str) -> str:
         if name not in old or name not in new:
             old.pop(name, None)
             new.pop(name, None)
-    if _UNKNOWN in (old.get("weights"), new.get("weights")):
+    if _UNKNOWN in (old.get("weights"), new.get("weights")) and old["weights"] and new["weights"]:
         old.pop("weights", None)
         new.pop("weights", None)
     changes = [

@@ -67,6 +67,7 @@ class Summary:
 def recipe_for(
     summary: Summary,
     *,
+    epochs: int | None = None,
     image_size: int | None = None,
     optimizer: str | None = None,
     fine_tuned: bool = False,
@@ -75,6 +76,7 @@ def recipe_for(
 
     Args:
         summary: what is known of them.
+        epochs: how often to show each image; None: by their number.
         image_size: pixels per side; None: by the images' own.
         optimizer: "sgd", "adam" or "adamw"; None: SGD for random weights, else AdamW.
         fine_tuned: whether the network begins with trained weights.
@@ -89,7 +91,7 @@ def recipe_for(
     model, width = network_for(size, few)
     optimizer = optimizer or ("adamw" if fine_tuned else "sgd")
     batch = batch_for(summary.train)
-    epochs = epochs_for(summary.train)
+    epochs = epochs_for(summary.train) if epochs is None else epochs
     lr = LR_PER_IMAGE[optimizer] * batch * (FINE_TUNING if fine_tuned else 1)
     lr = float(f"{min(lr, MAX_LR[optimizer]):.2g}")
     base = RECIPES[FOLDER]
