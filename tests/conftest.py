@@ -98,3 +98,35 @@ def drawn():
     """Pictures are drawn in this test, as they are for users."""
     with pictures.drawing():
         yield
+
+
+@pytest.fixture
+def columns():
+    """The width of the terminal that `called` prints to; test files may have another."""
+    return 80
+
+
+@pytest.fixture
+def called(columns, tmp_path, monkeypatch, capsys):
+    """Calls the command line within this process, in a folder of its own.
+
+    Returns the exit code, what was printed, and what was printed on standard error.
+    """
+    from comixup import cli  # noqa: PLC0415 - most tests need no command line
+
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.delenv(cli.DEBUG, raising=False)
+    monkeypatch.delenv("COMIXUP_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words):
+        monkeypatch.setattr(sys, "argv", ["comixup", *map(str, words)])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = end.code
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return call

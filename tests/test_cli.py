@@ -27,26 +27,6 @@ from pictures import drawing
 SMALL = ["--model", "lenet", "--labels-per-class", "2", "--batch-size", "10", "--lr", "0.01"]
 
 
-@pytest.fixture
-def called(tmp_path, monkeypatch, capsys):
-    """Calls the command line within this process; returns the exit code and what it said."""
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.delenv(cli.DEBUG, raising=False)
-    monkeypatch.chdir(tmp_path)
-
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["comixup", *words])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as end:
-            code = end.code
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return call
-
-
 # ---- recipes ------------------------------------------------------------------------------------
 
 

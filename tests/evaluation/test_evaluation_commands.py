@@ -24,24 +24,8 @@ SMALL = ["--model", "lenet", "--epochs", "1", "--batch-size", "10", "--accelerat
 
 
 @pytest.fixture
-def called(tmp_path, monkeypatch, capsys):
-    """Calls the command line within this process; returns the exit code and what it said."""
-    monkeypatch.setenv("COLUMNS", "140")
-    monkeypatch.delenv(cli.DEBUG, raising=False)
-    monkeypatch.delenv("COMIXUP_DATA", raising=False)
-    monkeypatch.chdir(tmp_path)
-
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["comixup", *map(str, words)])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as end:
-            code = end.code
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return call
+def columns():
+    return 140
 
 
 @pytest.fixture(scope="module")

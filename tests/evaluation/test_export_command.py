@@ -1,12 +1,12 @@
 """`comixup export`: compared on the run's test images, or on random ones where they are gone."""
 
+import functools
 import shutil
-import sys
 
 import pytest
 import torch
 
-from comixup import cli, models
+from comixup import models
 from trained_folder import train_on_folder
 
 
@@ -16,23 +16,9 @@ def trained(tmp_path_factory):
 
 
 @pytest.fixture
-def called(tmp_path, monkeypatch, capsys):
-    """Calls `comixup export`; returns the exit code and what it printed."""
-    monkeypatch.delenv(cli.DEBUG, raising=False)
-    monkeypatch.delenv("COMIXUP_DATA", raising=False)
-    monkeypatch.chdir(tmp_path)
-
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["comixup", "export", *map(str, words)])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as end:
-            code = end.code
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return call
+def called(called):
+    """Calls `comixup export`."""
+    return functools.partial(called, "export")
 
 
 def test_a_run_is_exported_and_compared_on_its_test_images(called, trained):

@@ -1,16 +1,16 @@
 """`comixup predict`: probabilities of files, calibrated or not, maps, and damaged files."""
 
 import csv
+import functools
 import re
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from PIL import Image
 
-from comixup import cli, evaluation
+from comixup import evaluation
 from comixup.evaluation._files import _Names
 from comixup.training import read_logits
 from trained_folder import CLASSES, train_on_folder
@@ -27,23 +27,14 @@ def pictures(run):
 
 
 @pytest.fixture
-def called(tmp_path, monkeypatch, capsys):
-    """Calls `comixup predict`; returns the exit code and what it printed."""
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.delenv(cli.DEBUG, raising=False)
-    monkeypatch.chdir(tmp_path)
+def columns():
+    return 200
 
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["comixup", "predict", *map(str, words)])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as end:
-            code = end.code
-        said = capsys.readouterr()
-        return code, said.out, said.err
 
-    return call
+@pytest.fixture
+def called(called):
+    """Calls `comixup predict`."""
+    return functools.partial(called, "predict")
 
 
 def rows_of(path):

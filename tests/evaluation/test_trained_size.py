@@ -4,7 +4,6 @@ import dataclasses
 import json
 import re
 import shutil
-import sys
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from PIL import Image
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from comixup import cli, evaluation, models
+from comixup import evaluation, models
 from comixup.data import load
 from comixup.training import RECIPES, Hardware, train
 
@@ -62,26 +61,6 @@ def runs(pictures, tmp_path_factory):
         )
         found[size] = out / named.name / "vanilla" / "seed-0"
     return found
-
-
-@pytest.fixture
-def called(tmp_path, monkeypatch, capsys):
-    """Calls the command line far from the data; returns the exit code and what it printed."""
-    monkeypatch.delenv("COMIXUP_DATA", raising=False)
-    monkeypatch.delenv(cli.DEBUG, raising=False)
-    monkeypatch.chdir(tmp_path)
-
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["comixup", *map(str, words)])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as end:
-            code = end.code
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return call
 
 
 # ---- An independent computation: Pillow, NumPy, and torch's functions alone ----------------------

@@ -1,0 +1,74 @@
+"""`comixup train PATH`: real calls on a folder of images."""
+
+import csv
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+
+TINY = ["--model", "small", "--width", "8", "--image-size", "16", "--batch-size", "4"]
+
+
+@pytest.fixture
+def columns():
+    return 300
+
+
+@pytest.fixture
+def pets(tmp_path):
+    for number in range(10):
+        folder = tmp_path / "pets" / ("cat" if number % 2 else "dog")
+        folder.mkdir(parents=True, exist_ok=True)
+        pixels = np.random.default_rng(number).integers(0, 256, (20, 24, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / f"{number}.png")
+    return tmp_path / "pets"
+
+
+def test_a_folder_is_trained_on_evaluated_and_predicted(called, pets, tmp_path):
+    words = ["train", pets, "--method", "vanilla", "comixup", "--epochs", 1, "--workers", 0, *TINY]
+    code, out, err = called(*words)
+    assert code == 0, err
+    assert "pets: 8 train, 2 test images of 2 classes; shorter side 20 pixels (median)" in out
+    assert "Training at 16 x 16 pixels: small with random weights; 1 epochs of 2 steps" in out
+    assert "pets: top-1 error on the test images" in out
+    assert "pets: error of each class" in out
+    assert "paper" not in out
+    run = tmp_path / "runs/pets/comixup/seed-0"
+    with (run / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    code, out, err = called("evaluate", run)
+    assert code == 0, err
+    assert f"{float(rows[-1]['test_error']):.2f}" in out
+    assert "comixup, seed 0 on pets" in out
+    code, out, err = called("predict", run, pets / "cat")
+    assert code == 0, err
+    assert "cat" in out
+
+
+def test_tune_takes_a_folder_too(called, pets):
+    words = ["tune", pets, "--method", "cutmix", "--epochs", 1, "--workers", 0, *TINY]
+    code, out, err = called(*words, "--validation", 0.3)
+    assert code == 0, err
+    assert "cutmix-alpha-0.2" in out
+
+
+MISTAKES = {
+    "a path that is not there": (["train", "pest"], "`recipe` must be the name of one .* or the"),
+    "images twice": (["train", "pets", "--data", "."], "`--data` must be left out where images"),
+    "runs among the images": (["train", "pets", "--out", "pets/runs"], "`--out` must lie outside"),
+    "no images": (["train", "folder"], "must be given its images, got none"),
+    "no image size": (["train", "pets", "--image-size", "0"], "`image_size` must be"),
+    "nothing to freeze": (["train", "pets", "--freeze"], "`freeze` must be False for a network"),
+    "no such weights": (["train", "pets", "--weights", "no.pt"], "there is no no.pt"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_are_told_before_anything_is_trained(called, pets, tmp_path, mistake):
+    words, message = MISTAKES[mistake]
+    code, _, err = called(*words)
+    assert code == 1
+    assert err.count("\n") == 1
+    assert re.search(message, err), err
+    assert not list(tmp_path.rglob("run.json"))
