@@ -32,7 +32,19 @@ WAIT_SECONDS = 300
 """Until a process counts as hanging, on a busy machine."""
 
 processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(["comixup.cli", "matplotlib.pyplot", "safetensors.torch"])
+# What commands import when they are called: each process would import it anew.
+processes.set_forkserver_preload(
+    [
+        "comixup.cli",
+        "comixup.evaluation._evaluate",
+        "comixup.evaluation._evaluation_file",
+        "comixup.evaluation._tables",
+        "comixup.training._sweep",
+        "comixup.training._tune",
+        "matplotlib.pyplot",
+        "safetensors.torch",
+    ]
+)
 
 
 def write_images(root):
