@@ -11,6 +11,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from comixup import training
+
 if TYPE_CHECKING:
     from comixup.training import Method, Phase, Recipe
 
@@ -41,7 +43,8 @@ def print_recipe(console: Console, recipe: Recipe) -> None:
             Text("\nTrain it", "bold"),
         )
     )
-    command = f"  comixup train {recipe.name} --method {recipe.method}"
+    what = "PATH" if recipe.name == training.FOLDER else recipe.name
+    command = f"  comixup train {what} --method {recipe.method}"
     console.print(command, highlight=False, markup=False, soft_wrap=True)
 
 
@@ -54,7 +57,9 @@ def _facts(recipe: Recipe) -> Iterator[tuple[str, str]]:
     yield "Epochs", "; then ".join(map(_phase, recipe.phases))
     if recipe.unmixed_epochs or recipe.last_unmixed_epochs:
         yield "Unmixed", f"first {recipe.unmixed_epochs} and last {recipe.last_unmixed_epochs}"
-    joined = ", in straight lines" if recipe.lr_interpolation == "linear" else ""
+    joined = {"linear": ", in straight lines", "cosine": ", in cosines"}.get(
+        recipe.lr_interpolation, ""
+    )
     rates = ", ".join(f"{rate:g} at epoch {when:g}" for when, rate in recipe.lr)
     yield "Learning rate", rates + joined
     yield "Optimizer", ", ".join(_optimizer(recipe))
