@@ -58,7 +58,8 @@ def test_one_recipe_is_a_page_to_read(called):
         for method, settings in recipe.methods.items():
             assert method in words
             assert settings.paper is None or f" {settings.paper:.2f}" in words
-        assert text.endswith(f"  comixup train {name} --method {recipe.method}\n")
+        what = "PATH" if name == "folder" else name
+        assert text.endswith(f"  comixup train {what} --method {recipe.method}\n")
     _, text, _ = called("recipes", "imagenet-resnet50")
     assert re.search(r"comixup +partition_size=16 sweeps=3 alpha=1.0 +22\.39", text)
     assert "momentum 0.9, weight decay 0.0001 but for biases" in text
