@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 
 from cases import each_case
+from comixup import models
 from comixup.data import load
 from comixup.training import (
     RECIPES,
@@ -186,6 +187,9 @@ def test_images_with_several_labels(tmp_path, method):
     assert 0 <= result.final["test"]["mean_average_precision"] <= 100
     logits, targets = read_logits(tmp_path / f"colours/{method}/seed-0/logits.safetensors")["test"]
     wrong = ((logits > 0) != (targets > 0)).float().mean()
+    classifier = models.load(tmp_path / f"colours/{method}/seed-0")
+    images = torch.rand(2, 3, 16, 16)
+    assert_close(classifier(images), classifier.model(images).sigmoid())
     assert result.last == pytest.approx(100 * wrong.item(), rel=1e-4)
 
 

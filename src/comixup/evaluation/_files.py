@@ -111,7 +111,7 @@ def predict_files(
             else:
                 finder = finder or ActivationMaps(model, images, layer=layer, method=map_method)
                 heat, logits = finder(images)
-        rows = iter((logits.double().cpu() / temperature).softmax(-1).tolist())
+        rows = iter(classifier.probabilities(logits.double().cpu() / temperature).tolist())
         drawn = iter(heat.cpu())
         for path, view in zip(files[start : start + BATCH], batch, strict=True):
             if isinstance(view, str):
@@ -139,6 +139,11 @@ def run_temperature(run: Path) -> float:
         raise ValueError(
             f"`--calibrated` must be asked of a run that kept logits of validation images, but "
             f"{run} has none. Train with --validation, or leave --calibrated out."
+        )
+    if logits["validation"][1].ndim > 1:
+        raise ValueError(
+            f"`--calibrated` must be left out for {run}, whose images may have several labels: "
+            "temperature scaling is for classes that exclude each other."
         )
     return fit_temperature(*logits["validation"])
 

@@ -154,6 +154,7 @@ def _about(classifier: Classifier) -> str:
         {
             "model": classifier.name,
             "classes": list(classifier.classes),
+            "probabilities": "sigmoid" if classifier.multi_label else "softmax",
             "input": f"float32 RGB or grey in [0, 1], ({BATCH}, *shape)",
             "shape": list(preprocessing.shape),
             **preprocessing.as_dict(),

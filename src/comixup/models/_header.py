@@ -25,6 +25,8 @@ class Header:
         data: name of the data set that it was trained on.
         classes: their names, in the order of the class indices.
         preprocessing: how pictures become its input. Files of version 0.1 do not say.
+        multi_label: whether an image may have any number of labels: probabilities are then
+            sigmoids of the logits, each for itself.
     """
 
     model: str | None = None
@@ -34,6 +36,7 @@ class Header:
     data: str | None = None
     classes: tuple[str, ...] = ()
     preprocessing: Preprocessing | None = None
+    multi_label: bool = False
 
     def as_metadata(self) -> dict[str, str]:
         """Returns the header as text by name, for a safetensors file; see `from_metadata`."""
@@ -47,6 +50,7 @@ class Header:
             "preprocessing": None
             if self.preprocessing is None
             else json.dumps(self.preprocessing.as_dict()),
+            "multi_label": "true" if self.multi_label else None,
         }
         return {name: value for name, value in found.items() if value is not None}
 
@@ -67,6 +71,7 @@ class Header:
             data=about.get("data"),
             classes=_classes(about, count, file),
             preprocessing=_preprocessing(about, shape, file),
+            multi_label=_flag(about, "multi_label", file),
         )
 
 
@@ -78,6 +83,13 @@ def read_header(path: str | Path) -> Header:
     """
     file = find_weights(Path(path))
     return Header.from_metadata(read_about(file), file)
+
+
+def _flag(about: Mapping[str, str], key: str, file: Path) -> bool:
+    text = about.get(key, "false")
+    if text not in ("true", "false"):
+        raise damaged_header(file, key, text)
+    return text == "true"
 
 
 def damaged_header(file: Path, name: str, value: str) -> ValueError:

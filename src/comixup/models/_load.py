@@ -40,6 +40,7 @@ class Classifier:
         digest: of the file of weights: other weights have another.
         stated_preprocessing: how pictures become its input; None if its file does not say, as those
             of version 0.1 do not.
+        multi_label: whether an image may have any number of labels.
     """
 
     model: nn.Module
@@ -52,6 +53,7 @@ class Classifier:
     classes: tuple[str, ...] = ()
     digest: str | None = None
     stated_preprocessing: Preprocessing | None = None
+    multi_label: bool = False
 
     @property
     def preprocessing(self) -> Preprocessing:
@@ -68,7 +70,14 @@ class Classifier:
     def __call__(self, images: Tensor) -> Tensor:
         """Returns the class probabilities, (n, num_classes), of images that are preprocessed."""
         logits: Tensor = self.model(images)
-        return logits.float().softmax(1)
+        return self.probabilities(logits.float())
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """Returns the probabilities of logits, (n, num_classes).
+
+        They sum to one for each image, but where an image may have any number of labels.
+        """
+        return logits.sigmoid() if self.multi_label else logits.softmax(-1)
 
 
 def load(
@@ -115,6 +124,7 @@ def load(
         classes=header.classes,
         digest=weights_digest(file),
         stated_preprocessing=header.preprocessing,
+        multi_label=header.multi_label,
     )
 
 

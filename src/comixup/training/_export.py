@@ -89,5 +89,6 @@ def _weights_bytes(run: Run, data: DataSet, setup: Setup) -> bytes:
         data=recipe.data,
         classes=data.classes,
         preprocessing=preprocessing_of(data, run.final_image_size),
+        multi_label=data.multi_label,
     )
     return safetensors_bytes(weights, header.as_metadata())
