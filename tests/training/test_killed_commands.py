@@ -80,8 +80,8 @@ def until_it_ends(arguments, log, befalls):
 
 def table_of(text):
     """Returns what a command printed, without the lines about runs under way."""
-    lines = text.splitlines()
-    return [line for line in lines if not re.match(r"epoch |\d+ % of the first outputs |\S+: .*, 1 epoch$", line)]
+    under_way = re.compile(r"epoch |\d+ % of the first outputs |\S+: .*, 1 epoch$")
+    return [line for line in text.splitlines() if not under_way.match(line)]
 
 
 @pytest.fixture(scope="module", params=["sweep", "tune"])
