@@ -35,6 +35,7 @@ HEADLINE = {
     "vanilla": "Vanilla",
     "vanilla-double": "Vanilla, 2x epochs",
     "cutmix-p0.5": "CutMix, p = 0.5",
+    "cutmix-p0.5-double": "CutMix, p = 0.5, 2x epochs",
     "cutmix-clean": "CutMix + clean loss",
     "puzzlemix": "Puzzle Mix",
     "comixup": "Co-Mixup",
