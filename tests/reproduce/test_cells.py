@@ -123,6 +123,18 @@ def test_the_primary_family_is_tested_together(cells):
     assert first.p == pytest.approx(paired_test(differences))
 
 
+def test_tests_without_runs_count_too(cells):
+    whole = {(c.reference, c.arm, c.metric): c for c in contrasts(cells)}
+    fewer = contrasts([c for c in cells if c.method not in ("puzzlemix", "cutmix-clean")])
+    assert 0 < len(fewer) < len(whole)
+    for found in fewer:
+        before = whole[found.reference, found.arm, found.metric]
+        assert found.p == before.p
+        assert found.holm >= before.holm
+    smallest = min(fewer, key=lambda c: c.p)
+    assert smallest.holm == pytest.approx(min(1, len(whole) * smallest.p))
+
+
 def test_the_report_is_made_from_the_table_alone(cells, run_folder, tmp_path):
     table = tmp_path / "cells.csv"
     write_cells(cells, table)
