@@ -101,12 +101,12 @@ _SUM_LR_MULTIPLIER = 0.5
 """Of methods that train on the sum of two losses: chosen with CutMix, see docs/results.md."""
 _SMALL_DATA = {
     "vanilla": Method("vanilla"),
-    "cutmix": Method("cutmix", {"alpha": 2.0}),
-    "cutmix-p0.5": Method("cutmix", {"alpha": 2.0, "p": 0.5}),
+    "cutmix": Method("cutmix", {"alpha": 0.2}),
+    "cutmix-p0.5": Method("cutmix", {"alpha": 0.2, "p": 0.5}),
     "cutmix-clean": Method(
-        "cutmix", {"alpha": 2.0, "clean_weight": 1.0}, lr_multiplier=_SUM_LR_MULTIPLIER
+        "cutmix", {"alpha": 0.2, "clean_weight": 1.0}, lr_multiplier=_SUM_LR_MULTIPLIER
     ),
-    "cutmix-clean-mean": Method("cutmix", {"alpha": 2.0, **_CLEAN_MEAN}),
+    "cutmix-clean-mean": Method("cutmix", {"alpha": 0.2, **_CLEAN_MEAN}),
     "input": Method("input", {"alpha": 1.0}),
     "input-p0.5": Method("input", {"alpha": 1.0, "p": 0.5}),
     "manifold": Method("manifold", {"alpha": 2.0}),
