@@ -11,6 +11,7 @@ from lightning_fabric import Fabric
 
 from comixup._checks import check_choice, check_count, check_number, check_positive
 from comixup._lightning import delay_kill, set_timeout
+from comixup.training._allocator import keep_freed_memory
 from comixup.training._defaults import TIMEOUT_MINUTES, WORKERS
 from comixup.training._launcher import check_fabric_variables, process_counts
 from comixup.training._stop import TrainingStopped
@@ -95,4 +96,6 @@ class Hardware:
                 "became of the others, and start all of them again."
             ) from error
         delay_kill()
+        if fabric.device.type == "cpu":
+            keep_freed_memory()
         return fabric
