@@ -46,6 +46,7 @@ def test_a_folder_is_trained_on_evaluated_and_predicted(called, pets, tmp_path):
     assert "cat" in out
 
 
+@pytest.mark.slow
 def test_tune_takes_a_folder_too(called, pets):
     words = ["tune", pets, "--method", "cutmix", "--epochs", 1, "--workers", 0, *TINY]
     code, out, err = called(*words, "--validation", 0.3)

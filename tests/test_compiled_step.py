@@ -18,6 +18,9 @@ MIXERS = {
     "CutMix": lambda: CutMix(CLASSES, generator=generator(1)),
     "InputMixup": lambda: InputMixup(CLASSES, generator=generator(1)),
 }
+FIRST, *OTHERS = MIXERS
+FIRST_PLAIN = [FIRST, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)]
+"""Compiling takes seconds: one mixer in the plain suite, the others among the slow tests."""
 BATCHES = 3
 
 
@@ -45,7 +48,7 @@ def trained(step, name):
     return losses, gradients(model)
 
 
-@pytest.mark.parametrize("name", MIXERS)
+@pytest.mark.parametrize("name", FIRST_PLAIN)
 def test_a_call_breaks_the_graph_once_and_in_silence(name):
     model, (images, targets, saliency) = net(norm=False), batch(6)
     with warnings.catch_warnings():
@@ -57,7 +60,7 @@ def test_a_call_breaks_the_graph_once_and_in_silence(name):
     assert told.graph_count == 2
 
 
-@pytest.mark.parametrize("name", MIXERS)
+@pytest.mark.parametrize("name", FIRST_PLAIN)
 def test_a_compiled_step_equals_the_eager_one(name):
     compiled = torch.compile(loss_of_batch, backend="aot_eager")
     assert_close(trained(compiled, name), trained(loss_of_batch, name), rtol=1e-6, atol=1e-7)

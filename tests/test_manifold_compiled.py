@@ -27,6 +27,10 @@ COMPILED = {
     "blocks": ([(0, 1)], once),
     "first block": ([(0,)], once),
 }
+ONE_PLAIN = [
+    pytest.param(*case, id=name, marks=() if name == "blocks" else pytest.mark.slow)
+    for name, case in COMPILED.items()
+]
 # torch.compile looks at the gradient of tensors that it hands on after a graph break.
 HANDED_ON = "ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning"
 
@@ -40,7 +44,7 @@ def dynamo():
 
 @pytest.mark.usefixtures("dynamo")
 @pytest.mark.filterwarnings(HANDED_ON)
-@pytest.mark.parametrize(("blocks", "run"), COMPILED.values(), ids=COMPILED.keys())
+@pytest.mark.parametrize(("blocks", "run"), ONE_PLAIN)
 def test_compiled_models(blocks, run):
     model, (images, targets, _) = repeats(blocks, run), batch(5)
     mixer = mixer_for(model)

@@ -407,6 +407,7 @@ def test_runs_are_compared(called, runs, tmp_path):
     assert "`reference` must be one of the methods" in err
 
 
+@pytest.mark.slow
 def test_a_sweep_leaves_a_table(called, tmp_path):
     words = ["digits", "--beta", "0", "0.32", "--epochs", "1", "--labels-per-class", "5"]
     words += ["--accelerator", "cpu", "--workers", "0"]

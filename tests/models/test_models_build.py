@@ -104,6 +104,7 @@ def test_manifold_mixup_finds_its_usual_layers_and_mixes_there(make):
     assert set(seen) == {"input", "layer1", "layer2"}
 
 
+@pytest.mark.slow
 @over_kinds
 def test_compiles_in_one_piece(make):
     model, batch = seeded(make).eval(), images()

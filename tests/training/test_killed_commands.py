@@ -154,6 +154,7 @@ def evaluate_into(out, trained, data):
     return ["evaluate", *map(str, folders), "--data", str(data), "--device=cpu", f"--out={out}"]
 
 
+@pytest.mark.slow
 def test_an_evaluation_killed_at_every_write(trained, data, tmp_path):
     code, text = run(evaluate_into(tmp_path / "unbroken", trained, data), tmp_path / "log")
     assert code == 0, text

@@ -94,6 +94,7 @@ def alone(data, tmp_path_factory):
     return train_here(data, tmp_path_factory.mktemp("alone"), chosen=recipe(model=NO_BATCH_NORM))
 
 
+@pytest.mark.slow
 def test_equal_global_batches_give_equal_results_and_the_number_of_devices_may_change(
     data, tmp_path, alone
 ):

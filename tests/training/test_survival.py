@@ -78,6 +78,7 @@ def until_it_ends(arguments, log, befalls):
 # ---- kill -9 ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_killed_at_one_write_after_the_other_a_run_ends_as_if_unbroken(data, tmp_path, unbroken):
     # Every file is written to the disk, then its folder: two numbers for each.
     first_epoch = {"story": 0, "picture": 2, "checkpoint": 4, "checkpoint's name": 5}

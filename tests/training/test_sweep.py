@@ -234,6 +234,7 @@ class Interrupting(io.StringIO):
         return super().write(text)
 
 
+@pytest.mark.slow
 def test_an_interrupted_sweep_goes_on(unbroken, tmp_path):
     how = {"seeds": (0, 1), "out": tmp_path, "hardware": HERE}
     folder = tmp_path / "digits-sweep"
