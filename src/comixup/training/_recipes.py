@@ -97,22 +97,18 @@ _VAT = {
 } | {"comixup": Method("comixup", paper=19.87)}
 
 _CLEAN_MEAN = {"clean_weight": 1.0, "clean_reduction": "mean"}
-_SUM_LR_MULTIPLIER = 0.5
-"""Of methods that train on the sum of two losses: chosen with CutMix, see docs/results.md."""
 _SMALL_DATA = {
     "vanilla": Method("vanilla"),
     "cutmix": Method("cutmix", {"alpha": 0.2}),
     "cutmix-p0.5": Method("cutmix", {"alpha": 0.2, "p": 0.5}),
-    "cutmix-clean": Method(
-        "cutmix", {"alpha": 0.2, "clean_weight": 1.0}, lr_multiplier=_SUM_LR_MULTIPLIER
-    ),
+    "cutmix-clean": Method("cutmix", {"alpha": 0.2, "clean_weight": 1.0}),
     "cutmix-clean-mean": Method("cutmix", {"alpha": 0.2, **_CLEAN_MEAN}),
     "input": Method("input", {"alpha": 1.0}),
     "input-p0.5": Method("input", {"alpha": 1.0, "p": 0.5}),
     "manifold": Method("manifold", {"alpha": 2.0}),
-    "puzzlemix": Method("puzzlemix", {"t_size": 4}, lr_multiplier=_SUM_LR_MULTIPLIER),
-    "comixup": Method("comixup", lr_multiplier=_SUM_LR_MULTIPLIER),
-    "comixup-shuffled": Method("comixup-shuffled", lr_multiplier=_SUM_LR_MULTIPLIER),
+    "puzzlemix": Method("puzzlemix", {"t_size": 4}),
+    "comixup": Method("comixup"),
+    "comixup-shuffled": Method("comixup-shuffled"),
     "comixup-clean-mean": Method("comixup", {"clean_reduction": "mean"}),
     "comixup-no-clean": Method("comixup", {"clean_weight": 0.0}),
     "comixup-small": Method("comixup", {"p": 0.5, "keep_gradients": False, "saliency_scale": 0.5}),
