@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from comixup import CoMixup, OnePass, OnePassCollate, Origin, SaliencyMemory, training_step
-from comixup._saliency import channel_norm
 from common import console, options, progress, seeded, smooth_saliency, table, target
 from mixing_cost import medians
 from networks import cifar_resnet18
@@ -105,7 +104,7 @@ def outside_the_network(repeats: int) -> tuple[float, float]:
 
 def write(mixup: OnePass, gradient: Tensor, origin: Origin) -> None:
     """Does what a clean batch's backward pass sets off."""
-    mixup.memory.write(origin, channel_norm(gradient))
+    mixup.memory.write_gradient(origin, gradient)
 
 
 def main() -> None:

@@ -29,6 +29,7 @@ BELOW = {
 STEPS = {
     "_saliency": 1,
     "_spectral": 1,
+    "_cell_means": 1,
     "_memory": 1,
     "_compatibility": 2,
     "_problem_checks": 2,

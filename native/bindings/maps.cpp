@@ -1,9 +1,13 @@
-// Bindings of pixels/maps.hpp.
+// Bindings of pixels/maps.hpp and pixels/memory.hpp.
 #include "pixels/maps.hpp"
 
 #include <nanobind/stl/array.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "bindings/arrays.hpp"
+#include "pixels/memory.hpp"
 
 using namespace nanobind::literals;
 
@@ -37,11 +41,56 @@ void summarise_maps(Array<const float> maps, const Sides& grid, const Sides& win
   });
 }
 
+/// Writes the maps of gradients (m, channels, pixels), or (m, pixels, channels) with channels last,
+/// to the rows of `next` (examples, cells), where the larger value of each cell stays. `numbers`
+/// are the cells that pixels show, (m, pixels), or (1, pixels) if all images show the same ones;
+/// `maps` are those of before. Returns how many gradients were zero or not finite and left nothing.
+std::size_t write_maps(Array<const float> gradients, Array<const std::uint8_t> numbers,
+                       bool channels_last, Array<const std::int64_t> rows,
+                       Array<const std::uint8_t> maps, float momentum, int threads,
+                       Array<std::uint8_t> next) {
+  require_threads(threads);
+  require(gradients.ndim() == 3 && gradients.size() > 0, "gradients must be (m, channels, pixels)");
+  const std::size_t m = gradients.shape(0), channels = gradients.shape(channels_last ? 2 : 1),
+                    pixels = gradients.shape(channels_last ? 1 : 2);
+  require(numbers.ndim() == 2 && numbers.shape(1) == pixels &&
+              (numbers.shape(0) == m || numbers.shape(0) == 1),
+          "numbers must be (m, pixels) or (1, pixels)");
+  require(maps.ndim() == 2 && maps.size() > 0 && maps.shape(1) < 255, "1 to 254 cells");
+  const std::size_t examples = maps.shape(0), cells = maps.shape(1);
+  require_shape(next, {examples, cells}, "next must be (examples, cells)");
+  require_shape(rows, {m}, "rows must be (m,)");
+  require(all_between(rows, std::int64_t{0}, static_cast<std::int64_t>(examples) - 1),
+          "rows must be below the number of examples");
+
+  std::vector<std::uint8_t> fresh(m * cells), usable(m);
+  const std::size_t most = m * pixels * channels / kPixelsPerThread + 1;
+  const std::size_t jobs = std::min({m, most, static_cast<std::size_t>(threads)});
+  const std::size_t step = numbers.shape(0) == 1 ? 0 : pixels;
+  run_released(static_cast<int>(jobs), threads, [&](int job, Checkpoint& checkpoint) {
+    MapWriter writer(channels, pixels, cells, channels_last, momentum);
+    for (std::size_t i = static_cast<std::size_t>(job); i < m; i += jobs) {
+      const std::size_t row = static_cast<std::size_t>(rows.data()[i]);
+      usable[i] = writer.run(gradients.data() + i * channels * pixels, numbers.data() + i * step,
+                             maps.data() + row * cells, fresh.data() + i * cells);
+      checkpoint.after(2 * channels * pixels);
+    }
+  });
+  // One after the other: an example may stand in a batch twice.
+  for (std::size_t i = 0; i < m; ++i) {
+    std::uint8_t* to = next.data() + static_cast<std::size_t>(rows.data()[i]) * cells;
+    for (std::size_t c = 0; c < cells; ++c) to[c] = std::max(to[c], fresh[i * cells + c]);
+  }
+  return m - static_cast<std::size_t>(std::count(usable.begin(), usable.end(), 1));
+}
+
 }  // namespace
 
 void bind_maps(nb::module_& m) {
   m.def("summarise_maps", &summarise_maps, "maps"_a, "grid"_a, "window"_a, "threads"_a,
         "out"_a.noconvert());
+  m.def("write_maps", &write_maps, "gradients"_a, "numbers"_a, "channels_last"_a, "rows"_a,
+        "maps"_a, "momentum"_a, "threads"_a, "next"_a.noconvert());
 }
 
 }  // namespace comixup

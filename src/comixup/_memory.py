@@ -9,14 +9,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from comixup import _native
+from comixup._cell_means import cell_means, joined, pixel_layout
 from comixup._checks import check_count, check_number, warn_caller
 from comixup._grid import MAX_DIMENSIONS, cell_numbers
 from comixup._maps import check_grid
+from comixup._saliency import channel_norm
+from comixup._tensor_checks import thread_count
 
 MAX_CELLS = 254
 """Cells of a map: their numbers, from 1, fit into a byte, and so does 0 for none."""
-_TOP = 255
-"""The largest cell of a map; 0 in all cells means that nothing has been written."""
 
 
 class Origin(NamedTuple):
@@ -173,16 +175,41 @@ class SaliencyMemory:
                 f"got {got}."
             )
         rows, numbers = self._locate(origin, saliency.shape[1:])
-        if numbers.shape != saliency.shape:
+        self._check_pixels("saliency", numbers, saliency.shape)
+        self.write_cells(rows, *cell_means(numbers, saliency, self.num_cells))
+
+    def write_gradient(self, origin: Origin | Tensor, gradient: Tensor) -> None:
+        """Keeps new maps of a batch's examples: the norm over channels of the images' gradient.
+
+        Gradients in host memory are read once, by the kernel; others as `write` does it.
+
+        Args:
+            origin: where the images come from; indices alone if they were not cropped or flipped.
+            gradient: (m, C, *size) of a loss with respect to the images.
+        """
+        if gradient.ndim != 2 + len(self.grid):
             raise ValueError(
-                f"`saliency` must have a value for each of the pixels {tuple(numbers.shape)} that "
-                f"`origin` describes, got {tuple(saliency.shape)}."
+                f"`gradient` must have shape (m, C, *size) with {len(self.grid)} spatial "
+                f"dimensions, got {tuple(gradient.shape)}."
             )
-        seen = self._maps.index_select(0, rows).to(saliency.device)
-        means, shown = _cell_means(
-            numbers.flatten(1).to(saliency.device), saliency.detach().flatten(1), seen.shape[1]
+        layout = pixel_layout(gradient)
+        if layout is None or self.device.type != "cpu":
+            self.write(origin, channel_norm(gradient))
+            return
+        rows, numbers = self._locate(origin, gradient.shape[2:])
+        self._check_pixels("gradient", numbers, (len(gradient), *gradient.shape[2:]))
+        if numbers.stride(0) == 0:  # examples that were not moved: all show the same cells
+            numbers = numbers[:1]
+        self.skipped += _native.write_maps(
+            layout[0],
+            numbers.to(torch.uint8).flatten(1).contiguous(),
+            layout[1],
+            rows.contiguous(),
+            self._maps,
+            self.momentum,
+            thread_count(None),
+            self._next,
         )
-        self._put(rows, *_joined(means, shown, seen.float(), self.momentum))
 
     def write_cells(self, rows: Tensor, means: Tensor, shown: Tensor) -> None:
         """Keeps new values of some cells of examples.
@@ -194,7 +221,16 @@ class SaliencyMemory:
         """
         rows = self._rows(rows)
         seen = self._maps.index_select(0, rows).to(means.device)
-        self._put(rows, *_joined(means, shown, seen.float(), self.momentum))
+        self._put(rows, *joined(means, shown, seen.float(), self.momentum))
+
+    @staticmethod
+    def _check_pixels(name: str, numbers: Tensor, shape: Sequence[int]) -> None:
+        """Rejects what has other pixels than the cell numbers."""
+        if tuple(numbers.shape) != tuple(shape):
+            raise ValueError(
+                f"`{name}` must have a value for each of the pixels {tuple(numbers.shape)} that "
+                f"`origin` describes, got {tuple(shape)}."
+            )
 
     def _put(self, rows: Tensor, maps: Tensor, usable: Tensor) -> None:
         self.skipped += (~usable).sum().to(self.device)
@@ -323,39 +359,6 @@ class SaliencyMemory:
                     "grown? Then begin with a new memory."
                 )
         return indices.to(self.device, torch.int64, non_blocking=True)
-
-
-def _cell_means(numbers: Tensor, values: Tensor, cells: int) -> tuple[Tensor, Tensor]:
-    """Returns each cell's mean over the pixels that show it, (m, cells), and which are shown."""
-    numbers = numbers.long()
-    sums = values.new_zeros(len(values), cells + 1).scatter_add_(1, numbers, values)
-    counts = torch.zeros_like(sums).scatter_add_(1, numbers, torch.ones_like(values))
-    return (sums / counts.clamp(min=1))[:, 1:], counts[:, 1:] > 0
-
-
-def _joined(means: Tensor, shown: Tensor, before: Tensor, momentum: float) -> tuple[Tensor, Tensor]:
-    """Returns maps as bytes, (m, cells), all zero where there is nothing to write, and a mask.
-
-    Args:
-        means: (m, cells) new values of the cells that are shown.
-        shown: which those are.
-        before: (m, cells) the maps of before, all zero where there is none.
-        momentum: weight of the map of before in the cells that are shown.
-    """
-    means = means.float().where(shown, 0)
-    total = means.sum(1, keepdim=True)
-    usable = (total > 0) & total.isfinite()
-    known = before.amax(1, keepdim=True) > 0
-    before = torch.where(known, before, torch.ones_like(before))
-    # Both maps are brought to a mean of one over the cells that both have.
-    new = means * (shown.sum(1, keepdim=True) / total)
-    old = before * (shown.sum(1, keepdim=True) / (before * shown).sum(1, keepdim=True).clamp(1e-9))
-    mixed = torch.where(known, torch.lerp(new, old, momentum), new)
-    joined = torch.where(shown, mixed, old)
-    usable = usable & joined.isfinite().all(1, keepdim=True)
-    top = joined.amax(1, keepdim=True)
-    scaled = (joined * (_TOP / top)).round_()
-    return torch.where(usable, scaled, 0).to(torch.uint8), usable.squeeze(1)
 
 
 def warn_of_skipped(memory: SaliencyMemory) -> None:

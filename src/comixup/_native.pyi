@@ -70,3 +70,13 @@ def summarise_maps(
     threads: int,
     out: _Floats,
 ) -> None: ...
+def write_maps(
+    gradients: Tensor,
+    numbers: Tensor,
+    channels_last: bool,
+    rows: Tensor,
+    maps: Tensor,
+    momentum: float,
+    threads: int,
+    next: Tensor,
+) -> int: ...

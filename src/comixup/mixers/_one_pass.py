@@ -165,7 +165,7 @@ class OnePass:
         if origin is None:
             return images
         known = checked_origin(origin, images)
-        return _tracked(images, lambda gradient: self.memory.write(known, channel_norm(gradient)))
+        return _tracked(images, lambda gradient: self.memory.write_gradient(known, gradient))
 
     def mixes(self, turn: int) -> bool:
         """Returns whether the batch of a turn, counted from 0, is mixed.
@@ -231,7 +231,7 @@ class OnePass:
         if not clean:
             return outputs, soft
         return _tracked(
-            outputs, lambda gradient: self.memory.write(shown, channel_norm(gradient[:clean]))
+            outputs, lambda gradient: self.memory.write_gradient(shown, gradient[:clean])
         ), soft
 
     def _draw(self, images: Tensor, saliency: Tensor, num_outputs: int) -> Mixed:

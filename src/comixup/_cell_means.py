@@ -1,0 +1,63 @@
+"""What a saliency memory keeps of a batch: means over the cells of the examples that it shows."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+TOP = 255
+"""The largest cell of a map; 0 in all cells means that nothing has been written."""
+
+
+def cell_means(numbers: Tensor, values: Tensor, cells: int) -> tuple[Tensor, Tensor]:
+    """Returns each cell's mean over the pixels that show it, (m, cells), and which are shown.
+
+    Args:
+        numbers: (m, *size) the cell that each pixel shows, from 1; 0 for none.
+        values: (m, *size), not negative.
+        cells: how many there are.
+    """
+    values = values.detach().flatten(1)
+    numbers = numbers.flatten(1).to(values.device).long()
+    sums = values.new_zeros(len(values), cells + 1).scatter_add_(1, numbers, values)
+    counts = torch.zeros_like(sums).scatter_add_(1, numbers, torch.ones_like(values))
+    return (sums / counts.clamp(min=1))[:, 1:], counts[:, 1:] > 0
+
+
+def joined(means: Tensor, shown: Tensor, before: Tensor, momentum: float) -> tuple[Tensor, Tensor]:
+    """Returns maps as bytes, (m, cells), all zero where there is nothing to write, and a mask.
+
+    Args:
+        means: (m, cells) new values of the cells that are shown.
+        shown: which those are.
+        before: (m, cells) the maps of before, all zero where there is none.
+        momentum: weight of the map of before in the cells that are shown.
+    """
+    means = means.float().where(shown, 0)
+    total = means.sum(1, keepdim=True)
+    usable = (total > 0) & total.isfinite()
+    known = before.amax(1, keepdim=True) > 0
+    before = torch.where(known, before, torch.ones_like(before))
+    # Both maps are brought to a mean of one over the cells that both have.
+    new = means * (shown.sum(1, keepdim=True) / total)
+    old = before * (shown.sum(1, keepdim=True) / (before * shown).sum(1, keepdim=True).clamp(1e-9))
+    mixed = torch.where(known, torch.lerp(new, old, momentum), new)
+    joined = torch.where(shown, mixed, old)
+    usable = usable & joined.isfinite().all(1, keepdim=True)
+    top = joined.amax(1, keepdim=True)
+    scaled = (joined * (TOP / top)).round_()
+    return torch.where(usable, scaled, 0).to(torch.uint8), usable.squeeze(1)
+
+
+def pixel_layout(gradient: Tensor) -> tuple[Tensor, bool] | None:
+    """Returns a gradient as (m, C, pixels), or as (m, pixels, C) and True if channels are last.
+
+    None where it is neither, is empty, or is not float32 in host memory: the kernel reads no other.
+    """
+    plain = gradient.detach()
+    if plain.device.type != "cpu" or plain.dtype != torch.float32 or not plain.numel():
+        return None
+    if plain.is_contiguous():
+        return plain.flatten(2), False
+    moved = plain.movedim(1, -1)
+    return (moved.flatten(1, -2), True) if moved.is_contiguous() else None
