@@ -142,12 +142,27 @@ def test_the_report_is_made_from_the_table_alone(cells, run_folder, tmp_path):
     text = (tmp_path / "out" / "small-data.md").read_text()
     for title in (*HEADLINE.values(), *OTHERS.values()):
         assert f"| {title} |" in text
-    assert "**" in text  # some difference is clear
+    assert "| **" not in text  # whatever the differences: four of ten seeds are no claim
     for name in ("small-data-compute.png", "small-data-compute.svg", "small-data-reliability.png"):
         assert (tmp_path / "out" / name).stat().st_size > 5000
     collect(run_folder, cells=table)
     assert len(read_cells(table)) == len(cells)  # seed 0 of Co-Mixup in another recipe's name
     assert report(cells).count("\n") > 20
+
+
+def test_a_claim_needs_all_seeds_and_a_small_p(cell):
+    noise = torch.rand(10, generator=torch.Generator().manual_seed(1)).tolist()
+    cells = [
+        made_up(cell, arm, seed, base + noise[seed] / 10 * sign, 5.0 + noise[seed])
+        for arm, base, sign in (("vanilla", 35.0, 1), ("comixup", 32.0, -1))
+        for seed in range(10)
+    ]
+    (row,) = [line for line in report(cells).splitlines() if line.startswith("| Co-Mixup | Van")]
+    assert row.count("**") == 4  # the difference in error and its p; ECE has none
+    fewer = report([c for c in cells if c.seed < 9])
+    (row,) = [line for line in fewer.splitlines() if line.startswith("| Co-Mixup | Vanilla")]
+    assert "**" not in row
+    assert "< 0.001" in row
 
 
 def test_wrong_files_are_told(tmp_path):
