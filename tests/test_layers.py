@@ -56,6 +56,7 @@ SHARED = (
     "_lazy_imports",
     "_lightning",
     "_locks",
+    "_masks",
     "_normalize",
     "_orientation",
     "_plots",
@@ -66,6 +67,7 @@ SHARED = (
     "_tables",
     "_targets",
     "_tensor_checks",
+    "_unmixable",
     "_wrappers",
 )
 """Files of the core that several packages need and none owns: all packages may import them."""
