@@ -66,9 +66,11 @@ def test_timm_training(example):
 @pytest.mark.filterwarnings("ignore:.*treespec, LeafSpec:FutureWarning:lightning")
 def test_lightning_training(example):
     results = example("lightning_training").main(STEPS)
-    assert set(results) == {"CoMixupClassifier", "AutomaticClassifier"}
+    assert set(results) == {"CoMixupClassifier", "ManualClassifier", "MixedOnlyClassifier"}
     for before, after in results.values():
         check(before, after)
+    assert results["CoMixupClassifier"] == results["ManualClassifier"]
+    assert results["CoMixupClassifier"] != results["MixedOnlyClassifier"]
 
 
 @pytest.mark.filterwarnings("ignore:.*does not have many workers:UserWarning:lightning")
@@ -79,7 +81,7 @@ def test_lightning_zeroes_gradients_after_an_automatic_training_step_which_is_wa
     kinds = example("lightning_training")
     seen = []
 
-    class Watched(kinds.AutomaticClassifier):
+    class Watched(kinds.MixedOnlyClassifier):
         def __init__(self):
             super().__init__()
             self.mixup.keep_gradients = True
@@ -102,6 +104,24 @@ def test_lightning_zeroes_gradients_after_an_automatic_training_step_which_is_wa
     ours = [str(warning.message) for warning in caught if "clean" in str(warning.message)]
     assert len(ours) == 1
     assert ours[0].startswith("Watched must not use Lightning's automatic optimisation")
+
+
+def test_hugging_face_trainer(example, capsys):
+    check(*example("hugging_face_trainer").main(2 * STEPS))
+    assert "test loss" in capsys.readouterr().out
+
+
+def test_examples_notice_batches_that_stay_as_they_were(example):
+    data = example("tiny_data")
+    images, targets, _ = data.draw_shapes(8)
+    mixup = comixup.CutMix(len(data.CLASSES), generator=torch.Generator().manual_seed(0))
+    _, soft = mixup(images, targets)
+    data.check_changed(images, targets, mixup.last.plan, soft)
+    hard = torch.eye(len(data.CLASSES))[targets]
+    with pytest.raises(AssertionError, match="targets must change"):
+        data.check_changed(images, targets, mixup.last.plan, hard)
+    with pytest.raises(AssertionError, match="images must change"):
+        data.check_changed(images, targets, mixup.leave(images), soft)
 
 
 def test_accelerate_training(example):
