@@ -20,7 +20,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 TEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 SANITIZERS := -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all -fno-omit-frame-pointer
 
-.PHONY: help demo test slow check bench native sanitize format clean
+.PHONY: help demo test slow check bench native compiler sanitize package format clean
 .DELETE_ON_ERROR:
 
 help:  ## print this list
@@ -60,6 +60,10 @@ sanitize: $(SANITIZED)/.stamp-kernel $(NATIVE_TESTS:native/tests/%.cpp=$(SANITIZ
 	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
 	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 	$(SANITIZED)/venv/bin/python -m pytest -p no:cacheprovider --capture=sys $(KERNEL_TESTS)
+
+package: $(VENV)/.stamp-dev $(VENV)/.stamp-kernel  ## build sdist and wheel in dist/, and try the wheel in an empty environment
+	$(BIN)/python -m build --no-isolation --outdir dist
+	$(BIN)/python -m pytest -m slow tests/test_wheel.py
 
 clean:  ## remove what was built (the packages in .venv stay: remove it by hand)
 	rm -rf build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis $(VENV)/.stamp-kernel
