@@ -8,6 +8,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 SANITIZED := build/sanitize
 PROGRAMS := build/native-$(notdir $(CXX))
+OTHER := build/kernel-$(notdir $(CXX))
 NATIVE_TESTS := $(wildcard native/tests/*.cpp)
 KERNEL := CMakeLists.txt $(filter-out native/tests/%,$(wildcard native/*/*.hpp native/*/*.cpp))
 # The tests that reach the compiled kernel: the others have nothing to sanitize.
@@ -33,7 +34,7 @@ test: $(VENV)/.stamp-dev $(VENV)/.stamp-kernel  ## run the tests (not those mark
 	$(TEST)
 
 slow: $(VENV)/.stamp-dev $(VENV)/.stamp-kernel  ## run the tests marked slow, but for those that need data sets
-	$(TEST) -m 'slow and not data'
+	$(TEST) -m 'slow and not data and not cuda'
 
 check: $(VENV)/.stamp-dev $(VENV)/.stamp-kernel  ## lint, formatting and types, Python and C++
 	$(BIN)/ruff check .
@@ -51,6 +52,11 @@ format: $(VENV)/.stamp-dev  ## rewrite Python and C++ in the project's layout
 
 native: $(NATIVE_TESTS:native/tests/%.cpp=$(PROGRAMS)/%)  ## compile and run the kernel's C++ tests (another compiler: CXX=clang++)
 	set -e; for program in $^; do $$program; done
+
+# Its results must be those of the first compiler's, bit by bit: tests/test_two_compilers.py.
+compiler: native $(OTHER)/.stamp-kernel  ## build the kernel by another compiler (CXX=clang++), run its tests, compare with the first
+	$(OTHER)/venv/bin/python -m pytest -p no:cacheprovider $(KERNEL_TESTS)
+	$(BIN)/python -m pytest -m slow tests/test_two_compilers.py
 
 # Python itself is not built with the sanitizers, so their library has to be loaded first (and the
 # C++ library with it, or exceptions cannot be followed); Python's own leaks are of no interest.
@@ -102,6 +108,14 @@ $(SANITIZED)/.stamp-kernel: $(VENV)/.stamp-dev $(VENV)/.stamp-kernel $(KERNEL)
 	  --ignore-installed --config-settings=build-dir=$(SANITIZED)/kernel \
 	  --config-settings=cmake.define.COMIXUP_SANITIZE=ON --config-settings=cmake.build-type=Debug \
 	  --config-settings=install.strip=false -e .
+	touch $@
+
+$(OTHER)/.stamp-kernel: $(VENV)/.stamp-dev $(VENV)/.stamp-kernel $(KERNEL)
+	$(BIN)/python -m venv --without-pip $(OTHER)/venv
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+	  > "$$($(OTHER)/venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/borrowed.pth"
+	CXX=$(CXX) $(PIP) --python $(OTHER)/venv/bin/python install -q --no-build-isolation --no-deps \
+	  --ignore-installed --config-settings=build-dir=$(OTHER)/kernel -e .
 	touch $@
 
 $(PROGRAMS)/%: native/tests/%.cpp $(KERNEL)
