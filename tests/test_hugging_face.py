@@ -21,6 +21,12 @@ def example(monkeypatch):
     return importlib.import_module("hugging_face_trainer")
 
 
+def test_hugging_face_trainer(example, capsys):
+    before, after = example.main(24)
+    assert after < before
+    assert "test loss" in capsys.readouterr().out
+
+
 def test_float_labels_given_to_the_model_would_be_a_multi_label_loss(example):
     # What the comment in the example says. If this fails, it can be simpler.
     torch.manual_seed(0)

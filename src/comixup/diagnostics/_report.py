@@ -24,7 +24,7 @@ TIMES = "times per step"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a check came to: its status, and what it measured or why it failed or was not run."""
+    """The result of a check: its status, and what it measured or why it failed or was not run."""
 
     name: str
     status: Status
@@ -103,7 +103,7 @@ def check_device(
 
 
 def run_check(name: str, device: torch.device) -> Outcome:
-    """Returns what a check came to; an error of any kind is a failure, never passed over."""
+    """Returns the result of a check; an error of any kind is a failure."""
     begin = time.perf_counter()
     status: Status = "passed"
     try:
