@@ -8,6 +8,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 SANITIZED := build/sanitize
 PROGRAMS := build/native-$(notdir $(CXX))
+OTHER := build/kernel-$(notdir $(CXX))
 NATIVE_TESTS := $(wildcard native/tests/*.cpp)
 KERNEL := CMakeLists.txt $(filter-out native/tests/%,$(wildcard native/*/*.hpp native/*/*.cpp))
 # The tests that reach the compiled kernel: the others have nothing to sanitize.
@@ -20,7 +21,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 TEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 SANITIZERS := -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all -fno-omit-frame-pointer
 
-.PHONY: help demo test slow check bench native sanitize format clean
+.PHONY: help demo test slow check bench native compiler sanitize package format clean
 .DELETE_ON_ERROR:
 
 help:  ## print this list
@@ -33,7 +34,7 @@ test: $(VENV)/.stamp-dev $(VENV)/.stamp-kernel  ## run the tests (not those mark
 	$(TEST)
 
 slow: $(VENV)/.stamp-dev $(VENV)/.stamp-kernel  ## run the tests marked slow, but for those that need data sets
-	$(TEST) -m 'slow and not data'
+	$(TEST) -m 'slow and not data and not cuda'
 
 check: $(VENV)/.stamp-dev $(VENV)/.stamp-kernel  ## lint, formatting and types, Python and C++
 	$(BIN)/ruff check .
@@ -52,6 +53,11 @@ format: $(VENV)/.stamp-dev  ## rewrite Python and C++ in the project's layout
 native: $(NATIVE_TESTS:native/tests/%.cpp=$(PROGRAMS)/%)  ## compile and run the kernel's C++ tests (another compiler: CXX=clang++)
 	set -e; for program in $^; do $$program; done
 
+# Its results must be those of the first compiler's, bit by bit: tests/test_two_compilers.py.
+compiler: native $(OTHER)/.stamp-kernel  ## build the kernel by another compiler (CXX=clang++), run its tests, compare with the first
+	$(OTHER)/venv/bin/python -m pytest -p no:cacheprovider $(KERNEL_TESTS)
+	$(BIN)/python -m pytest -m slow tests/test_two_compilers.py
+
 # Python itself is not built with the sanitizers, so their library has to be loaded first (and the
 # C++ library with it, or exceptions cannot be followed); Python's own leaks are of no interest.
 # Standard error stays uncaptured: there a sanitizer says what it found before it ends the process.
@@ -60,6 +66,10 @@ sanitize: $(SANITIZED)/.stamp-kernel $(NATIVE_TESTS:native/tests/%.cpp=$(SANITIZ
 	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
 	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 	$(SANITIZED)/venv/bin/python -m pytest -p no:cacheprovider --capture=sys $(KERNEL_TESTS)
+
+package: $(VENV)/.stamp-dev $(VENV)/.stamp-kernel  ## build sdist and wheel in dist/, and try the wheel in an empty environment
+	$(BIN)/python -m build --no-isolation --outdir dist
+	$(BIN)/python -m pytest -m slow tests/test_wheel.py
 
 clean:  ## remove what was built (the packages in .venv stay: remove it by hand)
 	rm -rf build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis $(VENV)/.stamp-kernel
@@ -98,6 +108,14 @@ $(SANITIZED)/.stamp-kernel: $(VENV)/.stamp-dev $(VENV)/.stamp-kernel $(KERNEL)
 	  --ignore-installed --config-settings=build-dir=$(SANITIZED)/kernel \
 	  --config-settings=cmake.define.COMIXUP_SANITIZE=ON --config-settings=cmake.build-type=Debug \
 	  --config-settings=install.strip=false -e .
+	touch $@
+
+$(OTHER)/.stamp-kernel: $(VENV)/.stamp-dev $(VENV)/.stamp-kernel $(KERNEL)
+	$(BIN)/python -m venv --without-pip $(OTHER)/venv
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+	  > "$$($(OTHER)/venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/borrowed.pth"
+	CXX=$(CXX) $(PIP) --python $(OTHER)/venv/bin/python install -q --no-build-isolation --no-deps \
+	  --ignore-installed --config-settings=build-dir=$(OTHER)/kernel -e .
 	touch $@
 
 $(PROGRAMS)/%: native/tests/%.cpp $(KERNEL)

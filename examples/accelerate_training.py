@@ -12,7 +12,7 @@ from accelerate import Accelerator
 from accelerate.utils import set_seed
 
 import comixup
-from tiny_data import CLASSES, parse_steps, small_net, test_loss, train_loader
+from tiny_data import CLASSES, check_changed, parse_steps, small_net, test_loss, train_loader
 
 
 def main(steps: int = 60, accumulate: int = 2) -> tuple[float, float]:
@@ -37,6 +37,7 @@ def main(steps: int = 60, accumulate: int = 2) -> tuple[float, float]:
             # Last, not first: while it accumulates Accelerate skips this call, and at the start of
             # the step that is not skipped it would wipe what the steps before have gathered.
             optimizer.zero_grad()
+            check_changed(images, targets, mixup.last.plan, step.targets)
 
     after = test_loss(accelerator.unwrap_model(model))
     accelerator.print(f"test loss {before:.2f} -> {after:.2f} after {steps} steps")

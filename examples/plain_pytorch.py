@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 import comixup
-from tiny_data import CLASSES, parse_steps, small_net, test_loss, train_loader
+from tiny_data import CLASSES, check_changed, parse_steps, small_net, test_loss, train_loader
 
 
 def train(steps: int) -> tuple[float, float]:
@@ -26,6 +26,7 @@ def train(steps: int) -> tuple[float, float]:
         loss = F.cross_entropy(model(mixed), soft_targets)
         loss.backward()
         optimizer.step()
+        check_changed(images, targets, mixup.last.plan, soft_targets)  # an example looks
     return before, test_loss(model)
 
 
@@ -51,6 +52,7 @@ def train_mixed_precision(steps: int, device: str = "cpu") -> tuple[float, float
         backward(step.loss)
         scaler.step(optimizer)
         scaler.update()
+        check_changed(images, targets, mixup.last.plan, step.targets.cpu())
     return before, test_loss(model)
 
 

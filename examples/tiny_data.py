@@ -9,6 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
+import comixup
+
 CLASSES = ("disc", "ring", "cross", "stripes")
 SIZE = 32
 """Pixels a side."""
@@ -76,6 +78,18 @@ def test_loss(model: nn.Module) -> float:
     loss = F.cross_entropy(model(images.to(device)), targets.to(device))
     model.train(mode)
     return float(loss)
+
+
+def check_changed(images: Tensor, targets: Tensor, plan: comixup.Plan, soft: Tensor) -> None:
+    """Raises if a batch was to be mixed and its images or targets stayed as they were.
+
+    Libraries have shipped mixing that did nothing: these examples look.
+    """
+    before = F.one_hot(targets, soft.shape[1]).to(soft.dtype) if targets.ndim == 1 else targets
+    if len(images) > 1 and torch.equal(plan.mix_images(images), images):
+        raise AssertionError("the images must change, but stayed as they were")
+    if len(targets.unique()) > 1 and torch.equal(soft, before):
+        raise AssertionError("the targets must change, but stayed as they were")
 
 
 def parse_steps(description: str | None, steps: int = 60) -> int:

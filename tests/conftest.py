@@ -1,5 +1,6 @@
 """What all tests share: the same examples on every run, and no trace in the user's cache."""
 
+import importlib.util
 import os
 import signal
 import sys
@@ -7,8 +8,6 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-
-import pictures
 
 if sys.platform == "win32":  # forked processes, signals and limits that Windows does not have
     collect_ignore = [
@@ -90,12 +89,17 @@ def session_cache(tmp_path_factory):
 @pytest.fixture(scope="session", autouse=True)
 def _no_drawing():
     """Runs write their pictures without drawing them, unless a test asks for `drawn`."""
-    pictures.skip_drawing()
+    if importlib.util.find_spec("matplotlib"):  # the core's tests run without it
+        import pictures  # noqa: PLC0415
+
+        pictures.skip_drawing()
 
 
 @pytest.fixture
 def drawn():
     """Pictures are drawn in this test, as they are for users."""
+    import pictures  # noqa: PLC0415
+
     with pictures.drawing():
         yield
 

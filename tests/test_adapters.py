@@ -18,6 +18,8 @@ from torchvision.transforms import v2
 import comixup
 from comixup.adapters.timm import MinMaxCutMix, Mixup
 from comixup.adapters.torchvision import BatchMix
+from comixup.mixers._input import Blend
+from comixup.mixers._mixer import Mixed
 
 CLASSES = 5
 
@@ -211,17 +213,93 @@ class TestBatchMixRefuses:
         with pytest.raises(ValueError, match=message):
             BatchMix(comixup.CutMix(CLASSES))(sample)
 
-    def test_boxes(self):
+    @pytest.mark.parametrize("where", ["beside", "in a dictionary", "as a plain tensor"])
+    def test_boxes_and_key_points(self, where):
+        images, labels = batch()
         boxes = tv_tensors.BoundingBoxes(
             torch.tensor([[0, 0, 1, 1]]), format="XYXY", canvas_size=(16, 16)
         )
-        with pytest.raises(ValueError, match=r"no PIL images, bounding boxes .* BoundingBoxes"):
-            BatchMix(comixup.CutMix(CLASSES))(*batch(), boxes)
+        points = tv_tensors.KeyPoints(torch.tensor([[1, 2]]), canvas_size=(16, 16))
+        samples = {
+            "beside": [(images, labels, boxes), (images, labels, points)],
+            "in a dictionary": [
+                (images, {"labels": labels, "found": boxes}),
+                (images, {"labels": labels, "joints": points}),
+            ],
+            "as a plain tensor": [
+                {"image": images, "labels": labels, "boxes": torch.rand(8, 4)},
+                {"image": images, "labels": labels, "key_points": torch.rand(8, 5, 2)},
+            ],
+        }
+        for sample in samples[where]:
+            with pytest.raises(ValueError, match=r"must be left out .* have no mixture"):
+                BatchMix(comixup.CutMix(CLASSES))(sample)
 
-    def test_masks_of_class_indices(self):
-        mask = tv_tensors.Mask(torch.zeros(8, 16, 16, dtype=torch.int64))
-        with pytest.raises(ValueError, match="Make them one-hot"):
-            BatchMix(comixup.CutMix(CLASSES))(*batch(), mask)
+    @pytest.mark.parametrize("shape", [(8, 16, 16), (8, 2, 16, 16)])
+    def test_plain_tensors_of_the_images_size_which_would_pass_through(self, shape):
+        images, labels = batch()
+        sample = {"image": images, "labels": labels, "segmentation": torch.zeros(shape).long()}
+        with pytest.raises(ValueError, match=r"segmentation.* must be wrapped in tv_tensors"):
+            BatchMix(comixup.CutMix(CLASSES))(sample)
+
+    def test_masks_of_another_kind_than_integers_or_class_weights(self):
+        with pytest.raises(ValueError, match=r"must hold masks as integers \(batch, \*size\)"):
+            BatchMix(comixup.CutMix(CLASSES))(*batch(), tv_tensors.Mask(torch.rand(8, 16, 16)))
+
+    def test_pil_images(self):
+        with pytest.raises(ValueError, match=r"Convert PIL images first"):
+            BatchMix(comixup.CutMix(CLASSES))(*batch(), v2.functional.to_pil_image(batch()[0][0]))
+
+
+class TestIntegerMasks:
+    """What vision#9215 and kornia#4493 ask for: masks mixed with their images."""
+
+    @pytest.mark.parametrize("method", METHODS)
+    @pytest.mark.parametrize("shape", [(8, 16, 16), (8, 1, 16, 16)])
+    def test_follow_the_images(self, method, shape):
+        images, labels = batch()
+        masks = torch.randint(4, shape, generator=seeded(), dtype=torch.uint8)
+        masks[0] = 255
+        transform = BatchMix(method(CLASSES, generator=seeded()))
+        sample = {"image": tv_tensors.Image(images), "labels": labels}
+        mixed = transform(sample | {"mask": tv_tensors.Mask(masks)})["mask"]
+        assert isinstance(mixed, tv_tensors.Mask)
+        assert (mixed.dtype, mixed.shape) == (torch.uint8, masks.shape)
+        expected = transform.mixer.last.plan.mix_masks(masks, 255)
+        assert_close(mixed.as_subclass(torch.Tensor), expected, rtol=0, atol=0)
+        if method is not comixup.InputMixup:  # where one image may have the larger share throughout
+            assert not torch.equal(expected, masks)
+
+    def test_need_no_labels(self):
+        images, _ = batch()
+        masks = tv_tensors.Mask(torch.randint(4, (8, 16, 16), generator=seeded()))
+        transform = BatchMix(comixup.CutMix(generator=seeded(1)))
+        mixed, mixed_masks = transform(images, masks)
+        same = BatchMix(comixup.CutMix(generator=seeded(1)))({"image": images, "mask": masks})
+        assert_close(same["mask"], mixed_masks, rtol=0, atol=0)
+        assert_close(same["image"], mixed, rtol=0, atol=0)
+        assert not torch.equal(mixed, images)
+        assert not torch.equal(mixed_masks, masks)
+
+    def test_ignore_index_is_the_transforms(self):
+        images, labels = batch(2)
+        masks = torch.stack([torch.zeros(16, 16), torch.full((16, 16), 9)]).long()
+        for ignore_index, expected in ((9, [9, 9]), (255, [0, 9])):
+            transform = BatchMix(comixup.InputMixup(CLASSES), ignore_index=ignore_index)
+            transform.mixer.draw = lambda *_: HALVES
+            mixed = transform(images, {"labels": labels, "mask": tv_tensors.Mask(masks)})[1]
+            assert mixed["mask"].flatten(1).amax(1).tolist() == expected
+
+    def test_videos_have_masks_for_every_frame(self):
+        video = tv_tensors.Video(torch.rand(4, 6, 3, 16, 16, generator=seeded()))
+        masks = torch.randint(3, (4, 6, 16, 16), generator=seeded())
+        transform = BatchMix(comixup.CoMixup(CLASSES, generator=seeded()))
+        sample = (video, {"labels": torch.arange(4), "mask": tv_tensors.Mask(masks)})
+        mixed = transform(sample)[1]["mask"].as_subclass(torch.Tensor)
+        assert_close(mixed, transform.mixer.last.plan.mix_masks(masks), rtol=0, atol=0)
+
+
+HALVES = Mixed(Blend(torch.tensor([[1], [0]]), torch.tensor([[0.5, 0.5]])))
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
+import comixup
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 STEPS = 12
 
@@ -64,9 +66,11 @@ def test_timm_training(example):
 @pytest.mark.filterwarnings("ignore:.*treespec, LeafSpec:FutureWarning:lightning")
 def test_lightning_training(example):
     results = example("lightning_training").main(STEPS)
-    assert set(results) == {"CoMixupClassifier", "AutomaticClassifier"}
+    assert set(results) == {"CoMixupClassifier", "ManualClassifier", "MixedOnlyClassifier"}
     for before, after in results.values():
         check(before, after)
+    assert results["CoMixupClassifier"] == results["ManualClassifier"]
+    assert results["CoMixupClassifier"] != results["MixedOnlyClassifier"]
 
 
 @pytest.mark.filterwarnings("ignore:.*does not have many workers:UserWarning:lightning")
@@ -77,7 +81,7 @@ def test_lightning_zeroes_gradients_after_an_automatic_training_step_which_is_wa
     kinds = example("lightning_training")
     seen = []
 
-    class Watched(kinds.AutomaticClassifier):
+    class Watched(kinds.MixedOnlyClassifier):
         def __init__(self):
             super().__init__()
             self.mixup.keep_gradients = True
@@ -102,12 +106,63 @@ def test_lightning_zeroes_gradients_after_an_automatic_training_step_which_is_wa
     assert ours[0].startswith("Watched must not use Lightning's automatic optimisation")
 
 
+def test_examples_notice_batches_that_stay_as_they_were(example):
+    data = example("tiny_data")
+    images, targets, _ = data.draw_shapes(8)
+    mixup = comixup.CutMix(len(data.CLASSES), generator=torch.Generator().manual_seed(0))
+    _, soft = mixup(images, targets)
+    data.check_changed(images, targets, mixup.last.plan, soft)
+    hard = torch.eye(len(data.CLASSES))[targets]
+    with pytest.raises(AssertionError, match="targets must change"):
+        data.check_changed(images, targets, mixup.last.plan, hard)
+    with pytest.raises(AssertionError, match="images must change"):
+        data.check_changed(images, targets, mixup.leave(images), soft)
+
+
 def test_accelerate_training(example):
     check(*example("accelerate_training").main(STEPS))
 
 
-def test_segmentation(example):
+def test_segmentation(example, monkeypatch, capsys):
+    monkeypatch.delenv("COMIXUP_DATA", raising=False)
     check(*example("segmentation").main(STEPS))
+    said = capsys.readouterr().out
+    assert said.startswith("digits: ")
+    assert "agreed at every pixel" in said
+
+
+@pytest.mark.data
+def test_segmentation_of_photographs(example, capsys):
+    check(*example("segmentation").main(2 * STEPS))
+    assert capsys.readouterr().out.startswith("Tiny-ImageNet: ")
+
+
+@pytest.mark.parametrize("broken", ["masks as they came", "masks of other inputs"])
+def test_segmentation_notices_masks_that_do_not_belong_to_their_images(
+    example, monkeypatch, broken
+):
+    segmentation = example("segmentation")
+    mix_masks = comixup.Labelling.mix_masks
+
+    def wrong(plan, masks, ignore_index=255):
+        return masks if broken == "masks as they came" else mix_masks(plan, masks.flip(0))
+
+    monkeypatch.setattr(comixup.Labelling, "mix_masks", wrong)
+    masks = torch.arange(8).view(8, 1, 1).expand(8, 8, 8)
+    data = example("segmentation_data").Segmented(
+        torch.rand(120, 1, 8, 8), masks.repeat(15, 1, 1), 8
+    )
+    with pytest.raises(AssertionError, match="Tensor-likes are not equal"):
+        segmentation.train(data, steps=1)
+
+
+def test_boxes_become_masks_with_an_ignored_border(example):
+    data = example("segmentation_data")
+    mask = data.box_mask((12, 16), [2, 1, 14, 11], label=5)
+    assert mask.shape == (12, 16)
+    assert mask[6, 8] == 5
+    assert mask[6, 2] == data.IGNORED
+    assert data.box_mask((64, 64), [20, 20, 40, 40], 5)[0, 0] == 0
 
 
 @pytest.mark.slow
@@ -137,7 +192,8 @@ def test_the_shapes_are_the_same_every_time_and_every_class_is_there(example):
 
 
 def test_every_example_is_run_here_or_by_the_demo():
-    parts = {"tiny_data", "demo", "demo_picture", "demo_training"}
-    here = Path(__file__).read_text(encoding="utf-8")
+    parts = {"tiny_data", "segmentation_data", "demo", "demo_picture", "demo_training"}
+    files = (Path(__file__), Path(__file__).with_name("test_hugging_face.py"))
+    here = "".join(file.read_text(encoding="utf-8") for file in files)
     for path in sorted(EXAMPLES.glob("*.py")):
         assert path.stem in parts or f"def test_{path.stem}" in here, path.name

@@ -16,12 +16,22 @@ BELOW = {
     "core": (),
     "mixers": ("core",),
     "adapters": ("core", "mixers"),
+    "diagnostics": ("core", "mixers"),
     "models": ("core", "mixers"),
     "data": ("core", "mixers"),
     "training": ("core", "mixers", "models", "data"),
     "evaluation": ("core", "mixers", "models", "data", "training"),
     "reproduce": ("core", "mixers", "models", "data", "training", "evaluation"),
-    "cli": ("core", "mixers", "models", "data", "training", "evaluation", "reproduce"),
+    "cli": (
+        "core",
+        "mixers",
+        "models",
+        "data",
+        "training",
+        "evaluation",
+        "reproduce",
+        "diagnostics",
+    ),
     "examples": ("core", "mixers", "adapters"),
 }
 """The packages whose public names each may import; files of `comixup` itself are the core."""
@@ -57,6 +67,7 @@ SHARED = (
     "_lazy_imports",
     "_lightning",
     "_locks",
+    "_masks",
     "_normalize",
     "_orientation",
     "_plots",
@@ -67,6 +78,7 @@ SHARED = (
     "_tables",
     "_targets",
     "_tensor_checks",
+    "_unmixable",
     "_wrappers",
 )
 """Files of the core that several packages need and none owns: all packages may import them."""

@@ -36,7 +36,7 @@ print("loaded:", *(name for name in {HEAVY} if name in sys.modules))
 
 @pytest.mark.parametrize(
     "words",
-    [["--help"], ["recipes"], ["train", "--help"], ["evaluate", "--help"]],
+    [["--help"], ["recipes"], ["train", "--help"], ["evaluate", "--help"], ["check", "--help"]],
     ids=" ".join,
 )
 def test_help_and_lists_load_no_torch(words):

@@ -84,7 +84,7 @@ def test_class_indices_have_no_mean(kind):
     mixer = InputMixup(7, generator=generator(0))
     mixer(images, targets)
     plan = labelling() if kind == "levels" else mixer.last.plan
-    with rejects(TypeError, r"`images` must be floating point to be averaged.*one-hot"):
+    with rejects(TypeError, r"`images` must be floating point to be averaged.*`mix_masks`"):
         plan.mix_images(torch.ones(4, 1, 8, 8, dtype=torch.long))
 
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from comixup._memory import SaliencyMemory as SaliencyMemory
     from comixup._mix import Plan as Plan
     from comixup._mix import mix as mix
+    from comixup._mix import mix_mask_probabilities as mix_mask_probabilities
     from comixup._objective import Terms as Terms
     from comixup._objective import objective as objective
     from comixup._problem import Problem as Problem
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from comixup.mixers import OnePassCollate as OnePassCollate
     from comixup.mixers import PuzzleMix as PuzzleMix
     from comixup.mixers import Step as Step
+    from comixup.mixers import mix_dict as mix_dict
     from comixup.mixers import training_step as training_step
 else:
     __getattr__, __dir__, __all__ = lazy_imports(
@@ -38,7 +40,7 @@ else:
         {
             "_labelling": "Labelling",
             "_memory": "Origin SaliencyMemory",
-            "_mix": "Plan mix",
+            "_mix": "Plan mix mix_mask_probabilities",
             "_objective": "Terms objective",
             "_problem": "Problem",
             "_saliency": "Backward CleanPass LossFn saliency",
@@ -46,7 +48,7 @@ else:
             "_spectral": "spectral_residual",
             "mixers": (
                 "CoMixup CutMix InputMixup ManifoldMixup Mixed Mixer NoMix OnePass "
-                "OnePassCollate PuzzleMix Step training_step"
+                "OnePassCollate PuzzleMix Step mix_dict training_step"
             ),
             "_version": "__version__",
         },

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from comixup._gather import gather_cells
 from comixup._grid import MAX_DIMENSIONS, cell_weights
+from comixup._masks import IGNORE_INDEX, check_masks, leading_class, with_channels
 from comixup._tensor_checks import check_precision
 
 _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -100,32 +101,61 @@ class Labelling:
 
         Each cell is upsampled by nearest neighbour, so it covers the pixels that `source_ratio`
         counts. With more than one level cells are means: integers would have to be rounded and are
-        rejected, as class indices of a segmentation mask have no mean (give it one-hot, in floats).
+        rejected, as class indices of a segmentation mask have no mean: `mix_masks` takes those.
         """
         self.check_images(images)
         return gather_cells(images, self.sources)
 
+    def mix_masks(self, masks: Tensor, ignore_index: int | None = IGNORE_INDEX) -> Tensor:
+        """Returns masks of class indices mixed like the images: integers, (m', *size).
+
+        With one level each pixel has the class of the input that is seen there. In blended cells it
+        has the class of the largest share; in a tie the class of the input with the lowest index,
+        or `ignore_index` if pixels without a class are part of the tie. For class probabilities
+        instead see `comixup.mix_mask_probabilities`.
+
+        Args:
+            masks: (m, *size) or (m, channels, *size) integers or booleans. Not changed.
+            ignore_index: the value of pixels without a class; None if every value is one.
+
+        >>> both = Labelling(torch.tensor([[[0, 1], [1, 1]]]), num_inputs=2)
+        >>> both.mix_masks(torch.tensor([[5, 5, 5, 5], [7, 255, 7, 255]])).tolist()
+        [[5, 255, 7, 255]]
+        """
+        check_masks(masks, ignore_index)
+        wide = with_channels(masks, len(self.grid))
+        self.check_batch(wide, "masks")
+        # Sorted, so that a tie does not depend on the order of the levels.
+        levels = self.sources.sort(1).values.unbind(1)
+        candidates = [gather_cells(wide, level.unsqueeze(1)) for level in levels]
+        mixed = leading_class(candidates, [1.0] * len(candidates), ignore_index)
+        return mixed.view(self.num_outputs, *masks.shape[1:])
+
     def check_images(self, images: Tensor) -> None:
         """Rejects a tensor that `mix_images` cannot mix."""
-        if images.ndim != 2 + len(self.grid) or len(images) != self.num_inputs:
-            sides = ", ".join("*" * len(self.grid))
-            raise ValueError(
-                f"`images` must have shape ({self.num_inputs}, channels, {sides}) for this "
-                f"labelling of {self.num_inputs} inputs on a grid {self.grid}, got "
-                f"{tuple(images.shape)}."
-            )
-        self._check_size(images.shape[2:])
+        self.check_batch(images, "images")
         if self.levels > 1:
             check_precision("images", images)
         if self.levels > 1 and not images.is_floating_point():
             raise TypeError(
-                f"`images` must be floating point to be averaged, got {images.dtype}. Convert them "
-                "(masks of class indices: to one-hot), or solve with levels=1."
+                f"`images` must be floating point to be averaged, got {images.dtype}. Convert "
+                "them, or solve with levels=1. Masks of class indices: use `mix_masks`."
             )
 
     def to(self, device: torch.device | str) -> Labelling:
         """Returns the same labelling with its sources on a device."""
         return Labelling(self.sources.to(device), self.num_inputs, self.objective_values)
+
+    def check_batch(self, batch: Tensor, name: str) -> None:
+        """Rejects a tensor of another batch, or smaller than the grid."""
+        if batch.ndim != 2 + len(self.grid) or len(batch) != self.num_inputs:
+            sides = ", ".join("*" * len(self.grid))
+            raise ValueError(
+                f"`{name}` must have shape ({self.num_inputs}, channels, {sides}) for this "
+                f"labelling of {self.num_inputs} inputs on a grid {self.grid}, got "
+                f"{tuple(batch.shape)}."
+            )
+        self._check_size(batch.shape[2:])
 
     def _check_size(self, size: Sequence[int]) -> None:
         if len(size) != len(self.grid):

@@ -36,6 +36,8 @@ _IN_BACKWARD = "_in_fabric_backward"
 _LIGHTNING_MODULE = "LightningModule"
 _TRAINER = "_trainer"
 """Where a LightningModule keeps the Trainer that runs it; None under Fabric."""
+_KEEPS = "keeps_clean_gradient"
+"""Attribute of our own mixin (adapters/lightning.py), which zeroes gradients after the step."""
 _LAST_WORDS_SECONDS = 30.0
 """A process notices that another has exited when their next collective fails: within a step."""
 
@@ -59,7 +61,7 @@ def in_fabric_backward(modules: Iterable[nn.Module]) -> Iterator[None]:
 
 
 def automatic_optimization() -> str | None:
-    """Returns the name of the LightningModule whose optimiser a Trainer steps by itself, or None.
+    """Returns the name of the LightningModule whose gradients a Trainer zeroes by itself, or None.
 
     Of the one whose training_step is running: the network that a mixer is given is mostly a child
     of it that knows nothing of its parent, but the parent is on the call stack.
@@ -73,7 +75,8 @@ def automatic_optimization() -> str | None:
             any(kind.__name__ == _LIGHTNING_MODULE for kind in type(owner).__mro__)
             and getattr(owner, _TRAINER, None) is not None
         ):
-            return type(owner).__name__ if getattr(owner, "automatic_optimization", False) else None
+            zeroed = getattr(owner, "automatic_optimization", False)
+            return type(owner).__name__ if zeroed and not getattr(owner, _KEEPS, False) else None
         frame = frame.f_back
     return None
 

@@ -8,6 +8,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from comixup._checks import check_count
+from comixup._masks import IGNORE_INDEX, one_hot_masks
 from comixup._targets import soft_targets
 from comixup._tensor_checks import check_images
 
@@ -31,6 +33,12 @@ class Plan(Protocol):
 
     def mix_images(self, images: Tensor) -> Tensor:
         """Returns a tensor (m, C, *size) mixed: images, one-hot masks, a teacher's maps."""
+
+    def mix_masks(self, masks: Tensor, ignore_index: int | None = IGNORE_INDEX) -> Tensor:
+        """Returns masks of class indices, (m, *size) integers, mixed like the images.
+
+        Where inputs are blended, the class of the largest share.
+        """
 
 
 def mix(
@@ -75,3 +83,27 @@ def mix_targets(targets: Tensor, source_ratio: Tensor) -> Tensor:
     # Under autocast the product would be in half precision, too coarse for a probability.
     with torch.autocast(targets.device.type, enabled=False):
         return source_ratio.to(targets.device, non_blocking=True) @ targets
+
+
+def mix_mask_probabilities(
+    masks: Tensor, plan: Plan, num_classes: int, *, ignore_index: int | None = IGNORE_INDEX
+) -> Tensor:
+    """Returns the classes' shares of each pixel of mixed masks, (m', classes, *size) float32.
+
+    What `cross_entropy` takes as class probabilities. A pixel's shares sum to the share of the
+    inputs that have a class there: 1, and 0 where all are ignored, which then has no loss.
+
+    Args:
+        masks: (m, *size) class indices. Not changed.
+        plan: how to mix (`mixer.last.plan`).
+        num_classes: the number of classes.
+        ignore_index: the value of pixels without a class; None if every value is one.
+
+    >>> import torch
+    >>> from comixup import Labelling
+    >>> both = Labelling(torch.tensor([[[0, 1], [1, 1]]]), num_inputs=2)
+    >>> mix_mask_probabilities(torch.tensor([[0, 0, 0, 0], [1, 255, 1, 1]]), both, 2).tolist()
+    [[[0.5, 0.5, 0.0, 0.0], [0.5, 0.0, 1.0, 1.0]]]
+    """
+    check_count("num_classes", num_classes)
+    return plan.mix_images(one_hot_masks(masks, num_classes, ignore_index))

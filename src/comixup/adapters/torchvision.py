@@ -7,12 +7,14 @@ from typing import Any
 
 import PIL.Image
 from torch import Tensor
-from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils._pytree import keystr, tree_flatten_with_path, tree_unflatten
 from torch.utils.data import get_worker_info
 from torchvision import tv_tensors  # type: ignore[import-untyped]
 from torchvision.transforms import v2  # type: ignore[import-untyped]
 
 from comixup import Plan, spectral_residual
+from comixup._masks import IGNORE_INDEX
+from comixup._unmixable import check_mixable
 from comixup.mixers import ManifoldMixup, Mixer
 
 SaliencyFn = Callable[[Tensor], Tensor]
@@ -28,8 +30,12 @@ class BatchMix(v2.Transform):  # type: ignore[misc]  # torchvision ships no type
     Called as `v2.MixUp` is: after the data loader, or in its collate function, alone or in
     `v2.Compose` and `v2.RandomChoice`. In a nested sample every `tv_tensors.Image` and
     `tv_tensors.Video` is mixed alike, or the first plain tensor if there is none, and so is every
-    floating-point `tv_tensors.Mask` of shape (batch, classes, height, width); what else there is
-    passes through. The first image decides the saliency.
+    `tv_tensors.Mask`: integers (batch, height, width) by `mix_masks`, floating-point class weights
+    (batch, classes, height, width) as images. The first image decides the saliency. A sample with
+    masks needs no labels: `images, masks = mix(images, masks)`.
+
+    Nothing that has to be mixed passes through: boxes, key points and plain tensors of the images'
+    size raise. File names, indices and the like are left as they are.
 
     In a data loader's workers, draws come from torch's global generator, which the loader seeds
     differently for each. A mixer with a generator of its own would repeat itself in every worker
@@ -40,6 +46,8 @@ class BatchMix(v2.Transform):  # type: ignore[misc]  # torchvision ships no type
         saliency_fn: returns maps (batch, *size) of images, for methods that need saliency.
         labels_getter: returns the labels of the sample it is given; "default" means its second
             item, or what stands there or in the sample itself under "labels" or a key with "label".
+        ignore_index: the value of pixels without a class in integer masks; None if every value is
+            one.
 
     >>> import torch
     >>> from comixup import CoMixup
@@ -55,6 +63,7 @@ class BatchMix(v2.Transform):  # type: ignore[misc]  # torchvision ships no type
         saliency_fn: SaliencyFn = spectral_residual,
         *,
         labels_getter: Callable[[Any], Any] | str = "default",
+        ignore_index: int | None = IGNORE_INDEX,
     ) -> None:
         super().__init__()
         if not isinstance(mixer, Mixer):
@@ -86,29 +95,38 @@ class BatchMix(v2.Transform):  # type: ignore[misc]  # torchvision ships no type
             )
         self.mixer = mixer
         self.saliency_fn = saliency_fn
+        self.ignore_index = ignore_index
         self._labels_getter = labels_getter
         self._worker_seed: int | None = None
 
     def forward(self, *inputs: Any) -> Any:
-        """Returns the sample with its images mixed and its labels (batch, classes) float32."""
+        """Returns the sample with images and masks mixed and labels (batch, classes) float32."""
         sample = inputs if len(inputs) > 1 else inputs[0]
-        flat, spec = tree_flatten(sample)
+        paths, spec = tree_flatten_with_path(sample)
+        flat = [item for _, item in paths]
         labels = self._labels_getter(sample)
+        if labels is None or isinstance(labels, tv_tensors.Mask):
+            labels = None if any(isinstance(x, tv_tensors.Mask) for x in flat) else labels
         images = images_among(flat, labels)
-        _check(flat, labels)
+        _check_labels(flat, labels)
+        batch = channels_first(flat[images[0]])
+        for index, (path, item) in enumerate(paths):
+            _check_item(keystr(path), item, batch, index in images or item is labels)
         self._part_from_other_workers()
 
-        batch = channels_first(flat[images[0]])
         wanted = self.mixer.needs_saliency and self.mixer.enabled
         maps = self.saliency_fn(batch) if wanted else None
-        mixed, soft = self.mixer(batch, labels, maps)
+        targets = labels
+        if labels is None:  # the mixer needs some; these are not used
+            targets = batch.new_zeros(len(batch), self.mixer.num_classes or 1)
+        mixed, soft = self.mixer(batch, targets, maps)
         plan = self.mixer.last.plan
         outputs = list(flat)
         outputs[images[0]] = as_before(mixed, flat[images[0]])
         for index, item in enumerate(flat):
             if index in images[1:] or isinstance(item, tv_tensors.Mask):
-                outputs[index] = mixed_alike(item, plan)
-            elif item is labels:
+                outputs[index] = mixed_alike(item, plan, self.ignore_index)
+            elif labels is not None and item is labels:
                 outputs[index] = soft
         return tree_unflatten(outputs, spec)
 
@@ -174,29 +192,56 @@ def as_before(mixed: Tensor, images: Tensor) -> Tensor:
     return mixed
 
 
-def mixed_alike(item: Tensor, plan: Plan) -> Tensor:
+def mixed_alike(item: Tensor, plan: Plan, ignore_index: int | None) -> Tensor:
     """Returns another image or mask of the same batch, mixed by the same plan."""
+    if isinstance(item, tv_tensors.Mask) and not item.is_floating_point():
+        wrapped: Tensor = tv_tensors.wrap(
+            plan.mix_masks(item.as_subclass(Tensor), ignore_index), like=item
+        )
+        return wrapped
     return as_before(plan.mix_images(channels_first(item)), item)
 
 
-def _check(flat: list[Any], labels: Any) -> None:
-    """Refuses samples that cannot be mixed."""
+def _check_labels(flat: list[Any], labels: Any) -> None:
+    """Rejects samples whose labels are not there; those with masks need none."""
+    if labels is None and any(isinstance(item, tv_tensors.Mask) for item in flat):
+        return
     if not isinstance(labels, Tensor) or not any(item is labels for item in flat):
         raise ValueError(
             "`inputs` must hold the labels as a tensor, second or under the key 'labels', got "
-            f"{type(labels).__name__} there. Give a `labels_getter` if they are elsewhere."
+            f"{type(labels).__name__} there. Give a `labels_getter` if they are elsewhere, or wrap "
+            "masks of segmentation in tv_tensors.Mask."
         )
-    for item in flat:
-        name = type(item).__name__
-        if isinstance(item, PIL.Image.Image | tv_tensors.BoundingBoxes) or name == "KeyPoints":
+
+
+def _check_item(name: str, item: Any, images: Tensor, mixed: bool) -> None:
+    """Rejects an item that cannot be mixed, or that would pass through and should not.
+
+    Args:
+        name: where in the sample it is.
+        item: any leaf of the sample.
+        images: the batch's first images, (batch, channels, *size).
+        mixed: whether it is mixed as images or as labels.
+    """
+    kind = type(item).__name__
+    check_mixable(f"inputs{name}", item)
+    if isinstance(item, PIL.Image.Image):
+        raise ValueError(
+            f"`inputs{name}` must be a batch as a tensor, got {kind}. Convert PIL images first, by "
+            "v2.ToImage()."
+        )
+    if isinstance(item, tv_tensors.Mask):
+        without_channels = item.ndim == images.ndim - 1 and not item.is_floating_point()
+        if not (without_channels or item.ndim == images.ndim):
             raise ValueError(
-                f"`inputs` must hold no PIL images, bounding boxes or keypoints, got {name}. They "
-                "cannot be mixed: leave them out of the sample."
+                f"`inputs{name}` must hold masks as integers (batch, *size), or as floating-point "
+                f"class weights (batch, classes, *size), got {item.dtype} {tuple(item.shape)}."
             )
-        one_hot = isinstance(item, tv_tensors.Mask) and item.ndim == 4 and item.is_floating_point()
-        if isinstance(item, tv_tensors.Mask) and not one_hot:
+    elif isinstance(item, Tensor) and not mixed and len(images) == item.shape[:1].numel():
+        size = images.shape[2:]
+        if item.shape[1:] == size or item.shape[2:] == size:
             raise ValueError(
-                "`inputs` must hold masks as floating-point class weights (batch, classes, height, "
-                f"width), got {item.dtype} {tuple(item.shape)}. Make them one-hot: the mean of two "
-                "class indices is a third class."
+                f"`inputs{name}` must be wrapped in tv_tensors.Mask or tv_tensors.Image, got a "
+                f"plain tensor {tuple(item.shape)} of the images' size, which would pass through "
+                "unmixed."
             )

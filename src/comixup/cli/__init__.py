@@ -20,6 +20,7 @@ try:
     import comixup
     from comixup import training
     from comixup._did_you_mean import did_you_mean
+    from comixup.cli._check import check
     from comixup.cli._evaluation import compare, evaluate
     from comixup.cli._export import export
     from comixup.cli._options import check_words
@@ -57,6 +58,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "sweep": sweep,
     "predict": predict,
     "export": export,
+    "check": check,
 }
 
 

@@ -6,6 +6,7 @@ from comixup.mixers._cutmix import Boxes as Boxes
 from comixup.mixers._cutmix import CutMix as CutMix
 from comixup.mixers._input import InputMixup as InputMixup
 from comixup.mixers._manifold import ManifoldMixup as ManifoldMixup
+from comixup.mixers._mix_dict import mix_dict as mix_dict
 from comixup.mixers._mixer import Mixed as Mixed
 from comixup.mixers._mixer import Mixer as Mixer
 from comixup.mixers._none import NoMix as NoMix

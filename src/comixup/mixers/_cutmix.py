@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from comixup._gather import in_format_of
+from comixup._masks import IGNORE_INDEX, check_masks, with_channels
 from comixup.mixers._input import check_same_batch
 from comixup.mixers._mixer import Mixed
 from comixup.mixers._partners import PartnerMixer, ratio_matrix
@@ -78,6 +79,11 @@ class Boxes:
             inside = (slice(None), slice(None), *(slice(begin, end) for begin, end in box))
             mixed[inside] = images[inside].index_select(0, partner)
         return mixed
+
+    def mix_masks(self, masks: Tensor, ignore_index: int | None = IGNORE_INDEX) -> Tensor:
+        """Returns masks of class indices, (m, *size) integers, with the same boxes pasted."""
+        check_masks(masks, ignore_index)
+        return self.mix_images(with_channels(masks, len(self.size))).view(masks.shape)
 
     def _mix_by_masks(self, images: Tensor, partners: Tensor) -> Tensor:
         owner = self.owner.unsqueeze(1).to(images.device, non_blocking=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from comixup._masks import IGNORE_INDEX, check_masks, leading_class
 from comixup._tensor_checks import check_precision
 from comixup.mixers._mixer import Mixed
 from comixup.mixers._partners import PartnerMixer, ratio_matrix
@@ -45,7 +46,7 @@ class Blend:
         if not images.is_floating_point():
             raise TypeError(
                 f"`images` must be floating point to be averaged, got {images.dtype}. Convert them "
-                "first (masks of class indices: to one-hot)."
+                "first. Masks of class indices: use `mix_masks`."
             )
         check_precision("images", images)
         # Half precision is too coarse for the ratios: means are taken in single precision.
@@ -59,6 +60,21 @@ class Blend:
                 total, images.index_select(0, partner).to(wide), ratio.view(shape)
             )
         return total.to(images.dtype)
+
+    def mix_masks(self, masks: Tensor, ignore_index: int | None = IGNORE_INDEX) -> Tensor:
+        """Returns masks of class indices, (m, ...) integers: at each pixel the largest share's.
+
+        In a tie the class of the image itself, then of its first partner, and so on; or
+        `ignore_index` if pixels without a class are part of the tie.
+        """
+        check_masks(masks, ignore_index)
+        check_same_batch(masks, self.num_inputs, "masks")
+        ratios = self.ratios.to(masks.device, non_blocking=True)
+        partners = self.partners.to(masks.device, non_blocking=True)
+        shape = (-1, *[1] * (masks.ndim - 1))
+        candidates = [masks, *(masks.index_select(0, partner) for partner in partners.unbind(1))]
+        weights = [ratio.view(shape) for ratio in ratios.unbind(1)]
+        return leading_class(candidates, weights, ignore_index)
 
     def to(self, device: torch.device) -> Blend:
         """Returns the same plan with its tensors on a device."""
@@ -93,10 +109,10 @@ class InputMixup(PartnerMixer):
         return Mixed(Blend(self.draw_partners(m), self.draw_ratios(m)))
 
 
-def check_same_batch(images: Tensor, m: int) -> None:
+def check_same_batch(images: Tensor, m: int, name: str = "images") -> None:
     """Rejects a tensor of another batch size than the plan's."""
     if len(images) != m:
         raise ValueError(
-            f"`images` must have {m} inputs, as the batch this plan was drawn for, got "
+            f"`{name}` must have {m} inputs, as the batch this plan was drawn for, got "
             f"{len(images)}."
         )

@@ -54,8 +54,9 @@ class KeptGradient:
             self._warn(
                 f"{module} must not use Lightning's automatic optimisation with a clean gradient "
                 "that is kept: it zeroes the gradients after training_step, and the clean term is "
-                "dropped. Set self.automatic_optimization = False and pass "
-                f"backward=self.manual_backward, {_REMEDY}"
+                "dropped. Use comixup.adapters.lightning.KeepCleanGradient, or set "
+                "self.automatic_optimization = False and pass backward=self.manual_backward, "
+                f"{_REMEDY}"
             )
             return
         weight = _plain_weight(model)

@@ -33,8 +33,8 @@ class Mixed:
 
     Attributes:
         plan: how it is mixed, in host memory. `plan.mix_images` mixes other tensors the same way
-            (one-hot segmentation masks, a teacher's maps); `plan.masks` and `plan.source_ratio()`
-            tell who is where.
+            (a teacher's maps), `plan.mix_masks` integer masks of segmentation; `plan.masks` and
+            `plan.source_ratio()` tell who is where.
         mixed: False if the batch was left as it was, by chance `p` or because mixing is off.
         layer: the layer of the model in which the images are mixed, where they are not mixed
             themselves (manifold mixup).

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from comixup._gather import in_format_of
+from comixup._masks import IGNORE_INDEX
 from comixup._mix import Plan
 
 
@@ -47,3 +48,8 @@ class PartlyMixed:
         """Returns images, or any tensor (m, C, *size), as they are and mixed."""
         mixed = self.plan.mix_images(images)[: self.mixed]
         return in_format_of(images, torch.cat([images[: self.clean], mixed]))
+
+    def mix_masks(self, masks: Tensor, ignore_index: int | None = IGNORE_INDEX) -> Tensor:
+        """Returns masks of class indices, (m, *size) integers, as they are and mixed."""
+        mixed = self.plan.mix_masks(masks, ignore_index)[: self.mixed]
+        return torch.cat([masks[: self.clean], mixed])

@@ -12,6 +12,7 @@ from comixup._checks import check_boolean, check_count, check_number, check_posi
 from comixup._gather import gather_cells, in_format_of
 from comixup._labelling import Labelling
 from comixup._maps import check_grid, grid_of_batch, pool, pool_maps
+from comixup._masks import IGNORE_INDEX, check_masks, leading_class, with_channels
 from comixup._puzzle import (
     best_masks,
     block_sides,
@@ -74,10 +75,29 @@ class Puzzle:
         The size may differ from that of the images this plan was drawn for; where blocks move it
         has to be a multiple of the blocks along each side.
         """
-        labelling = self.labelling
+        self.labelling.check_images(images)
+        moved, sources = self._moved(images)
+        return in_format_of(images, gather_cells(moved, sources))
+
+    def mix_masks(self, masks: Tensor, ignore_index: int | None = IGNORE_INDEX) -> Tensor:
+        """Returns masks of class indices, (m, *size) integers, moved and mixed like the images.
+
+        In blended cells the class of the larger share; in a tie that of the image itself, not its
+        partner's, or `ignore_index` if one of the two has no class.
+        """
+        check_masks(masks, ignore_index)
+        wide = with_channels(masks, self.labels.ndim - 1)
+        self.labelling.check_batch(wide, "masks")
+        moved, sources = self._moved(wide)
+        candidates = [gather_cells(moved, level.unsqueeze(1)) for level in sources.unbind(1)]
+        mixed = leading_class(candidates, [1.0] * len(candidates), ignore_index)
+        return mixed.view(masks.shape)
+
+    def _moved(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns images, then partners where blocks move, and who of them fills each cell."""
+        own = torch.arange(self.num_inputs)
         if self.moves is None:
-            return labelling.mix_images(images)
-        labelling.check_images(images)
+            return images, self._sources(own, self.partners)
         blocks = tuple(self.moves.shape[2:])
         if any(p % c for p, c in zip(images.shape[2:], blocks, strict=True)):
             raise ValueError(
@@ -86,9 +106,7 @@ class Puzzle:
             )
         partners = self.partners.to(images.device, non_blocking=True)
         moved = [move_blocks(images, self.moves[0]), move_blocks(images[partners], self.moves[1])]
-        own = torch.arange(self.num_inputs)
-        mixed = gather_cells(torch.cat(moved), self._sources(own, own + self.num_inputs))
-        return in_format_of(images, mixed)
+        return torch.cat(moved), self._sources(own, own + self.num_inputs)
 
     def _sources(self, own: Tensor, other: Tensor) -> Tensor:
         """Returns who fills each level of each cell, (m, L, *grid): `own` the first L z."""

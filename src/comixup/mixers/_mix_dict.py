@@ -1,0 +1,112 @@
+"""Batches as dictionaries: images, masks and targets mixed alike, and nothing forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from comixup._masks import IGNORE_INDEX
+from comixup._mix import mix_targets
+from comixup._targets import soft_targets
+from comixup._tensor_checks import check_images
+from comixup._unmixable import check_mixable
+from comixup.mixers._manifold import ManifoldMixup
+from comixup.mixers._mixer import Mixer
+
+
+def mix_dict(
+    mixer: Mixer,
+    batch: Mapping[str, Any],
+    saliency: Tensor | None = None,
+    *,
+    images: str | Sequence[str],
+    masks: str | Sequence[str] = (),
+    targets: str | Sequence[str] = (),
+    unmixed: str | Sequence[str] = (),
+    ignore_index: int | None = IGNORE_INDEX,
+) -> dict[str, Any]:
+    """Returns a new dictionary with all entries of a batch mixed alike.
+
+    Every entry has to be named: one that is not raises, so that none passes through unmixed by
+    oversight. Boxes of detection and key points cannot be mixed and raise wherever they are named.
+
+    Args:
+        mixer: the method; it is called once, on the first of the images.
+        batch: its entries; none is changed.
+        saliency: for methods that need it; see `Mixer`.
+        images: names of the entries (m, C, *size) to mix as images: images, depth, one-hot masks.
+        masks: names of those to mix as masks of class indices, (m, *size) integers.
+        targets: names of those to mix as targets: (m,) class indices, for which the mixer needs its
+            `num_classes`, or (m, columns) numbers.
+        unmixed: names of those that belong to the batch as it came: file names, indices.
+        ignore_index: the value of pixels without a class; None if every value is one.
+
+    >>> from comixup import CutMix
+    >>> batch = {"image": torch.rand(8, 3, 32, 32), "mask": torch.zeros(8, 32, 32).long()}
+    >>> mixed = mix_dict(CutMix(), batch, images="image", masks="mask")
+    >>> mixed["image"].shape, mixed["mask"].shape, mixed["mask"].dtype
+    (torch.Size([8, 3, 32, 32]), torch.Size([8, 32, 32]), torch.int64)
+    """
+    if not isinstance(mixer, Mixer) or isinstance(mixer, ManifoldMixup):
+        raise TypeError(
+            "`mixer` must be one of comixup's methods that mix images, got "
+            f"{type(mixer).__name__}. Use comixup.CoMixup(num_classes), for instance."
+        )
+    roles = {"images": images, "masks": masks, "targets": targets, "unmixed": unmixed}
+    named = {role: _names(role, names, batch) for role, names in roles.items()}
+    _check_all_named(batch, named)
+    if not named["images"]:
+        raise ValueError("`images` must name at least one entry of the batch, got none.")
+    first = batch[named["images"][0]]
+    check_images(first)
+    soft = {
+        name: soft_targets(
+            batch[name],
+            len(first),
+            mixer.num_classes if getattr(batch[name], "ndim", 0) == 1 else None,
+            validate=mixer.validate,
+        )
+        for name in named["targets"]
+    }
+    # The mixer needs targets; those of the batch may be several, or none.
+    unused = torch.zeros(len(first), mixer.num_classes or 1, device=first.device)
+    mixed = {named["images"][0]: mixer(first, unused, saliency)[0]}
+    decided = mixer.last
+    for name in named["images"][1:]:
+        mixed[name] = decided.plan.mix_images(batch[name])
+    for name in named["masks"]:
+        mixed[name] = decided.plan.mix_masks(batch[name], ignore_index)
+    ratio = decided.target_ratio
+    if ratio is None:
+        ratio = decided.plan.source_ratio(first.shape[2:])
+    for name, target in soft.items():
+        mixed[name] = mix_targets(target, ratio)
+    return {name: mixed.get(name, value) for name, value in batch.items()}
+
+
+def _names(role: str, names: str | Sequence[str], batch: Mapping[str, Any]) -> list[str]:
+    """Returns the names of a role, all of which are entries of the batch."""
+    listed = [names] if isinstance(names, str) else list(names)
+    for name in listed:
+        if name not in batch:
+            raise ValueError(
+                f"`{role}` must name entries of the batch, {', '.join(map(repr, batch))}, got "
+                f"{name!r}."
+            )
+    return listed
+
+
+def _check_all_named(batch: Mapping[str, Any], named: Mapping[str, list[str]]) -> None:
+    """Rejects entries that are named twice or not at all, and those that cannot be mixed."""
+    for name, value in batch.items():
+        roles = [role for role, names in named.items() for other in names if other == name]
+        check_mixable(name, value)
+        if len(roles) != 1:
+            how = " and ".join(f"`{role}`" for role in roles) or "none of them"
+            raise ValueError(
+                f"`batch` must have each entry named once, in `images`, `masks`, `targets` or "
+                f"`unmixed`, got {name!r} in {how}. Nothing passes through by itself."
+            )

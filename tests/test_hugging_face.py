@@ -1,0 +1,101 @@
+"""The lines for Hugging Face's Trainer: its traps, and the gradient it steps by."""
+
+import copy
+import importlib
+from pathlib import Path
+
+import pytest
+import torch
+from torch.testing import assert_close
+from transformers import TrainerCallback, TrainingArguments
+
+import comixup
+from problems import generator
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+@pytest.fixture
+def example(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    return importlib.import_module("hugging_face_trainer")
+
+
+def test_hugging_face_trainer(example, capsys):
+    before, after = example.main(24)
+    assert after < before
+    assert "test loss" in capsys.readouterr().out
+
+
+def test_float_labels_given_to_the_model_would_be_a_multi_label_loss(example):
+    # What the comment in the example says. If this fails, it can be simpler.
+    torch.manual_seed(0)
+    model, images = example.tiny_resnet(), torch.rand(2, 3, 32, 32)
+    soft = torch.tensor([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.3, 0.7]])
+    with torch.no_grad():
+        outputs = model(images, labels=soft)
+    assert model.config.problem_type == "multi_label_classification"
+    bce = torch.nn.functional.binary_cross_entropy_with_logits(outputs.logits, soft)
+    assert_close(outputs.loss, bce)
+    ours = example.cross_entropy(outputs, soft)
+    assert_close(ours, -(soft * outputs.logits.log_softmax(1)).sum(1).mean())
+    assert abs(float(ours - bce)) > 0.1
+
+
+class Watch(TrainerCallback):
+    def __init__(self):
+        self.gradients = []
+
+    def on_pre_optimizer_step(self, args, state, control, model=None, **others):
+        self.gradients.append([weight.grad.clone() for weight in model.parameters()])
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_the_gradient_is_that_of_both_losses(example, tmp_path, accumulate):
+    torch.manual_seed(0)
+    model, watch, seen = example.tiny_resnet(), Watch(), []
+
+    class Recorded(example.CoMixupTrainer):
+        def compute_loss(self, model, inputs, return_outputs=False, **others):
+            seen.append({name: value.clone() for name, value in inputs.items()})
+            return super().compute_loss(model, inputs, return_outputs, **others)
+
+    twin = copy.deepcopy(model).train()
+    trainer = Recorded(
+        mixup=comixup.CoMixup(4, generator=generator(3)),
+        model=model,
+        args=TrainingArguments(
+            output_dir=str(tmp_path),
+            max_steps=1,
+            per_device_train_batch_size=8,
+            gradient_accumulation_steps=accumulate,
+            max_grad_norm=0.0,
+            use_cpu=True,
+            report_to="none",
+            save_strategy="no",
+            disable_tqdm=True,
+            dataloader_pin_memory=False,
+        ),
+        train_dataset=example.data_set(16),
+        callbacks=[watch],
+    )
+    trainer.train()
+    assert model.config.problem_type is None  # the model was given no labels
+    assert len(seen) == accumulate
+    mixup = comixup.CoMixup(4, generator=generator(3))
+    for inputs in seen:
+
+        def backward(loss):
+            (loss / accumulate).backward()
+
+        step = comixup.training_step(
+            twin,
+            mixup,
+            inputs["pixel_values"],
+            inputs["labels"],
+            loss_fn=example.cross_entropy,
+            backward=backward,
+        )
+        backward(step.loss)
+    expected = [weight.grad for weight in twin.parameters()]
+    assert_close(watch.gradients, [expected])
