@@ -27,6 +27,7 @@ def reproduce(
     results: Annotated[Path, option_help("FOLDER")] = paper.RESULTS,
     report: Annotated[bool, tyro.conf.FlagCreatePairsOff, option_help("", "")] = False,
     collect: Annotated[bool, tyro.conf.FlagCreatePairsOff, option_help("", "")] = False,
+    check: Annotated[int | None, option_help("N", "(default: none)")] = None,
 ) -> None:
     """Make the paper's tables and figures; without a name, list them.
 
@@ -43,6 +44,8 @@ def reproduce(
         results: folder of the committed cells.
         report: write the report from the cells that there are.
         collect: add the cells of the output folder to the committed ones.
+        check: draw so many committed cells of the named tables and figures at random, make them
+            again in the output folder, and compare.
     """
     console = Console()
     chosen, part = paper.chosen_items(names), paper.shard_of(shard)
@@ -50,10 +53,14 @@ def reproduce(
         for paragraph in paper.listing(results, out, console.width):
             print_line(console, paragraph)
         return
-    failed = None
-    if names:
+    failed, place = None, paper.Place(out, data, console)
+    if check is not None:
+        found, outcome = paper.check(chosen, check, results, place, workers=workers)
+        for comparison in found:
+            print_line(console, str(comparison))
+        failed = _told(console, outcome)
+    elif names:
         jobs = [job for item in chosen for job in paper.jobs_of(item, scale)]
-        place = paper.Place(out, data, console)
         failed = _told(console, paper.serve(jobs, place, workers=workers, shard=part))
     if collect:
         print_line(console, f"{results}: {paper.collect(results, out)} new cells.")

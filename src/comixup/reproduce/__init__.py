@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from comixup._lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
+    from comixup.reproduce._check import check as check
     from comixup.reproduce._items import ITEMS as ITEMS
     from comixup.reproduce._items import Item as Item
     from comixup.reproduce._items import chosen_items as chosen_items
@@ -24,6 +25,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_imports(
         __name__,
         {
+            "_check": "check",
             "_items": "ITEMS Item chosen_items",
             "_jobs": "Job jobs_of",
             "_listing": "listing",

@@ -83,12 +83,12 @@ def draw_procedure(images: Images, stem: Path) -> list[Row]:
             axes[0, i].set_title(f"input {i + 1}: {shortened(names[i], _NAME)}", fontsize=9)
             axes[0, i].spines[:].set(visible=True, color=OKABE_ITO[i], linewidth=3)
             cells = adaptive_avg_pool2d(batch.saliency[i][None], (plan.grid[0], plan.grid[1]))[0]
-            axes[1, i].imshow(cells, cmap="Greys", vmin=0)
+            axes[1, i].imshow(cells.numpy(), cmap="Greys", vmin=0)
             _bare(axes[1, i])
             _show(axes[2, i], outputs[i])
             _outline(axes[2, i], plan.sources[i], outputs.shape[-2:])
             axes[2, i].set_title(f"output {i + 1}", fontsize=9)
-            axes[3, i].bar(range(1, count + 1), counts[i], color=OKABE_ITO[:count])
+            axes[3, i].bar(range(1, count + 1), counts[i].tolist(), color=OKABE_ITO[:count])
             axes[3, i].set(ylim=(0, math.prod(plan.grid)), xticks=range(1, count + 1))
             axes[3, i].tick_params(labelsize=8)
             axes[3, i].spines[["top", "right"]].set_visible(False)
@@ -190,9 +190,9 @@ def _caption(ratio: Tensor, names: Sequence[str]) -> str:
 def _show(ax: Axes, picture: Tensor) -> None:
     """Shows an image, (C, H, W) in [0, 1] colours; one channel as black ink."""
     if len(picture) == 1:
-        ax.imshow(1 - picture[0], cmap="gray", vmin=0, vmax=1)
+        ax.imshow((1 - picture[0]).numpy(), cmap="gray", vmin=0, vmax=1)
     else:
-        ax.imshow(picture.permute(1, 2, 0))
+        ax.imshow(picture.permute(1, 2, 0).numpy())
     ax.set(xticks=[], yticks=[])
     ax.spines[:].set(color=_FRAME, linewidth=0.6)
 

@@ -52,6 +52,13 @@ def jobs_of(item: Item, scale: Scale) -> list[Job]:
     return _JOBS[item.name](scale)
 
 
+def same_at_both_scales(item: Item) -> bool:
+    """Returns whether an item is made in the same way at either scale."""
+    return [job.key for job in jobs_of(item, "small")] == [
+        job.key for job in jobs_of(item, "paper")
+    ]
+
+
 def with_needed(jobs: Iterable[Job]) -> list[Job]:
     """Returns jobs with those that they need before them, each once."""
     found: dict[str, Job] = {}

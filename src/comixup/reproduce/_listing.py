@@ -8,7 +8,7 @@ from pathlib import Path
 
 from comixup.reproduce._costs import Cost
 from comixup.reproduce._items import ITEMS, Item
-from comixup.reproduce._jobs import jobs_of, with_needed
+from comixup.reproduce._jobs import jobs_of, same_at_both_scales, with_needed
 from comixup.reproduce._store import read_committed, read_out
 from comixup.reproduce._trained_tables import SCALES, Scale
 
@@ -37,8 +37,7 @@ def listing(results: Path, out: Path, width: int = 100) -> Iterable[str]:
 def _scale_line(item: Item, scale: Scale, made: Collection[str]) -> str:
     """Returns what an item needs, costs and has at a scale; nothing if it has no such scale."""
     jobs = jobs_of(item, scale)
-    other = jobs_of(item, "paper" if scale == "small" else "small")
-    same = [job.key for job in jobs] == [job.key for job in other]
+    same = same_at_both_scales(item)
     if not jobs or (same and scale == "paper"):
         return ""
     done = sum(job.key in made for job in jobs)

@@ -24,7 +24,7 @@ from comixup.reproduce._images import Images
 from comixup.reproduce._store import Row
 
 BATCH, PARTITION = 100, 20
-POSITIONS = tuple(round(0.04 + 0.04 * step, 2) for step in range(24))
+POSITIONS = tuple(round(0.05 * step, 2) for step in range(1, 20))
 """Of solutions in panel (a): the weight of the unary term; 0.5 is the solution itself."""
 TAUS = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.83, 0.9, 1.0)
 SMALL_TAU, LARGE_TAU = 0.6, 0.83
@@ -69,26 +69,25 @@ def arrangement(saliency: Tensor, seed: int) -> list[Row]:
     """Returns unary and supermodular term of solutions from diverse to salient, per output.
 
     The solution at x minimises x times the unary plus 1 - x times the supermodular term: gamma is
-    multiplied by (1 - x) / x. Smoothness and prior are left out, as in the paper's figure.
+    multiplied by (1 - x) / x. Smoothness and prior are left out, as in the paper's figure. Of the
+    solutions found for all x each x has the best, since Algorithm 1 finds local optima.
 
     Args:
         saliency: (m, H, W).
         seed: of the solver.
     """
     problem = Problem.from_saliency(saliency.double(), beta=0.0, eta=0.0, alpha=None)
-    rows: list[Row] = []
+    found: list[tuple[float, float]] = []
     for x in POSITIONS:
         weighted = problem.replace(gamma=problem.gamma * (1 - x) / x)
         labelling = solve(weighted, starts=4, num_threads=1, generator=_seeded(seed))
         terms = objective(problem, labelling)
-        rows.append(
-            {
-                "panel": "arrangement",
-                "x": x,
-                "unary": terms.unary / problem.num_outputs,
-                "supermodular": (terms.total - terms.unary) / problem.num_outputs,
-            }
-        )
+        count = problem.num_outputs
+        found.append((terms.unary / count, (terms.total - terms.unary) / count))
+    rows: list[Row] = []
+    for x in POSITIONS:
+        unary, supermodular = min(found, key=lambda terms: x * terms[0] + (1 - x) * terms[1])
+        rows.append({"panel": "arrangement", "x": x, "unary": unary, "supermodular": supermodular})
     return rows
 
 

@@ -35,7 +35,7 @@ def trained_table(item: Item, made: Mapping[str, Made]) -> str:
     lines = []
     for row in rows:
         own = {entry.column: entry for entry in item.entries if entry.row == row}
-        printed = [_number(own[c].paper if c in own else None) for c in columns]
+        printed = [_printed(own[c]) if c in own else NOTHING for c in columns]
         if any(text != NOTHING for text in printed):
             lines.append([row, "paper", *printed])
         for scale in ("paper", "small"):
@@ -53,7 +53,7 @@ def _long_table(item: Item, made: Mapping[str, Made]) -> str:
         [
             entry.row,
             entry.column,
-            _number(entry.paper),
+            _printed(entry),
             *(_spread(values_of(entry, scale, made)) for scale in scales),
         ]
         for entry in item.entries
@@ -160,8 +160,11 @@ ANALYSES: Mapping[str, tuple[str, Callable[[Sequence[Row]], str]]] = {
 """By item: the first word of its cells' keys, and the table of their rows."""
 
 
-def _number(value: float | None) -> str:
-    return NOTHING if value is None else f"{value:g}"
+def _printed(entry: Entry) -> str:
+    """Returns the paper's number with its decimals: one of a calibration error, else two."""
+    if entry.paper is None:
+        return NOTHING
+    return f"{entry.paper:.{1 if entry.metric == 'ece' else 2}f}"
 
 
 def _spread(values: Sequence[float]) -> str:
@@ -176,9 +179,9 @@ def _spread(values: Sequence[float]) -> str:
 def _mean_and_deviation(values: Sequence[float]) -> str:
     if len(values) < 2:
         return NOTHING if not values else f"{values[0]:.4g}"
-    deviation = statistics.stdev(values)
-    mean = statistics.fmean(values)
-    return f"{mean:.0f} ({deviation:.2g})" if mean > 1e4 else f"{mean:.4g} ({deviation:.2g})"
+    mean, deviation = statistics.fmean(values), statistics.stdev(values)
+    spread = f"{deviation:.0f}" if deviation >= 10 or deviation < 1e-9 else f"{deviation:.2g}"
+    return f"{mean:.0f} ({spread})" if mean > 1e3 else f"{mean:.4g} ({spread})"
 
 
 def _mean(rows: Sequence[Row], name: str) -> float:

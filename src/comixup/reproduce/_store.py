@@ -117,7 +117,8 @@ def commit_cells(results: Path, made: Mapping[str, Made]) -> int:
         ]
         if rows:
             atomic_write(results / f"{group}.csv", _csv_text(rows))
-    return sum(key not in old or old[key].rows != cell.rows for key, cell in new.items())
+    now = read_committed(results)
+    return sum(key not in old or old[key].rows != now[key].rows for key in new)
 
 
 def write_rows(path: Path, rows: Iterable[Row]) -> None:
