@@ -170,7 +170,7 @@ def test_packages_import_public_names_of_those_below_them():
         ("comixup.data._new", "from comixup.models import build"),
         ("comixup.models._new", "from comixup._checks import _integer"),
         ("comixup.models._new", "from comixup._solve import solve"),
-        ("comixup.reproduce._new", "from comixup.baseline_solvers import Labelling"),
+        ("comixup.reproduce._new", "from comixup.baseline_solvers import _energies"),
         ("comixup._solve", "from comixup._mix import mix"),
         ("comixup._problem", "from comixup import _solve"),
         ("comixup._problem", "from comixup import solve"),
