@@ -17,7 +17,7 @@ from comixup.reproduce._store import is_made, read_out
 from comixup.training._folder import CHECKPOINT
 from small_runs import RECIPE, WAIT_SECONDS, processes, recipe, write_images
 
-EPOCHS = 40
+EPOCHS = 20
 SEEDS = (0, 1, 2)
 
 
