@@ -21,8 +21,10 @@ from comixup.reproduce._store import Row
 
 BLUE, ORANGE, GREEN, RED, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#777777"
 """Of Okabe and Ito: told apart by the colour-blind, and by their dashes and markers in grey."""
-SMALL_TAU, LARGE_TAU, OWN_TAU = 0.6, 0.83, 0.83
+SMALL_TAU, OWN_TAU = 0.7, 0.83
 _INPUTS = range(1, 7)
+_TERM_RANGE = (-0.35, 0.65)
+"""Of panel (a): beyond it, at the right end, the supermodular term alone grows on."""
 
 
 def mixed_batches_figure(rows: Sequence[Row]) -> Figure:
@@ -37,7 +39,9 @@ def mixed_batches_figure(rows: Sequence[Row]) -> Figure:
         _saliency(axes[1, 0], methods, taus)
         _diversity(axes[1, 1], methods, taus)
         for ax, letter in zip(axes.flat, "abcd", strict=True):
-            ax.set_title(f"({letter}) {ax.get_title()}", fontsize=11, loc="left")
+            title = ax.get_title()
+            ax.set_title("")
+            ax.set_title(f"({letter}) {title}", fontsize=11, loc="left")
             ax.spines[["top", "right"]].set_visible(False)
             ax.tick_params(labelsize=9)
     return figure
@@ -57,19 +61,19 @@ def _arrangement(ax: Axes, rows: Sequence[Row]) -> None:
         change = [value - values[middle] for value in values]
         ax.plot(positions, change, color=colour, ls=line, lw=1.8, label=name)
     ax.axvline(0.5, color="black", ls=":", lw=1)
-    ax.annotate("$z^*$", (0.5, 1), (4, -4), "axes fraction", "offset points", va="top")
-    ax.texts[-1].set_position((4, -4))
+    ax.text(0.51, _TERM_RANGE[0] + 0.02, "$z^*$", va="bottom", fontsize=11)
+    ax.set_ylim(*_TERM_RANGE)
     ax.set_title("Terms along solutions")
     ax.set_xlabel("x: diverse, not salient  →  salient, not diverse", fontsize=9)
     ax.set_ylabel("objective per output, minus that of $z^*$", fontsize=9)
-    ax.legend(frameon=False, fontsize=9, loc="upper center")
+    ax.legend(frameon=False, fontsize=9, loc="upper left")
 
 
 def _inputs(ax: Axes, taus: Sequence[Row]) -> None:
     width = 0.2
     bars: list[tuple[str, list[float], str, str]] = [
         (f"tau = {SMALL_TAU:g}", _percents(taus, SMALL_TAU), ORANGE, ""),
-        (f"tau = {LARGE_TAU:g}", _percents(taus, LARGE_TAU), BLUE, ""),
+        (f"tau = {OWN_TAU:g}", _percents(taus, OWN_TAU), BLUE, ""),
         ("paper, small tau", list(map(float, INPUTS_PER_OUTPUT["small"])), "#F7DDA8", "//"),
         ("paper, large tau", list(map(float, INPUTS_PER_OUTPUT["large"])), "#A8CDE3", "\\\\"),
     ]

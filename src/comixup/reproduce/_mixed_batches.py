@@ -27,8 +27,6 @@ BATCH, PARTITION = 100, 20
 POSITIONS = tuple(round(0.05 * step, 2) for step in range(1, 20))
 """Of solutions in panel (a): the weight of the unary term; 0.5 is the solution itself."""
 TAUS = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.83, 0.9, 1.0)
-SMALL_TAU, LARGE_TAU = 0.6, 0.83
-"""Of panel (b)."""
 MOST_INPUTS = 6
 METHODS: dict[str, type[Mixer]] = {
     "vanilla": NoMix,

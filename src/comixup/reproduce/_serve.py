@@ -30,6 +30,8 @@ from comixup.reproduce._store import cell_folder, is_made, write_cell
 
 POLL_SECONDS = 0.5
 MAX_WORKERS = 1024
+_SURE_SECONDS = 60.0
+"""So long a time of work the estimates are trusted for: the first cell waits for imports too."""
 _MISTAKES = (ValueError, TypeError, OSError, ImportError, RuntimeError)
 """What missing data or a full disk raise: the other cells are made all the same."""
 
@@ -241,7 +243,8 @@ class Progress:
         there = sum(is_made(self.out, job.key) for job in self.jobs)
         rest = "nothing" if left == 0 else "unknown time"
         if 0 < left < self.left_at_first:
-            rest = f"about {spoken(passed * left / (self.left_at_first - left))}"
+            slowness = (passed + _SURE_SECONDS) / (self.left_at_first - left + _SURE_SECONDS)
+            rest = f"about {spoken(left * slowness)}"
         line = f"{there} of {len(self.jobs)} cells, {rest} left: {key}"
         self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
