@@ -61,7 +61,8 @@ def test_figure_2_has_its_panels(images, data, tmp_path):
     folder = train_here(data, tmp_path, chosen=recipe(epochs=1))
     rows = mixed_batches_rows(range(2), folder, data)
     assert {row["panel"] for row in rows} == {"arrangement", "method", "tau"}
-    assert {row["seed"] for row in rows} == {0, 1}
+    assert {row["seeds"] for row in rows} == {2}
+    assert all(row["inputs_1"] == 22 for row in rows if row.get("method") == "vanilla")
     figure = mixed_batches_figure(rows)
     titles = [ax.get_title(loc="left") for ax in figure.axes]
     assert [title[:3] for title in titles] == ["(a)", "(b)", "(c)", "(d)"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -28,6 +29,8 @@ POSITIONS = tuple(round(0.05 * step, 2) for step in range(1, 20))
 """Of solutions in panel (a): the weight of the unary term; 0.5 is the solution itself."""
 TAUS = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.83, 0.9, 1.0)
 MOST_INPUTS = 6
+_SAME = ("panel", "method", "tau", "x")
+_SPREAD = ("saliency", "diversity")
 METHODS: dict[str, type[Mixer]] = {
     "vanilla": NoMix,
     "input": InputMixup,
@@ -37,7 +40,7 @@ METHODS: dict[str, type[Mixer]] = {
 
 
 def mixed_batches_rows(seeds: Sequence[int], run: Path, data_root: Path | None) -> list[Row]:
-    """Returns the rows of batches, one batch per seed.
+    """Returns what is measured of batches, one batch per seed, as means over the seeds.
 
     Rows have a `panel` each: "arrangement" (terms along solutions), "method" (batch saliency and
     diversity) and "tau" (the same of Co-Mixup, and its inputs per output).
@@ -60,7 +63,33 @@ def mixed_batches_rows(seeds: Sequence[int], run: Path, data_root: Path | None) 
             mixer = CoMixup(None, tau=tau, generator=_seeded(seed))
             row = batch_statistics(mixer, batch.images, batch.saliency)
             rows.append({"seed": seed, "panel": "tau", "method": "comixup", "tau": tau, **row})
-    return rows
+    return averaged(rows)
+
+
+def averaged(rows: Sequence[Row]) -> list[Row]:
+    """Returns a row for all seeds of the same panel, method, tau and x.
+
+    It has the means of all columns, the standard deviations of saliency and diversity, and the
+    number of seeds: rows of every seed would be too many to commit.
+
+    >>> averaged([{"seed": s, "panel": "method", "saliency": float(s)} for s in (1, 2, 3)])
+    [{'panel': 'method', 'seeds': 3, 'saliency': 2.0, 'saliency_sd': 1.0}]
+    """
+    groups: dict[tuple[tuple[str, float | str], ...], list[Row]] = {}
+    for row in rows:
+        same = tuple((name, row[name]) for name in _SAME if name in row)
+        groups.setdefault(same, []).append(row)
+    found: list[Row] = []
+    for same, own in groups.items():
+        mean: Row = {**dict(same), "seeds": len(own)}
+        for name in own[0]:
+            if name not in (*_SAME, "seed"):
+                values = [float(row[name]) for row in own]
+                mean[name] = statistics.fmean(values)
+                if name in _SPREAD and len(own) > 1:
+                    mean[f"{name}_sd"] = statistics.stdev(values)
+        found.append(mean)
+    return found
 
 
 def arrangement(saliency: Tensor, seed: int) -> list[Row]:
