@@ -1,4 +1,4 @@
-"""What mixed batches look like: inputs per output, batch saliency and diversity, as in Figure 3.
+"""What mixed batches look like: inputs per output, batch saliency and diversity, as in Figure 2.
 
 Batch saliency is what an output shows of its inputs' saliency, each input's map summing to one: 1
 without mixing. Diversity is 1 - sum_j sum_j' o~_j . o~_j' / m over pairs of different outputs. Both
@@ -28,7 +28,7 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 PAPER = {"none": 1.0, "input": 1.0, "CutMix": 1.0, "Puzzle Mix": 1.22, "Co-Mixup": 1.36}
-"""Batch saliency in Figure 3 (c), on ImageNet."""
+"""Batch saliency in Figure 2 (c), on ImageNet."""
 
 MOST = 5
 """Outputs of this many inputs and more are counted together."""

@@ -14,7 +14,14 @@ import comixup
 
 HEAVY = ("torch", "torchvision", "torchmetrics", "lightning_fabric", "matplotlib", "scipy", "PIL")
 """Libraries that take from tenths of a second to seconds to import."""
-PACKAGES = ("comixup", "comixup.data", "comixup.models", "comixup.training", "comixup.evaluation")
+PACKAGES = (
+    "comixup",
+    "comixup.data",
+    "comixup.models",
+    "comixup.training",
+    "comixup.evaluation",
+    "comixup.reproduce",
+)
 
 
 def loaded_by(program, *words):
@@ -36,7 +43,14 @@ print("loaded:", *(name for name in {HEAVY} if name in sys.modules))
 
 @pytest.mark.parametrize(
     "words",
-    [["--help"], ["recipes"], ["train", "--help"], ["evaluate", "--help"], ["check", "--help"]],
+    [
+        ["--help"],
+        ["recipes"],
+        ["train", "--help"],
+        ["evaluate", "--help"],
+        ["check", "--help"],
+        ["reproduce"],
+    ],
     ids=" ".join,
 )
 def test_help_and_lists_load_no_torch(words):

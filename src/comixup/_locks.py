@@ -62,6 +62,24 @@ def locked(folder: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def held_if_free(folder: Path) -> Iterator[bool]:
+    """Holds a folder like `locked`, unless another holds it already; yields whether it is held.
+
+    Args:
+        folder: created if need be.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(_held_folder(folder))
+            held = True
+        except _InUseError:
+            held = False
+        except OSError as error:
+            raise not_writable(folder, error) from error
+        yield held
+
+
+@contextlib.contextmanager
 def _held_folder(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     found = folder.stat()

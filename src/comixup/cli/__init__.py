@@ -26,6 +26,7 @@ try:
     from comixup.cli._options import check_words
     from comixup.cli._plain_values import registry
     from comixup.cli._predict import predict
+    from comixup.cli._reproduce import reproduce
     from comixup.cli._signals import Terminated, exit_code, raising_terminated
     from comixup.cli._training import recipes, sweep, train, tune
 except ModuleNotFoundError as missing:
@@ -39,7 +40,7 @@ DEBUG = "COMIXUP_DEBUG"
 
 _MISTAKES = (ValueError, TypeError, OSError, ImportError, RuntimeError, MemoryError, OverflowError)
 """What a user's mistake, a missing file or package, or a machine's limits raise."""
-_RESUMED = ("train", "tune", "sweep")
+_RESUMED = ("train", "tune", "sweep", "reproduce")
 """Commands that resume from checkpoints."""
 
 _MISUSED = 2
@@ -59,6 +60,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "predict": predict,
     "export": export,
     "check": check,
+    "reproduce": reproduce,
 }
 
 

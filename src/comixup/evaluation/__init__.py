@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from comixup.evaluation._metrics import Bin as Bin
     from comixup.evaluation._metrics import Metrics as Metrics
     from comixup.evaluation._metrics import measure as measure
+    from comixup.evaluation._pictures import draw_corruptions as draw_corruptions
     from comixup.evaluation._predictions import Predictions as Predictions
     from comixup.evaluation._predictions import predict as predict
     from comixup.evaluation._predictions import predictions_of as predictions_of
@@ -65,6 +66,7 @@ else:
             ),
             "_localisation": "Localisation localise",
             "_metrics": "Bin Metrics measure",
+            "_pictures": "draw_corruptions",
             "_predictions": "Predictions predict predictions_of",
             "_reliability": "draw_reliability",
             "_tables": "as_rich write_comparison",

@@ -1,1 +1,38 @@
 """The paper's tables and figures from runs and measurements."""
+
+from typing import TYPE_CHECKING
+
+from comixup._lazy_imports import lazy_imports
+
+if TYPE_CHECKING:
+    from comixup.reproduce._check import check as check
+    from comixup.reproduce._items import ITEMS as ITEMS
+    from comixup.reproduce._items import Item as Item
+    from comixup.reproduce._items import chosen_items as chosen_items
+    from comixup.reproduce._jobs import Job as Job
+    from comixup.reproduce._jobs import jobs_of as jobs_of
+    from comixup.reproduce._listing import listing as listing
+    from comixup.reproduce._make_cell import Place as Place
+    from comixup.reproduce._report import collect as collect
+    from comixup.reproduce._report import write_report as write_report
+    from comixup.reproduce._serve import Outcome as Outcome
+    from comixup.reproduce._serve import serve as serve
+    from comixup.reproduce._serve import shard_of as shard_of
+    from comixup.reproduce._store import OUT as OUT
+    from comixup.reproduce._store import RESULTS as RESULTS
+    from comixup.reproduce._trained_tables import Scale as Scale
+else:
+    __getattr__, __dir__, __all__ = lazy_imports(
+        __name__,
+        {
+            "_check": "check",
+            "_items": "ITEMS Item chosen_items",
+            "_jobs": "Job jobs_of",
+            "_listing": "listing",
+            "_make_cell": "Place",
+            "_report": "collect write_report",
+            "_serve": "Outcome serve shard_of",
+            "_store": "OUT RESULTS",
+            "_trained_tables": "Scale",
+        },
+    )

@@ -1,0 +1,148 @@
+"""From a cell's description to its rows and pictures: the only place that knows every kind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from comixup.reproduce._jobs import Job
+from comixup.reproduce._store import Made, Row
+from comixup.reproduce._trained_tables import Run
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where cells are made.
+
+    Attributes:
+        out: the output folder.
+        data_root: see `comixup.data.load`.
+        console: shows the progress of a run; None is silent.
+    """
+
+    out: Path
+    data_root: Path | None = None
+    console: Console | None = None
+
+    def run_folder(self, run: Run) -> Path:
+        """Returns the folder of a trained run."""
+        return self.out / "runs" / run.recipe / run.method / f"seed-{run.seed}"
+
+    @property
+    def figures(self) -> Path:
+        """The folder of pictures."""
+        return self.out / "figures"
+
+
+def make_cell(job: Job, place: Place) -> Made:
+    """Returns what a cell measures, after making it; pictures go to the folder of figures."""
+    begin = time.perf_counter()
+    rows = _MAKERS[job.maker](place, **job.arguments)
+    about: dict[str, float | str] = {"seconds": round(time.perf_counter() - begin, 1), **_about()}
+    return Made(tuple(rows), about)
+
+
+def _run(place: Place, *, recipe: Any, method: str, seed: int, boxes: bool) -> list[Row]:
+    from comixup.reproduce._trained_runs import measured_run  # noqa: PLC0415 - slow to import
+
+    return [measured_run(place, recipe, method, seed, boxes=boxes)]
+
+
+def _exhaustive(_: Place, **arguments: Any) -> list[Row]:
+    from comixup.reproduce._solver_analyses import exhaustive_rows  # noqa: PLC0415
+
+    return exhaustive_rows(**arguments)
+
+
+def _narasimhan_bilmes(_: Place, **arguments: Any) -> list[Row]:
+    from comixup.reproduce._solver_analyses import narasimhan_bilmes_rows  # noqa: PLC0415
+
+    return narasimhan_bilmes_rows(**arguments)
+
+
+def _run_time(_: Place, **arguments: Any) -> list[Row]:
+    from comixup.reproduce._solver_analyses import run_time_rows  # noqa: PLC0415
+
+    return run_time_rows(**arguments)
+
+
+def _mixed_batches(place: Place, *, run: Run, seeds: range) -> list[Row]:
+    from comixup.reproduce._mixed_batches import mixed_batches_rows  # noqa: PLC0415
+
+    return mixed_batches_rows(seeds, place.run_folder(run), place.data_root)
+
+
+def _picture(place: Place, *, name: str, run: Run) -> list[Row]:
+    from comixup.reproduce._illustrations import DRAWN  # noqa: PLC0415
+    from comixup.reproduce._images import Images  # noqa: PLC0415
+
+    images = Images(place.run_folder(run), place.data_root)
+    return DRAWN[name](images, place.figures / f"{name}-{run.recipe}")
+
+
+def _compatibility(place: Place) -> list[Row]:
+    from comixup.reproduce._compatibility_picture import draw_compatibility  # noqa: PLC0415
+
+    return draw_compatibility(place.figures / "compatibility")
+
+
+def _corruption(place: Place, *, recipe: str) -> list[Row]:
+    from comixup.reproduce._trained_runs import draw_corruption  # noqa: PLC0415
+
+    draw_corruption(place, recipe)
+    return []
+
+
+_MAKERS: Mapping[str, Callable[..., list[Row]]] = {
+    "run": _run,
+    "exhaustive": _exhaustive,
+    "narasimhan-bilmes": _narasimhan_bilmes,
+    "run-time": _run_time,
+    "mixed-batches": _mixed_batches,
+    "picture": _picture,
+    "compatibility": _compatibility,
+    "corruption": _corruption,
+}
+
+
+def _about() -> dict[str, float | str]:
+    """Returns when, on what and with what a cell was made."""
+    versions = [f"Python {platform.python_version()}"]
+    versions += [f"{name} {metadata.version(name)}" for name in ("torch", "numpy", "comixup")]
+    return {
+        "date": datetime.now(timezone.utc).date().isoformat(),
+        "machine": f"{_processor()}, {os.cpu_count()} cores",
+        "versions": ", ".join(versions),
+        "commit": _commit(),
+    }
+
+
+def _processor() -> str:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _commit() -> str:
+    """Returns the commit of the source tree; "unknown" for an installed package."""
+    here = Path(__file__).parents[3]
+    if not (here / ".git").exists():
+        return "unknown"
+    command = ["git", "-C", str(here), "rev-parse", "--short", "HEAD"]
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+        return done.stdout.strip()
+    return "unknown"

@@ -1,0 +1,105 @@
+"""Runs of the tables: trained by the trainer, measured on their test images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from comixup import data as data_sets
+from comixup import evaluation, training
+from comixup.data import DataSet
+from comixup.reproduce._small_recipes import recipe_named
+from comixup.reproduce._store import Row
+from comixup.reproduce._trained_tables import Run
+from comixup.training import Recipe
+
+if TYPE_CHECKING:
+    from comixup.reproduce._make_cell import Place
+
+_TINY = "tiny-imagenet"
+_ANNOTATIONS = "**/Annotations/CLS-LOC/val"
+"""ImageNet's boxes, as they are unpacked."""
+
+
+def measured_run(place: Place, recipe: Recipe, method: str, seed: int, *, boxes: bool) -> Row:
+    """Returns a run's metrics by name, training it as far as it is not trained.
+
+    The error is what the recipe reports (the median of the last ten epochs in the paper's), the
+    other metrics are of the final weights.
+
+    Args:
+        place: where to train.
+        recipe: what to train.
+        method: one of its methods.
+        seed: of the run.
+        boxes: measure localisation and background corruption too.
+    """
+    result = training.train(
+        recipe,
+        method=method,
+        seeds=(seed,),
+        out=place.out / "runs",
+        data_root=place.data_root,
+        console=place.console,
+    )[seed]
+    folder = training.RunFolder(place.run_folder(Run(recipe.name, method, seed)))
+    if boxes:
+        found = _evaluated(place, folder.path)
+        metrics, row = found.metrics, dict(found.summary)
+    else:
+        metrics = evaluation.measure(
+            evaluation.predictions_of(*training.read_logits(folder.logits)["test"])
+        )
+        row = metrics.summary
+    bins = " ".join(f"{b.count}:{b.confidence:.5g}:{b.accuracy:.5g}" for b in metrics.bins)
+    train_seconds = {} if result.cpu_seconds is None else {"cpu_seconds": result.cpu_seconds}
+    return {**row, **train_seconds, "error": result.error, "epochs": result.epochs, "bins": bins}
+
+
+def draw_corruption(place: Place, recipe: str) -> None:
+    """Draws images of a recipe's data set with corrupted backgrounds (Figure 10)."""
+    name = recipe_named(recipe).data
+    data = data_sets.load(name, place.data_root)
+    boxes = boxes_of(data, data_sets.data_root(place.data_root))
+    if boxes is None:
+        raise FileNotFoundError(
+            f"Boxes of {name} were not found. Put ImageNet's Annotations/CLS-LOC/val into its "
+            "folder."
+        )
+    evaluation.draw_corruptions(
+        data,
+        data.test,
+        boxes,
+        place.figures / f"corruption-{recipe}.png",
+        f"Background corruption of {name}",
+    )
+
+
+def boxes_of(data: DataSet, root: Path) -> Tensor | None:
+    """Returns the boxes of a data set's test images; None where there are none."""
+    if data.name == _TINY:
+        own = evaluation.read_tiny_imagenet_boxes(root, "test")
+        return own if data.test_indices is None else own[data.test_indices]
+    folders = sorted(root.glob(_ANNOTATIONS))
+    if not folders:
+        return None
+    return evaluation.read_boxes(folders[0], data.test.paths, max(data.shape[1:]))
+
+
+def _evaluated(place: Place, run: Path) -> evaluation.Evaluation:
+    """Returns the evaluation of a finished run, with boxes where there are any; writes its file."""
+    told = evaluation.trained_on(run)
+    data = data_sets.load(told.data or "", place.data_root)
+    if told.classes and set(told.classes) < set(data.classes):
+        data = data_sets.load(told.data or "", place.data_root, classes=told.classes)
+    trained = evaluation.load_trained(
+        run, num_classes=data.num_classes, shape=training.shape_of(data, told.image_size)
+    )
+    boxes = boxes_of(data, data_sets.data_root(place.data_root))
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    found = evaluation.evaluate(trained, data, boxes, device=device, console=place.console)
+    evaluation.write_evaluation(found, run)
+    return found
