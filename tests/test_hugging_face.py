@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 from torch.testing import assert_close
-from transformers import TrainerCallback, TrainingArguments
 
 import comixup
 from problems import generator
 
+pytestmark = pytest.mark.slow  # importing transformers takes ten seconds
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
@@ -42,18 +42,15 @@ def test_float_labels_given_to_the_model_would_be_a_multi_label_loss(example):
     assert abs(float(ours - bce)) > 0.1
 
 
-class Watch(TrainerCallback):
-    def __init__(self):
-        self.gradients = []
-
-    def on_pre_optimizer_step(self, args, state, control, model=None, **others):
-        self.gradients.append([weight.grad.clone() for weight in model.parameters()])
-
-
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_the_gradient_is_that_of_both_losses(example, tmp_path, accumulate):
+    transformers = importlib.import_module("transformers")
     torch.manual_seed(0)
-    model, watch, seen = example.tiny_resnet(), Watch(), []
+    model, gradients, seen = example.tiny_resnet(), [], []
+
+    class Watch(transformers.TrainerCallback):
+        def on_pre_optimizer_step(self, args, state, control, model=None, **others):
+            gradients.append([weight.grad.clone() for weight in model.parameters()])
 
     class Recorded(example.CoMixupTrainer):
         def compute_loss(self, model, inputs, return_outputs=False, **others):
@@ -64,7 +61,7 @@ def test_the_gradient_is_that_of_both_losses(example, tmp_path, accumulate):
     trainer = Recorded(
         mixup=comixup.CoMixup(4, generator=generator(3)),
         model=model,
-        args=TrainingArguments(
+        args=transformers.TrainingArguments(
             output_dir=str(tmp_path),
             max_steps=1,
             per_device_train_batch_size=8,
@@ -77,7 +74,7 @@ def test_the_gradient_is_that_of_both_losses(example, tmp_path, accumulate):
             dataloader_pin_memory=False,
         ),
         train_dataset=example.data_set(16),
-        callbacks=[watch],
+        callbacks=[Watch()],
     )
     trainer.train()
     assert model.config.problem_type is None  # the model was given no labels
@@ -98,4 +95,4 @@ def test_the_gradient_is_that_of_both_losses(example, tmp_path, accumulate):
         )
         backward(step.loss)
     expected = [weight.grad for weight in twin.parameters()]
-    assert_close(watch.gradients, [expected])
+    assert_close(gradients, [expected])
