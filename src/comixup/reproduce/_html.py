@@ -20,7 +20,8 @@ th { border-bottom: 1px solid #555; vertical-align: bottom; }
 th:first-child, td:first-child, td.words { text-align: left; }
 img { max-width: 100%; height: auto; }
 code, pre { background: #f1f1f1; border-radius: 3px; font-size: 0.88em; }
-code { padding: 0.05em 0.3em; } pre { padding: 0.6em 0.9em; overflow-x: auto; }
+code { padding: 0.05em 0.3em; } td code { white-space: nowrap; }
+pre { padding: 0.6em 0.9em; overflow-x: auto; }
 pre code { padding: 0; font-size: 1em; }
 a { color: #0a58a6; }
 @media print { body { max-width: none; margin: 0; font-size: 11pt; }

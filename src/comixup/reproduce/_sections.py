@@ -177,7 +177,8 @@ def _origin(item: Item, made: Mapping[str, Made]) -> str:
             told = f"{count}, {_seeds(jobs, made)}{_about(cells)}"
             parts.append(f"{command}: {told}; the others take about {cost}")
         else:
-            told = f"all {len(jobs)} cells, {_seeds(jobs, made)}{_about(cells)}"
+            count = "its cell" if len(jobs) == 1 else f"all {len(jobs)} cells"
+            told = f"{count}, {_seeds(jobs, made)}{_about(cells)}"
             parts.append(f"{command}: {told}")
     return "\n".join(_wrapped(f"- {part}.", "  ") for part in parts)
 
@@ -193,7 +194,8 @@ def _seeds(jobs: Sequence[Job], made: Mapping[str, Made]) -> str:
         return ""
     if found == set(range(len(found))) and len(found) > 1:
         return f"seeds 0 to {len(found) - 1}, "
-    return f"seeds {', '.join(map(str, sorted(found)))}, "
+    word = "seed" if len(found) == 1 else "seeds"
+    return f"{word} {', '.join(map(str, sorted(found)))}, "
 
 
 def _about(cells: Sequence[Made]) -> str:
