@@ -35,14 +35,24 @@ def test_the_front_page_and_the_solver_page_have_code():
     assert len(code_blocks(ROOT / "docs" / "solver.md")) >= 2
 
 
+def anchors(page):
+    """Returns what GitHub makes of a page's headings to link to."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
+    return {heading.strip().replace(" ", "-") for heading in plain}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
 def test_links_lead_somewhere(page):
     links = re.findall(r"\[([^\]]*)\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
     for text, target in links:
         if target.startswith("http"):
             continue
-        file = (page.parent / target).resolve()
+        target, _, anchor = target.partition("#")
+        file = (page.parent / target).resolve() if target else page
         assert file.exists(), f"{page.name} links to {target}"
+        if anchor and file.suffix == ".md":
+            assert anchor in anchors(file), f"{page.name} links to {target}#{anchor}"
         name = re.fullmatch(r"`(?:\w+\.)*(\w+)`", text)  # `Class.name`: in that file
         if name and text != f"`{file.name}`" and file.suffix in (".py", ".hpp", ".cpp"):
             source = file.read_text(encoding="utf-8")
