@@ -45,10 +45,10 @@ def anchors(page):
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
 def test_links_lead_somewhere(page):
     links = re.findall(r"\[([^\]]*)\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
-    for text, target in links:
-        if target.startswith("http"):
+    for text, link in links:
+        if link.startswith("http"):
             continue
-        target, _, anchor = target.partition("#")
+        target, _, anchor = link.partition("#")
         file = (page.parent / target).resolve() if target else page
         assert file.exists(), f"{page.name} links to {target}"
         if anchor and file.suffix == ".md":
