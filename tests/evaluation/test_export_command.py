@@ -21,6 +21,7 @@ def called(called):
     return functools.partial(called, "export")
 
 
+@pytest.mark.slow
 def test_a_run_is_exported_and_compared_on_its_test_images(called, trained):
     code, out, err = called(trained, "--to", "pt2")
     assert code == 0, err

@@ -216,7 +216,7 @@ def test_batches_say_how_many_of_how_many():
 
 
 @pytest.mark.parametrize("size", [(16, 16), (161, 101), (20, 60)], ids=str)
-@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("channels", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_pixels_are_square_and_nothing_overlaps(size, channels):
     figure = batch_figure(*batch(20, channels, size), NAMES, "A run")
     width, height = figure.get_size_inches()

@@ -94,6 +94,13 @@ SMALL_NETWORKS = [
     *(("cifar100-preactresnet18", method) for method in METHODS),
 ]
 """Other methods, with networks that the list above has in the recipe's place."""
+PLAIN = [
+    ("cifar100-multi-input", "manifold-4"),
+    ("cifar100-vat", "vat-0.1-eps2-updates1"),
+    ("speech-small", "comixup"),
+    ("cifar100-preactresnet18", "puzzlemix"),
+]
+"""Of these, one of each kind in the plain suite."""
 
 
 @pytest.mark.parametrize(
@@ -103,7 +110,13 @@ def test_recipe_trains(name, root, tmp_path):
     check_run(reduced(RECIPES[name], batch_size=2, images_per_class=1), root, tmp_path)
 
 
-@pytest.mark.parametrize(("name", "method"), SMALL_NETWORKS)
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [
+        pytest.param(*case, marks=() if case in PLAIN else pytest.mark.slow)
+        for case in SMALL_NETWORKS
+    ],
+)
 def test_method_trains(name, method, root, tmp_path):
     check_run(reduced(RECIPES[name], model="small"), root, tmp_path, method)
 
