@@ -76,6 +76,10 @@ _STYLES = {
     "One-pass Co-Mixup": ("#D55E00", "D", "-"),
 }
 """Colour (of Okabe and Ito), marker and line: legible in grey and for the colour-blind."""
+_BESIDE = 0.04
+"""By which powers of two methods of the same compute stand beside each other."""
+_FEWEST = 3
+"""Seeds from which on an interval is drawn: that of two is wider than the figure."""
 
 
 @dataclass(frozen=True)
@@ -159,17 +163,18 @@ def compute_figure(cells: Sequence[Cell]) -> Figure:
     """Returns error and ECE against compute, a line per method, with 95 % intervals of the mean."""
     by_arm = _by_arm(cells)
     with style.context("default"):
-        figure = Figure((8.4, 3.6), facecolor="white", layout="constrained")
+        figure = Figure((10.0, 4.0), facecolor="white", layout="constrained")
         panels = figure.subplots(1, 2)
         for ax, metric, title in zip(
             panels, ("error", "ece"), ("Top-1 error, %", "ECE, %"), strict=True
         ):
-            for name, arms in LENGTHS.items():
+            for k, (name, arms) in enumerate(LENGTHS.items()):
                 there = [by_arm[arm] for arm in arms if arm in by_arm]
                 if not there:
                     continue
                 colour, marker, line = _STYLES[name]
-                xs = [own[0].passes for own in there]
+                beside = 2 ** (_BESIDE * (k - (len(LENGTHS) - 1) / 2))
+                xs = [own[0].passes * beside for own in there]
                 means = [statistics.fmean(getattr(c, metric) for c in own) for own in there]
                 reach = [_reach([getattr(c, metric) for c in own]) for own in there]
                 ax.errorbar(
@@ -181,7 +186,7 @@ def compute_figure(cells: Sequence[Cell]) -> Figure:
             )
             ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
             ax.minorticks_off()
-            ax.set_xlabel("Forward and backward passes over each training image")
+            ax.set_xlabel("Forward and backward passes per training image")
             ax.set_ylabel(title)
             ax.grid(color="#dddddd", lw=0.6)
             ax.set_axisbelow(True)
@@ -303,8 +308,8 @@ def _shown(contrast: Contrast) -> tuple[str, str]:
 
 
 def _reach(values: Sequence[float]) -> float:
-    """Returns half the width of the mean's confidence interval; 0 for a lone value."""
-    interval = paired_interval(values)
+    """Returns half the width of the mean's confidence interval; 0 for too few values."""
+    interval = paired_interval(values) if len(values) >= _FEWEST else None
     return 0.0 if interval is None else (interval[1] - interval[0]) / 2
 
 
