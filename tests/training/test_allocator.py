@@ -10,20 +10,21 @@ import pytest
 from comixup.training._allocator import keep_freed_memory
 
 COUNT = """
-import resource, torch
+import ctypes, resource, statistics
 from comixup.training._allocator import keep_freed_memory
 assert {keep} is False or keep_freed_memory()
-def allocate():
-    first = torch.ones(2_500_000)  # 10 MB: more than glibc keeps
-    second = (first + 1) * 2
-    del first
-    return second.relu().sum()
-for _ in range(5):
-    allocate()
-before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(10):
-    allocate()
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+libc.memset.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    blocks = [libc.malloc(10_000_000) for _ in range(12)]  # 120 MB: more than glibc keeps
+    for block in blocks:
+        libc.memset(block, 1, 10_000_000)
+    for block in blocks:
+        libc.free(block)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+print(statistics.median_low([faults() for _ in range(9)]))
 """
 
 
@@ -36,7 +37,9 @@ def faults(keep):
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library has none")
 def test_pages_are_not_asked_for_again():
-    assert faults(keep=True) < 0.1 * faults(keep=False)
+    # Whether glibc gives memory back depends on what lies above it: three chances.
+    assert max(faults(keep=False) for _ in range(3)) > 10_000
+    assert faults(keep=True) < 100
 
 
 @pytest.mark.parametrize("name", ["GLIBC_TUNABLES", "MALLOC_TRIM_THRESHOLD_", "LD_PRELOAD"])
