@@ -61,7 +61,7 @@ def found(minimise, unary, charge, grid, start):
     ids=str,
 )
 def test_tiny_grids_are_solved_exactly(minimise, grid, num_labels, form):
-    for seed in range(4):
+    for seed in range(8):
         for smoothness in (0.05, 0.3, 2.0):
             case = grid, num_labels, form, seed, smoothness
             unary, charge, start, best = solved(oracle.inner_minimum, *case)

@@ -76,9 +76,7 @@ def test_the_gap_to_the_optimum_is_a_small_part_of_a_random_guess(m, outputs, gr
     assert gap / spread <= limit
 
 
-@over(TINY)
-@each_case("levels, resolve", [(1, False), (2, True), (3, False)])
-def test_both_methods_take_the_same_way_where_every_step_is_exact(problem, levels, resolve):
+def check_same_way(problem, levels, resolve):
     for seed in range(2):
         settings = {"sweeps": 4 + 6 * seed, "levels": levels, "resolve": resolve}
         native = solve(problem, generator=generator(seed), **settings)
@@ -90,6 +88,19 @@ def test_both_methods_take_the_same_way_where_every_step_is_exact(problem, level
         assert duplicates(native) == duplicates(reference) or not resolve
         total = objective(problem, reference).total
         assert objective(problem, native).total == pytest.approx(total, abs=1e-5)
+
+
+@over(TINY)
+@each_case("levels, resolve", [(1, False), (2, True), (3, False)])
+def test_both_methods_take_the_same_way_where_every_step_is_exact(problem, levels, resolve):
+    check_same_way(problem, levels, resolve)
+
+
+@pytest.mark.slow
+@over(TINY)
+@each_case("levels, resolve", [(1, True), (2, False), (3, True)])
+def test_both_methods_take_the_same_way_with_the_other_settings(problem, levels, resolve):
+    check_same_way(problem, levels, resolve)
 
 
 @pytest.mark.slow
@@ -272,10 +283,10 @@ def test_the_callers_tensors_are_only_read(method):
 # ---- Resolve -----------------------------------------------------------------------------------
 
 
-@with_each
+@slowly_with_each
 def test_resolving_leaves_fewer_duplicated_outputs(method):
     without = resolved = 0
-    for seed in range(12 if method == "native" else 4):
+    for seed in range(12):
         problem = make(4, (3, 3), seed, power=1, num_outputs=6, tau=1.0)
         settings = {"method": method, "sweeps": 4}
         z = solve(problem, resolve=True, generator=generator(seed), **settings)

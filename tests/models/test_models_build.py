@@ -46,7 +46,16 @@ def test_every_name_builds_a_network_for_its_usual_input(name):
 
 
 @pytest.mark.parametrize("name", [name for name in IMAGES if name != "wrn28-10"])
-@pytest.mark.parametrize("shape", [(1, 28, 28), (4, 17, 33)], ids=str)
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (1, 28, 28),
+        (4, 17, 33),
+        pytest.param((3, 64, 64), marks=pytest.mark.slow),
+        pytest.param((3, 40, 56), marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
 def test_image_networks_take_any_size_and_number_of_channels(name, shape):
     model = build(name, CLASSES, shape=shape).eval()
     assert model(images(shape, 2)).shape == (2, CLASSES)
