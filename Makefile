@@ -16,9 +16,11 @@ KERNEL_TESTS = $(shell grep -lE '(import|from) .*\b(_native|solve|_gather|_maps|
   tests/test_comixup.py src/comixup/_solve.py src/comixup/_puzzle.py
 # One thread each, for the workers share the cores; a file's tests share what they set up, so they
 # stay on one worker, and the files that take longest come first (tests/conftest.py).
-# One worker more than cores: that with the tests of processes mostly waits for them.
+# One worker more than cores: that with the tests of processes mostly waits for them. Bytecode is
+# written even where the environment says not to: workers and the processes that tests start would
+# compile the same modules again and again.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
-TEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+TEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 SANITIZERS := -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all -fno-omit-frame-pointer
 
 .PHONY: help demo test slow check bench native compiler sanitize package format clean
