@@ -119,6 +119,12 @@ def penalty(problem, o):
 
 
 @functools.cache
+@functools.lru_cache(maxsize=32)
+def all_multisets(count, size):
+    """Every multiset of so many of the numbers below `count`, a row each."""
+    return np.array(list(itertools.combinations_with_replacement(range(count), size)))
+
+
 def joint_minimum(problem, levels):
     """The least objective value `total` of any labelling, exactly, for any clip.
 
@@ -145,8 +151,7 @@ def joint_minimum(problem, levels):
         best[vector] = min(energy, best.get(vector, math.inf))
     own = np.array(list(best.values()))
     o = np.array(list(best)) / levels
-    chosen = itertools.combinations_with_replacement(range(len(own)), problem.num_outputs)
-    chosen = np.array(list(chosen))
+    chosen = all_multisets(len(own), problem.num_outputs)
     return float((own[chosen].sum(1) + penalty(problem, o[chosen])).min())
 
 
@@ -158,10 +163,16 @@ def energy(unary, charges, grid, x):
     return value + sum(charges[x[k], x[other]] for k, other in neighbours(grid))
 
 
+@functools.lru_cache(maxsize=32)
+def all_words(num_labels, n):
+    """Every sequence of n labels, (num_labels ** n, n), the last label changing fastest."""
+    return np.indices((num_labels,) * n, dtype=np.intp).reshape(n, -1).T
+
+
 def all_energies(unary, charges, grid):
     """Every labelling, (count, n), and its energy."""
     num_labels, n = unary.shape
-    x = np.array(list(itertools.product(range(num_labels), repeat=n)))
+    x = all_words(num_labels, n)
     value = unary[x, np.arange(n)].sum(1)
     for k, other in neighbours(grid):
         value = value + charges[x[:, k], x[:, other]]
@@ -184,7 +195,7 @@ def profile_minimum(unary, charges, grid):
     grid = (grid[longest], *grid[:longest], *grid[longest + 1 :])
     row = math.prod(grid[1:])
     inside = neighbours(grid[1:]) if len(grid) > 1 else []
-    states = np.array(list(itertools.product(range(num_labels), repeat=row)))
+    states = all_words(num_labels, row)
     table = np.zeros(len(states))
     for first in range(0, n, row):
         if first:
