@@ -28,11 +28,12 @@ def test_a_panel_has_the_diagonal_and_the_classifier():
     (ax,) = reliability_figure({"Vanilla": [metrics()]}).axes
     diagonal, line = lines(ax)
     np.testing.assert_array_equal(diagonal.get_xydata(), [[0, 0], [1, 1]])
-    assert same_color(diagonal.get_color(), "red")
+    assert diagonal.get_linestyle() == ":"
     assert diagonal.get_linestyle() == ":"
     # Empty bins are passed over.
     np.testing.assert_array_equal(line.get_xydata(), [[0.25, 0.1], [0.625, 0.5], [0.95, 0.75]])
-    assert same_color(line.get_color(), "blue")
+    assert line.get_linestyle() == "-"
+    assert not same_color(line.get_color(), diagonal.get_color())
     assert line.get_linestyle() == "-"
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("Confidence", "Accuracy")
     assert (ax.get_xlim(), ax.get_ylim()) == ((0, 1), (0, 1))
@@ -95,3 +96,11 @@ def test_bad_input_gets_a_sentence(tmp_path):
         draw_reliability({"a": [metrics()]}, tmp_path / "a.gif")
     with pytest.raises(ValueError, match=r"as many bins each, got \[5, 1\]"):
         reliability_figure({"a": [metrics(), metrics((Bin(5, 0.9, 1.0),))]})
+
+
+def test_many_panels_stand_in_rows():
+    figure = reliability_figure({str(k): [metrics()] for k in range(10)})
+    assert len(figure.axes) == 10
+    rows = {round(ax.get_subplotspec().rowspan.start) for ax in figure.axes}
+    assert rows == {0, 1}
+    assert figure.get_size_inches()[0] < 12

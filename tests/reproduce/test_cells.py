@@ -143,8 +143,9 @@ def test_the_report_is_made_from_the_table_alone(cells, run_folder, tmp_path):
     for title in (*HEADLINE.values(), *OTHERS.values()):
         assert f"| {title} |" in text
     assert "| **" not in text  # whatever the differences: four of ten seeds are no claim
-    for name in ("small-data-compute.png", "small-data-compute.svg", "small-data-reliability.png"):
-        assert (tmp_path / "out" / name).stat().st_size > 5000
+    for name in ("compute", "reliability"):
+        assert f"(figures/small-data.{name}.png)" in text
+        assert (tmp_path / "out" / "figures" / f"small-data.{name}.png").stat().st_size > 5000
     collect(run_folder, cells=table)
     assert len(read_cells(table)) == len(cells)  # seed 0 of Co-Mixup in another recipe's name
     assert report(cells).count("\n") > 20
@@ -163,6 +164,53 @@ def test_a_claim_needs_all_seeds_and_a_small_p(cell):
     (row,) = [line for line in fewer.splitlines() if line.startswith("| Co-Mixup | Vanilla")]
     assert "**" not in row
     assert "< 0.001" in row
+
+
+def answer_to(question, cells):
+    """Returns what the report says of error and of ECE."""
+    lines = report(cells).split("### Headline")[0].splitlines()
+    (row,) = [line for line in lines if line.startswith(f"| {question}")]
+    return [cell.strip() for cell in row.strip("| ").split("|")[1:]]
+
+
+def test_questions_are_answered_by_the_tests_alone(cell):
+    noise = torch.rand(10, generator=torch.Generator().manual_seed(2)).tolist()
+    arms = {
+        "vanilla": (35.0, 9.0),
+        "comixup": (32.0, 3.0),
+        "comixup-one-pass": (33.0, 3.0),
+        "comixup-one-pass-double": (30.0, 5.0),
+    }
+    cells = [
+        made_up(cell, arm, seed, error + noise[(seed + k) % 10] / 3, ece + noise[seed - k])
+        for k, (arm, (error, ece)) in enumerate(arms.items())
+        for seed in range(10)
+    ]
+    error, ece = answer_to("Does Co-Mixup beat vanilla training of as many", cells)
+    assert error.startswith("**yes**: -3.")
+    assert ece.startswith("**yes**: -6.")
+    # The family has this pair in the other direction.
+    error, ece = answer_to("Does one-pass Co-Mixup of twice the epochs beat the paper's", cells)
+    assert error.startswith("**yes**: -2.")
+    assert ece.startswith("**no, worse**: +2.")
+    error, _ = answer_to("Does one-pass Co-Mixup beat vanilla", cells)
+    assert error.startswith("exploratory, likely: -2.")
+    assert answer_to("Does its saliency matter", cells) == ["open", "open"]
+    error, _ = answer_to("Does Co-Mixup beat vanilla", [c for c in cells if c.seed < 9])
+    assert error.startswith("open: -3.")
+    assert error.endswith("9 of 10 seeds")
+
+
+def test_a_difference_that_may_be_chance_is_not_shown(cell):
+    noise = torch.rand(20, generator=torch.Generator().manual_seed(3)).tolist()
+    cells = [
+        made_up(cell, arm, seed, 30 + noise[10 * k + seed], 5 + noise[10 * k + seed])
+        for k, arm in enumerate(("vanilla", "comixup"))
+        for seed in range(10)
+    ]
+    assert all(
+        answer.startswith("not shown: ") for answer in answer_to("Does Co-Mixup beat van", cells)
+    )
 
 
 def test_wrong_files_are_told(tmp_path):

@@ -17,20 +17,24 @@ DPI = 150
 PANEL, MARGIN = 1.75, 0.45
 """Inches: a panel's side with the gap to the next, and what the axes' labels take."""
 TITLE_LETTERS = 24
+COLUMNS = 6
+"""Panels in a row, the paper's number of methods: more would not be legible on a page."""
+_CLASSIFIER, _PERFECT = "#0072B2", "#D55E00"
+"""Blue and vermilion of Okabe and Ito; the lines differ in style too, for print in grey."""
 
 
 def reliability_figure(panels: Mapping[str, Sequence[Metrics]]) -> Figure:
-    """Returns reliability diagrams in a row, as the paper's figure of calibration has them.
+    """Returns reliability diagrams in rows, as the paper's figure of calibration has them.
 
-    The classifier's line is blue, that of perfect calibration dotted red: below it a classifier is
+    The classifier's line is blue, that of perfect calibration dotted: below it a classifier is
     too sure of itself, above it not sure enough. The line joins the bins that hold predictions, at
     their mean confidence and accuracy; the band around it is the accuracy's 95 % confidence
     interval, wide where a bin holds few predictions. ECE is in percent.
 
     Args:
-        panels: by title, the metrics of one or more runs each (seeds of a method): their
-            predictions are pooled for the line, and ECE is the mean of the runs' with its standard
-            deviation.
+        panels: by title, of one or more lines, the metrics of one or more runs each (seeds of a
+            method): their predictions are pooled for the line, and ECE is the mean of the runs'
+            with its standard deviation.
 
     >>> from comixup.evaluation._metrics import Bin
     >>> bins = (Bin(0, float("nan"), float("nan")), Bin(10, 0.8, 0.7))
@@ -44,14 +48,21 @@ def reliability_figure(panels: Mapping[str, Sequence[Metrics]]) -> Figure:
             f"{[title for title, runs in panels.items() if not runs] or 'any'}. Evaluate a run."
         )
     with style.context("default"):
-        size = (MARGIN + PANEL * len(panels), MARGIN + PANEL)
+        rows = -(-len(panels) // COLUMNS)
+        columns = -(-len(panels) // rows)
+        size = (MARGIN + PANEL * columns, MARGIN + (PANEL + MARGIN) * rows - MARGIN)
         figure = Figure(size, facecolor="white", layout="constrained")
-        axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-        for ax, (title, runs) in zip(axes, panels.items(), strict=True):
+        grid = figure.subplots(rows, columns, sharey=True, squeeze=False)
+        axes = grid.ravel()
+        for empty in axes[len(panels) :]:
+            empty.remove()
+        for ax, (title, runs) in zip(axes, panels.items(), strict=False):
             _draw(ax, pooled([run.bins for run in runs]))
-            ax.set_title(shortened(title, TITLE_LETTERS), fontsize=9, pad=3, parse_math=False)
+            lines = [shortened(line, TITLE_LETTERS) for line in title.split("\n")]
+            ax.set_title("\n".join(lines), fontsize=9, pad=3, parse_math=False)
             ax.text(0.05, 0.95, _ece(runs), va="top", fontsize=7, transform=ax.transAxes)
-        axes[0].set_ylabel("Accuracy", fontsize=8, labelpad=-3)
+        for ax in grid[:, 0]:
+            ax.set_ylabel("Accuracy", fontsize=8, labelpad=-3)
     return figure
 
 
@@ -85,10 +96,10 @@ def _draw(ax: Axes, bins: Sequence[Bin]) -> None:
     xs, ys = [bin_.confidence for bin_ in filled], [bin_.accuracy for bin_ in filled]
     intervals = [wilson_interval(round(p.accuracy * p.count), p.count) for p in filled]
     lows, highs = zip(*intervals, strict=True)
-    ax.plot([0, 1], [0, 1], color="red", ls=":", lw=1.2)
-    ax.fill_between(xs, lows, highs, color="blue", alpha=0.12, lw=0)
+    ax.plot([0, 1], [0, 1], color=_PERFECT, ls=":", lw=1.2)
+    ax.fill_between(xs, lows, highs, color=_CLASSIFIER, alpha=0.12, lw=0)
     # One bin is no line.
-    ax.plot(xs, ys, color="blue", lw=1.2, marker="o" if len(filled) == 1 else "", ms=3)
+    ax.plot(xs, ys, color=_CLASSIFIER, lw=1.2, marker="o" if len(filled) == 1 else "", ms=3)
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     ticks = [0, 0.2, 0.4, 0.6, 0.8, 1]
     # The ends alone are labelled, as in the paper: the grid has the steps between.

@@ -148,13 +148,11 @@ def _study(results: Path, folder: Path, suffixes: Sequence[str]) -> list[str]:
     if not path.is_file():
         return []
     cells = read_cells(path)
-    for suffix in suffixes:
-        figure = small_data.compute_figure(cells)
-        figure.set_size_inches(10, 3.8)
-        write_figure(figure, folder / "figures" / f"small-data.compute{suffix}", _DPI)
+    small_data.write_figures(cells, folder / "figures", suffixes)
     return [
         small_data.report(cells),
         "![Error and ECE against compute](figures/small-data.compute.png)",
+        "![Reliability diagrams](figures/small-data.reliability.png)",
     ]
 
 

@@ -1,0 +1,20 @@
+"""The comparison of methods on small data, by rules fixed beforehand (docs/results.md).
+
+    python -m comixup.reproduce.small_data collect runs/cifar100-small-data/*/seed-*
+    python -m comixup.reproduce.small_data report
+
+`collect` adds finished runs to the table of cells, `report` makes everything else from that.
+"""
+
+from comixup.reproduce.small_data._answers import QUESTIONS as QUESTIONS
+from comixup.reproduce.small_data._arms import CELLS as CELLS
+from comixup.reproduce.small_data._arms import HEADLINE as HEADLINE
+from comixup.reproduce.small_data._arms import LENGTHS as LENGTHS
+from comixup.reproduce.small_data._arms import OTHERS as OTHERS
+from comixup.reproduce.small_data._commands import collect as collect
+from comixup.reproduce.small_data._commands import main as main
+from comixup.reproduce.small_data._commands import write_report as write_report
+from comixup.reproduce.small_data._contrasts import Contrast as Contrast
+from comixup.reproduce.small_data._contrasts import contrasts as contrasts
+from comixup.reproduce.small_data._figures import write_figures as write_figures
+from comixup.reproduce.small_data._tables import report as report

@@ -1,0 +1,67 @@
+"""The arms of the comparison on small data, and the seeds that are reported."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from comixup.reproduce.cells import Cell
+
+CELLS = Path("docs/results/small-data.csv")
+SEEDS = range(10)
+"""Of the reported runs."""
+TEST_IMAGES = 2000
+ALPHA = 0.05
+METRICS = ("error", "ece")
+"""That the primary family compares."""
+
+HEADLINE = {
+    "vanilla": "Vanilla",
+    "vanilla-double": "Vanilla, 2x epochs",
+    "cutmix-p0.5": "CutMix, p = 0.5",
+    "cutmix-p0.5-double": "CutMix, p = 0.5, 2x epochs",
+    "cutmix-clean": "CutMix + clean loss",
+    "puzzlemix": "Puzzle Mix",
+    "comixup": "Co-Mixup",
+    "comixup-shuffled": "Co-Mixup, shuffled saliency",
+    "comixup-one-pass": "One-pass Co-Mixup",
+    "comixup-one-pass-double": "One-pass Co-Mixup, 2x epochs",
+}
+REFERENCES = ("comixup", "comixup-one-pass-double")
+"""What the others are compared with in the primary family."""
+OTHERS = {
+    "cutmix": "CutMix, p = 1",
+    "cutmix-clean-mean": "CutMix + clean loss, mean",
+    "input": "Input mixup",
+    "input-p0.5": "Input mixup, p = 0.5",
+    "manifold": "Manifold mixup",
+    "comixup-no-clean": "Co-Mixup, no clean loss",
+    "comixup-clean-mean": "Co-Mixup, mean of losses",
+    "comixup-one-pass-shuffled": "One-pass, shuffled maps",
+    "comixup-one-pass-spectral": "One-pass, spectral residual",
+}
+LENGTHS = {
+    "Vanilla": ("vanilla-half", "vanilla", "vanilla-double"),
+    "CutMix, p = 0.5": ("cutmix-p0.5-half", "cutmix-p0.5", "cutmix-p0.5-double"),
+    "Co-Mixup": ("comixup-half", "comixup", "comixup-double"),
+    "One-pass Co-Mixup": (
+        "comixup-one-pass-half",
+        "comixup-one-pass",
+        "comixup-one-pass-double",
+    ),
+}
+"""Arms that are trained for half, one and two times the epochs."""
+
+
+def titles() -> dict[str, str]:
+    """Returns how tables call each arm."""
+    return {**HEADLINE, **OTHERS}
+
+
+def by_arm(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
+    """Returns the reported runs of each arm, by seed."""
+    arms: dict[str, list[Cell]] = {}
+    for cell in sorted(cells, key=lambda c: c.seed):
+        if cell.seed in SEEDS:
+            arms.setdefault(cell.method, []).append(cell)
+    return arms
