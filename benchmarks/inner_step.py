@@ -48,12 +48,12 @@ GCO_LARGEST = 9_000_000
 
 @dataclass
 class Step:
-    """One inner step: minimise sum_k unary[x_k, k] + sum_(k,k') charge[x_k, x_k']."""
+    """One inner step: minimise sum_k unary[x_k, k] + sum_(k,k') pairwise[x_k, x_k']."""
 
     maps: str
     kind: str
     unary: np.ndarray
-    charge: np.ndarray
+    pairwise: np.ndarray
     start: np.ndarray
 
 
@@ -61,9 +61,11 @@ def harvest(maps: str, seed: int) -> list[Step]:
     """Returns every inner step of one run of Algorithm 1."""
     steps: list[Step] = []
 
-    def record(unary: np.ndarray, charge: np.ndarray, grid: tuple, start: np.ndarray) -> np.ndarray:
+    def record(
+        unary: np.ndarray, pairwise: np.ndarray, grid: tuple, start: np.ndarray
+    ) -> np.ndarray:
         kind = "one-hot" if len(unary) == INPUTS else "with pairs"
-        steps.append(Step(maps, kind, unary, charge, start))
+        steps.append(Step(maps, kind, unary, pairwise, start))
         return native(steps[-1])
 
     clip = ("soft", "hard")[seed % 2]
@@ -78,7 +80,7 @@ def harvest(maps: str, seed: int) -> list[Step]:
 # ---- The exact minimum and the four ways to look for it -----------------------------------------
 
 
-def exact_minimum(unary: np.ndarray, charge: np.ndarray) -> float:
+def exact_minimum(unary: np.ndarray, pairwise: np.ndarray) -> float:
     """Returns the least energy, by dynamic programming over all labels of the last row.
 
     `table` has one axis per column: the label of the latest location in that column. Walking on
@@ -93,32 +95,32 @@ def exact_minimum(unary: np.ndarray, charge: np.ndarray) -> float:
         shape = np.broadcast_shapes(above.shape[1:], (1,) * (width - 1))
         new = np.empty((kinds, *shape))
         for x in range(kinds):
-            met = charge[:, x] if row > 0 else np.zeros(1)
+            met = pairwise[:, x] if row > 0 else np.zeros(1)
             new[x] = (above + met.reshape(-1, *[1] * (width - 1))).min(0) + unary[x, k]
         table = np.moveaxis(new, 0, column)
         if column > 0:
             shape = [1] * width
             shape[column - 1], shape[column] = kinds, kinds
-            table = table + charge.reshape(shape)
+            table = table + pairwise.reshape(shape)
     return float(table.min())
 
 
 def native(step: Step) -> np.ndarray:
     labels = np.empty(len(step.start), dtype=np.int32)
     start = step.start.astype(np.int32)
-    _native.minimise(step.unary, step.charge, list(GRID), start, labels)
+    _native.minimise(step.unary, step.pairwise, list(GRID), start, labels)
     return labels.astype(np.int64)
 
 
 def reference(step: Step) -> np.ndarray:
-    return _reference.minimise(step.unary, step.charge, GRID, step.start)
+    return _reference.minimise(step.unary, step.pairwise, GRID, step.start)
 
 
 def gco_swap(step: Step) -> np.ndarray:
     """Returns gco's answer, on energies rounded to a millionth (finer than the released way's)."""
     above = step.unary - step.unary.min(0)
     costs = np.minimum(np.rint(above * GCO_SCALE), GCO_LARGEST).astype(np.int32)
-    pairs = np.rint(step.charge * GCO_SCALE).astype(np.int32)
+    pairs = np.rint(step.pairwise * GCO_SCALE).astype(np.int32)
     height, width = GRID
     return cut_grid_graph(
         np.ascontiguousarray(costs.T).reshape(height, width, -1),
@@ -140,7 +142,7 @@ def conditional_modes(step: Step) -> np.ndarray:
     while changed:
         changed = False
         for k in range(len(x)):
-            energy = step.unary[:, k] + step.charge[:, x[neighbours[k]]].sum(1)
+            energy = step.unary[:, k] + step.pairwise[:, x[neighbours[k]]].sum(1)
             best = int(energy.argmin())
             if energy[best] < energy[x[k]] - 1e-12:
                 x[k], changed = best, True
@@ -177,12 +179,12 @@ def main() -> None:
     gaps: dict[str, dict[tuple[str, str], list[float]]] = {name: {} for name in WAYS}
     times: dict[str, list[float]] = {name: [] for name in WAYS}
     for step in progress(sample, "exact minimum of each step"):
-        least = exact_minimum(step.unary, step.charge)
+        least = exact_minimum(step.unary, step.pairwise)
         for name, way in WAYS.items():
             begin = time.perf_counter()
             labels = way(step)
             times[name].append(time.perf_counter() - begin)
-            energy = _reference.energy(step.unary, step.charge, pairs, labels)
+            energy = _reference.energy(step.unary, step.pairwise, pairs, labels)
             gaps[name].setdefault((step.maps, step.kind), []).append(energy - least)
             if energy < least - 1e-9:
                 raise RuntimeError(f"{name} is below the exact minimum: the benchmark is wrong")

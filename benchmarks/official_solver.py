@@ -6,7 +6,7 @@ Written from a description of that code, not from the code. What makes it what i
 * each output's costs go to NumPy and through gco's alpha-beta swaps, which start from label 0 and
   compute with integers (costs x 1e5, weights x 1e3, pair table x 100, cut off);
 * from the second pass on, an output may also hold even pairs of its three most used inputs, each
-  for the mean cost less 5e-4; the pair table charges a pair 0.25 against its own parts, else 1;
+  for the mean cost less 5e-4; a pair beside one of its own inputs costs 0.25, others cost 1;
 * hard clip: (mask * A) @ p where mask * (A @ p) may have been meant; soft clip: relu(A p - level);
 * stops when an objective without clip and with A = I changes by less than 1e-6 of its size;
 * before the last pass, outputs with the same inputs are driven apart (`resolve`).
@@ -118,7 +118,7 @@ _tables: dict[tuple, np.ndarray] = {}
 
 
 def _pair_table(m: int, pairs: tuple[tuple[int, int], ...], form: str) -> np.ndarray:
-    """Returns the charges between neighbouring labels."""
+    """Returns the pairwise costs of neighbouring labels."""
     if not pairs:
         key = (m, form)
         if key not in _tables:
@@ -126,10 +126,10 @@ def _pair_table(m: int, pairs: tuple[tuple[int, int], ...], form: str) -> np.nda
         return _tables[key]
     if form == "official":
         size = m + len(pairs)
-        charge = 1 - np.eye(size, dtype=np.float32)
+        pairwise = 1 - np.eye(size, dtype=np.float32)
         for row, pair in enumerate(pairs, start=m):
-            charge[row, pair] = charge[pair, row] = 0.25
-        return charge
+            pairwise[row, pair] = pairwise[pair, row] = 0.25
+        return pairwise
     labels = np.array([(i, i) for i in range(m)] + list(pairs))
     return pairwise_costs(labels, m, form).astype(np.float32)
 

@@ -36,7 +36,7 @@ def share(label, m):
     return [label.count(i) / len(label) for i in range(m)]
 
 
-def charge(a, b, m, form):
+def pairwise_cost(a, b, m, form):
     """V(z, z') between two labels, given as tuples of inputs."""
     z, other = share(a, m), share(b, m)
     half_square = sum((p - q) ** 2 for p, q in zip(z, other, strict=True)) / 2
@@ -78,7 +78,9 @@ def terms(problem, sources):
                 log_p = log_multinomial(z[j][k], problem.prior.double().tolist())
                 prior -= problem.eta / n * log_p / len(z[j][k])
         for k, other in neighbours(grid):
-            smoothness += problem.beta / n * charge(z[j][k], z[j][other], m, problem.smoothness)
+            smoothness += (
+                problem.beta / n * pairwise_cost(z[j][k], z[j][other], m, problem.smoothness)
+            )
 
     o = [np.sum([share(label, m) for label in z_j], axis=0) for z_j in z]
     pairs = sum(o[a] @ A @ o[b] for a in range(m_out) for b in range(m_out) if a != b)
@@ -142,7 +144,7 @@ def joint_minimum(problem, levels):
         ratio = problem.prior.double().tolist()
         log_p = np.array([log_multinomial(label, ratio) for label in labels])
         unary = unary - problem.eta / n / levels * log_p[:, None]
-    table = [[charge(a, b, m, problem.smoothness) for b in labels] for a in labels]
+    table = [[pairwise_cost(a, b, m, problem.smoothness) for b in labels] for a in labels]
     x, value = all_energies(unary, problem.beta / n * np.array(table), grid)
     counts = np.rint(shares[x].sum(1) * levels).astype(int)
 
@@ -155,12 +157,12 @@ def joint_minimum(problem, levels):
     return float((own[chosen].sum(1) + penalty(problem, o[chosen])).min())
 
 
-# ---- The inner step: sum_k unary[x_k, k] + sum over neighbours of charge[x_k, x_k'] ------------
+# ---- The inner step: sum_k unary[x_k, k] + sum over neighbours of pairwise[x_k, x_k'] ------------
 
 
-def energy(unary, charges, grid, x):
+def energy(unary, pairwise, grid, x):
     value = sum(unary[x[k], k] for k in range(len(x)))
-    return value + sum(charges[x[k], x[other]] for k, other in neighbours(grid))
+    return value + sum(pairwise[x[k], x[other]] for k, other in neighbours(grid))
 
 
 @functools.lru_cache(maxsize=32)
@@ -169,21 +171,21 @@ def all_words(num_labels, n):
     return np.indices((num_labels,) * n, dtype=np.intp).reshape(n, -1).T
 
 
-def all_energies(unary, charges, grid):
+def all_energies(unary, pairwise, grid):
     """Every labelling, (count, n), and its energy."""
     num_labels, n = unary.shape
     x = all_words(num_labels, n)
     value = unary[x, np.arange(n)].sum(1)
     for k, other in neighbours(grid):
-        value = value + charges[x[:, k], x[:, other]]
+        value = value + pairwise[x[:, k], x[:, other]]
     return x, value
 
 
-def inner_minimum(unary, charges, grid):
-    return float(all_energies(unary, charges, grid)[1].min())
+def inner_minimum(unary, pairwise, grid):
+    return float(all_energies(unary, pairwise, grid)[1].min())
 
 
-def profile_minimum(unary, charges, grid):
+def profile_minimum(unary, pairwise, grid):
     """The same for grids too large to enumerate: a transfer matrix along the longest side.
 
     The table holds the least energy of all rows so far for each labelling of the last row; it has
@@ -203,15 +205,15 @@ def profile_minimum(unary, charges, grid):
             table = table.reshape((num_labels,) * row)
             for place in range(row):
                 moved = np.moveaxis(table, place, -1)
-                table = np.moveaxis((moved[..., :, None] + charges).min(-2), -1, place)
+                table = np.moveaxis((moved[..., :, None] + pairwise).min(-2), -1, place)
             table = table.ravel()
         table = table + unary[states, np.arange(first, first + row)].sum(1)
         for k, other in inside:
-            table = table + charges[states[:, k], states[:, other]]
+            table = table + pairwise[states[:, k], states[:, other]]
     return float(table.min())
 
 
-def iterated_conditional_modes(unary, charges, grid, start):
+def iterated_conditional_modes(unary, pairwise, grid, start):
     """The labelling reached by changing one location at a time for the better."""
     around = [[] for _ in start]
     for k, other in neighbours(grid):
@@ -222,7 +224,7 @@ def iterated_conditional_modes(unary, charges, grid, start):
     while changed:
         changed = False
         for k in range(len(x)):
-            local = unary[:, k] + sum(charges[:, x[other]] for other in around[k])
+            local = unary[:, k] + sum(pairwise[:, x[other]] for other in around[k])
             best = int(local.argmin())
             if local[best] < local[x[k]] - 1e-9:
                 x[k], changed = best, True

@@ -178,7 +178,7 @@ class TestWorkers:
         assert not torch.equal(self.epoch(seeded(7), 0)[0], self.epoch(seeded(8), 0)[0])
 
 
-class TestBatchMixRefuses:
+class TestBatchMixRejects:
     @pytest.mark.parametrize(
         ("make", "message"),
         [
@@ -498,10 +498,10 @@ class TestTimm:
             ({"mixer": comixup.ManifoldMixup(layers=["0"])}, "`mixer` must be a method that mixes"),
         ],
     )
-    def test_senseless_arguments_are_refused(self, settings, message):
+    def test_senseless_arguments_are_rejected(self, settings, message):
         with pytest.raises((TypeError, ValueError), match=message):
             Mixup(**settings)
 
-    def test_targets_that_are_no_tensor_are_refused(self):
+    def test_targets_that_are_no_tensor_are_rejected(self):
         with pytest.raises(TypeError, match="`targets` must be a torch tensor"):
             Mixup(num_classes=CLASSES)(batch()[0], [0, 1])

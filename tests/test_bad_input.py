@@ -1,4 +1,4 @@
-"""Bad input gets a sentence that names the argument and the rule, never a crash or an answer."""
+"""Bad input gets an error that names the argument and the rule, never a crash or an answer."""
 
 import re
 

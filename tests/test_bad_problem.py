@@ -1,4 +1,4 @@
-"""A problem that makes no sense gets a sentence that names the field and the rule."""
+"""A problem that makes no sense gets an error message that names the field and the rule."""
 
 import numpy as np
 import torch

@@ -311,6 +311,6 @@ BAD = {
 
 @over(ALL)
 @each_case(("change", "error", "message"), BAD.values(), ids=BAD.keys())
-def test_senseless_weights_are_refused(method, change, error, message):
+def test_senseless_weights_are_rejected(method, change, error, message):
     with rejects(error, message):
         method(CLASSES, **change)

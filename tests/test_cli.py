@@ -1,4 +1,4 @@
-"""The command line: real calls, what runs leave behind, and a sentence for every mistake."""
+"""The command line: real calls, what runs leave behind, and an error message for every mistake."""
 
 import contextlib
 import csv
@@ -150,16 +150,16 @@ def run_folder(trained, request):
 
 
 def test_story_of_a_run(run_folder):
-    story = json.loads((run_folder / "run.json").read_text())
-    assert story["method"] == "comixup"
-    assert f"seed-{story['seed']}" == run_folder.name
-    recipe = story["recipe"]
+    metadata = json.loads((run_folder / "run.json").read_text())
+    assert metadata["method"] == "comixup"
+    assert f"seed-{metadata['seed']}" == run_folder.name
+    recipe = metadata["recipe"]
     assert recipe["methods"]["comixup"]["settings"] == {"beta": 0.5, "sweeps": 2}
     assert recipe["images_per_class"] == 2
     assert recipe["validation"] == 0.01
     assert [phase["epochs"] for phase in recipe["phases"]] == [2]
     assert [phase["batch_size"] for phase in recipe["phases"]] == [10]
-    (start,) = story["starts"]
+    (start,) = metadata["starts"]
     assert start["command"][1:4] == ["train", "digits", "--epochs"]
     assert start["versions"]["torch"] == torch.__version__.split("+")[0]
     assert start["versions"]["python"].startswith(f"{sys.version_info[0]}.{sys.version_info[1]}.")
@@ -250,8 +250,8 @@ def test_a_boolean_setting_is_what_was_asked_for(called, tmp_path, word):
     words = ["digits", "--epochs", "1", *SMALL, "--accelerator", "cpu"]
     code, _, err = called("train", *words, "--set", f"keep_gradients={word}", "--out", word)
     assert code == 0, err
-    story = json.loads((tmp_path / word / "digits/comixup/seed-0/run.json").read_text())
-    assert story["recipe"]["methods"]["comixup"]["settings"] == {"keep_gradients": False}
+    metadata = json.loads((tmp_path / word / "digits/comixup/seed-0/run.json").read_text())
+    assert metadata["recipe"]["methods"]["comixup"]["settings"] == {"keep_gradients": False}
 
 
 def test_all_options_but_the_flags_have_values(called):
@@ -398,11 +398,11 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("kind", MISTAKES)
-def test_a_mistake_gets_a_sentence(called, kind):
-    words, sentence = MISTAKES[kind]
+def test_a_mistake_gets_an_error_message(called, kind):
+    words, message = MISTAKES[kind]
     code, out, err = called(*words)
     assert code == 1
-    assert re.search(sentence, err)
+    assert re.search(message, err)
     assert err.startswith("comixup: ")
     assert err.count("\n") == 1
     assert "Traceback" not in out + err

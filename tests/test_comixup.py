@@ -111,7 +111,7 @@ def test_extreme_values_do_not_break_anything(value):
 
 
 @each_case("value", [-1.0, -1e-30], ids=str)
-def test_negative_maps_are_refused(value):
+def test_negative_maps_are_rejected(value):
     images, targets, saliency = batch(6)
     saliency[4, 2, 2] = value
     with rejects(ValueError, r"`saliency` must not be negative, got -.* for input 4\. Take"):
@@ -222,7 +222,7 @@ def test_targets_weighted_by_the_saliency_that_is_shown(levels, size):
 
 
 def blocks(m):
-    """A compatibility matrix that charges some pairs more than others."""
+    """A compatibility matrix that penalizes some pairs more than others."""
     root = torch.rand(m, m, generator=generator(3))
     return root @ root.T / m
 
@@ -247,7 +247,7 @@ def test_compatibility_as_a_matrix_and_as_a_function(partition_size):
     assert not torch.equal(a, c)
 
 
-def test_a_matrix_of_another_size_is_refused():
+def test_a_matrix_of_another_size_is_rejected():
     with rejects(ValueError, r"`compatibility` must have shape \(5, 5\).* got \(4, 4\).*function"):
         mixup(compatibility=torch.eye(4))(*batch(5))
 
@@ -314,7 +314,7 @@ CASES = [(name, value) for name, values in SETTINGS.items() for value in values]
 
 
 @each_case(("name", "value"), CASES)
-def test_a_bad_setting_is_refused_at_construction(name, value):
+def test_a_bad_setting_is_rejected_at_construction(name, value):
     with rejects((ValueError, TypeError), rf"`{name}` must "):
         CoMixup(CLASSES, **{name: value})
 

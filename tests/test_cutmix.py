@@ -127,7 +127,7 @@ def test_integer_images_can_be_cut():
     assert_close(mixer.last.plan.mix_images(images.double()), mixed.double())
 
 
-def test_another_size_or_batch_is_refused():
+def test_another_size_or_batch_is_rejected():
     mixer = CutMix(7, generator=generator(7))
     mixer(*batch(4)[:2])
     with rejects(ValueError, r"`images` must have the size \(8, 8\) .* got \(4, 4\)\. Resize"):

@@ -153,7 +153,7 @@ def test_parts_of_the_data_do_not_overlap(training):
     assert sorted(rows) == list(range(500))
 
 
-def test_bad_settings_are_refused(demo, capsys):
+def test_bad_settings_are_rejected(demo, capsys):
     with pytest.raises(SystemExit):
         demo.main(["--images-per-class", "0"])
     assert re.search(r"--images-per-class must be 1 to 200", capsys.readouterr().err)

@@ -112,12 +112,12 @@ def test_gradients_flow_to_all_inputs():
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.bool], ids=str)
-def test_integers_are_refused(dtype):
+def test_integers_are_rejected(dtype):
     with rejects(TypeError, r"`images` must be floating point to be averaged.*Convert them"):
         InputMixup(7)(torch.ones(4, 3, 8, 8).to(dtype), torch.arange(4))
 
 
-def test_another_batch_is_refused():
+def test_another_batch_is_rejected():
     mixer = InputMixup(7, generator=generator(8))
     mixer(*batch(4)[:2])
     with rejects(ValueError, r"`images` must have 4 inputs.* got 5"):

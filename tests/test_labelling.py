@@ -103,12 +103,12 @@ def test_a_new_labelling_has_no_values_and_moves_between_devices_unchanged():
         (torch.tensor([[[-1, 0]]]), 2, ValueError, "got values from -1 to 0"),
     ],
 )
-def test_sources_that_mean_nothing_are_refused(sources, num_inputs, error, message):
+def test_sources_that_mean_nothing_are_rejected(sources, num_inputs, error, message):
     with pytest.raises(error, match=message):
         Labelling(sources, num_inputs)
 
 
-def test_sizes_that_do_not_fit_the_grid_are_refused():
+def test_sizes_that_do_not_fit_the_grid_are_rejected():
     z = Labelling(torch.zeros(1, 1, 4, 4, dtype=torch.long), num_inputs=1)
     with pytest.raises(ValueError, match=r"one number per side of the grid \(4, 4\), got \(8,\)"):
         z.source_ratio((8,))

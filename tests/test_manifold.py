@@ -173,7 +173,7 @@ def test_detach_removes_every_hook():
         mixer(images, targets)
 
 
-def test_another_batch_in_training_mode_is_refused():
+def test_another_batch_in_training_mode_is_rejected():
     model, (images, targets, _) = net(), batch(4)
     mixer_for(model)(images, targets)
     with rejects(ValueError, r"`model` must be run on the batch .* layer '2' saw 3 .* 4\. Call"):
@@ -259,7 +259,7 @@ def test_the_plan_mixes_other_tensors_though_the_images_stay():
     assert_close(mixer.last.plan.mix_images(hot).flatten(1), soft)
 
 
-def test_a_refused_batch_does_not_arm_the_hook():
+def test_a_rejected_batch_does_not_arm_the_hook():
     images, targets, _ = batch(6)
     mixer = ManifoldMixup(CLASSES, layers=["0"], generator=generator(3)).attach(net())
     with rejects(ValueError, r"`targets` must lie in"):

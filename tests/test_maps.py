@@ -50,7 +50,7 @@ def test_a_grid_has_at_most_a_cell_per_pixel(grid, size, sides):
 
 
 @pytest.mark.parametrize("grid", [0, -1, True, 2.5, (4,), (4, 4, 4), (4, 0), ()], ids=str)
-def test_bad_grids_are_refused(grid):
+def test_bad_grids_are_rejected(grid):
     with rejects(ValueError, r"`grid` must be a positive integer, or one per spatial side"):
         grid_sides(grid, (8, 8))
 

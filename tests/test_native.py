@@ -1,4 +1,4 @@
-"""The kernel's own promises: its flag, arrays and refusals. Its answers: test_inner_step."""
+"""The kernel's own promises: its flag, arrays and rejections. Its answers: test_inner_step."""
 
 import numpy as np
 import pytest
@@ -9,9 +9,9 @@ from comixup import _native
 from inner_steps import FORMS, instance
 
 
-def run(unary, charge, grid, start, labels=None):
+def run(unary, pairwise, grid, start, labels=None):
     labels = np.empty(len(start), dtype=np.int32) if labels is None else labels
-    optimal = _native.minimise(unary, charge, list(grid), start.astype(np.int32), labels)
+    optimal = _native.minimise(unary, pairwise, list(grid), start.astype(np.int32), labels)
     return labels, optimal
 
 
@@ -19,10 +19,10 @@ def run(unary, charge, grid, start, labels=None):
 def test_an_answer_that_claims_to_be_optimal_is(form):
     claims = 0
     for seed in range(12):
-        unary, charge, start = instance((4, 4), 3 + seed % 8, form, seed)
-        labels, optimal = run(unary, charge, (4, 4), start)
-        best = oracle.profile_minimum(unary, charge, (4, 4))
-        value = oracle.energy(unary, charge, (4, 4), labels)
+        unary, pairwise, start = instance((4, 4), 3 + seed % 8, form, seed)
+        labels, optimal = run(unary, pairwise, (4, 4), start)
+        best = oracle.profile_minimum(unary, pairwise, (4, 4))
+        value = oracle.energy(unary, pairwise, (4, 4), labels)
         assert value >= best - 1e-9
         if optimal:
             claims += 1
@@ -31,16 +31,16 @@ def test_an_answer_that_claims_to_be_optimal_is(form):
 
 
 def test_wide_grids_make_no_claim_they_cannot_keep():
-    unary, charge, start = instance((16, 16), 6, "potts", seed=0, smoothness=1.0)
-    _, optimal = run(unary, charge, (16, 16), start)
+    unary, pairwise, start = instance((16, 16), 6, "potts", seed=0, smoothness=1.0)
+    _, optimal = run(unary, pairwise, (16, 16), start)
     assert not optimal
 
 
 def test_the_same_call_gives_the_same_labels():
     for grid, num_labels in [((4, 4), 10), ((12, 12), 4)]:
-        unary, charge, start = instance(grid, num_labels, "squared", seed=3)
-        once, _ = run(unary, charge, grid, start)
-        twice, _ = run(unary, charge, grid, start)
+        unary, pairwise, start = instance(grid, num_labels, "squared", seed=3)
+        once, _ = run(unary, pairwise, grid, start)
+        twice, _ = run(unary, pairwise, grid, start)
         np.testing.assert_array_equal(once, twice)
 
 
@@ -76,7 +76,7 @@ def test_the_axes_are_not_confused():
         ({"labels": np.zeros(5, dtype=np.int32)}, "labels must be"),
     ],
 )
-def test_arrays_that_do_not_fit_are_refused(change, message):
+def test_arrays_that_do_not_fit_are_rejected(change, message):
     arguments = {
         "unary": np.zeros((2, 4)),
         "pairwise": np.zeros((2, 2)),
@@ -148,7 +148,7 @@ def solve_arguments():
         ({"objective_values": np.zeros((1, 3))}, "objective_values' shape"),
     ],
 )
-def test_a_solve_whose_arrays_do_not_fit_is_refused(change, message):
+def test_a_solve_whose_arrays_do_not_fit_is_rejected(change, message):
     _native.solve(**solve_arguments())
     with pytest.raises(ValueError, match=message):
         _native.solve(**solve_arguments() | change)

@@ -82,7 +82,7 @@ def test_a_constant_at_a_location_shifts_every_labelling_alike(seed, levels):
         ("official", [0, 0.25, 1, 1]),
     ],
 )
-def test_charges_between_even_pairs_by_hand(form, expected):
+def test_pairwise_costs_of_even_pairs_by_hand(form, expected):
     pair, half = torch.tensor([0.5, 0.5, 0, 0]), torch.tensor([1.0, 0, 0, 0])
     overlapping, apart = torch.tensor([0.5, 0, 0.5, 0]), torch.tensor([0, 0, 0, 1.0])
     # An even pair against itself, its own part, a pair sharing one input; two pure strangers.
@@ -115,7 +115,7 @@ def test_a_sequence_of_problems_is_the_sum_of_its_parts():
         assert getattr(together, name) == pytest.approx(sum(getattr(t, name) for t in each)), name
 
 
-def test_a_labelling_of_another_problem_is_refused():
+def test_a_labelling_of_another_problem_is_rejected():
     problem = make(3, (2, 2), 0)
     right = random_sources(problem, 1, 0)
     for sources, inputs in [
@@ -130,7 +130,7 @@ def test_a_labelling_of_another_problem_is_refused():
         objective([], Labelling(right, 3))
 
 
-def test_sources_that_cross_partitions_are_refused():
+def test_sources_that_cross_partitions_are_rejected():
     parts = [make(2, (2,), 0), make(2, (2,), 1)]
     crossing = Labelling(torch.tensor([[[0, 1]], [[1, 2]], [[2, 2]], [[3, 3]]]), 4)
     with pytest.raises(ValueError, match=r"same problem's inputs, got an output in 0\.\.1 "):

@@ -118,7 +118,7 @@ def test_proposition_3_criterion_1_more_compatibility_is_never_cheaper(seed, m, 
 
 
 @given(seeds, st.integers(2, 6), st.floats(0.1, 3))
-def test_proposition_3_criterion_2_nothing_is_charged_below_the_level(seed, m, tau):
+def test_proposition_3_criterion_2_nothing_is_penalized_below_the_level(seed, m, tau):
     problem = make(m, (4,), 0, tau=tau)
     v = 4 * problem.pressure_clip * torch.rand(m, generator=generator(seed), dtype=torch.float64)
     v[0] = problem.pressure_clip / 2

@@ -1,4 +1,4 @@
-"""`Problem` and `from_saliency` on good input; what they refuse: test_bad_input."""
+"""`Problem` and `from_saliency` on good input; what they reject: test_bad_input."""
 
 import copy
 import pickle

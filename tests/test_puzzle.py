@@ -417,7 +417,7 @@ def test_blocks_divide_cells():
     assert block_sides((30, 32), (4, 4), 4) is None
 
 
-# ---- The kernel's refusals -----------------------------------------------------------------------
+# ---- What the kernel rejects ---------------------------------------------------------------------
 
 
 @each_case(
@@ -440,7 +440,7 @@ def test_blocks_divide_cells():
         ({"labels": np.zeros((2, 4), dtype=np.int32)}, "labels must be"),
     ],
 )
-def test_masks_refuse_what_does_not_fit(change, message):
+def test_masks_reject_what_does_not_fit(change, message):
     arguments = {
         "unary": np.zeros((1, 3, 4)),
         "weights": np.zeros((1, 4)),

@@ -326,12 +326,12 @@ def test_mixing_can_be_left_out():
         ({"p": 1.5}, ValueError, "`p` must be a number from 0 to 1"),
     ],
 )
-def test_bad_settings_are_refused(setting, error, message):
+def test_bad_settings_are_rejected(setting, error, message):
     with pytest.raises(error, match=message):
         PuzzleMix(5, **setting)
 
 
-def test_bad_calls_are_refused():
+def test_bad_calls_are_rejected():
     images, targets, saliency = batch()
     with pytest.raises(ValueError, match="`saliency` must be given to PuzzleMix"):
         puzzle()(images, targets)

@@ -45,10 +45,10 @@ def test_no_update_of_one_output_raises_its_own_energy(problem):
 @each_case("form", FORMS)
 def test_elimination_keeps_an_optimal_labelling(form):
     for seed in range(10):
-        unary, charge, _ = instance((2, 3), 4, form, seed, smoothness=0.2)
+        unary, pairwise, _ = instance((2, 3), 4, form, seed, smoothness=0.2)
         pairs = np.array(oracle.neighbours((2, 3)))
-        allowed = _reference.eliminate(unary, charge, pairs)
-        x, value = oracle.all_energies(unary, charge, (2, 3))
+        allowed = _reference.eliminate(unary, pairwise, pairs)
+        x, value = oracle.all_energies(unary, pairwise, (2, 3))
         best = x[value.argmin()]
         assert all(label in allowed[k] for k, label in enumerate(best))
     assert min(map(len, allowed)) < 4  # and it does eliminate
@@ -75,9 +75,9 @@ def test_candidates_hold_what_the_output_holds_now():
 
 @each_case("form", ["squared", "inner", "official"])
 @each_case("levels", [1, 2, 3])
-def test_charges_are_those_of_the_oracle(form, levels):
+def test_pairwise_costs_are_those_of_the_oracle(form, levels):
     labels = oracle.all_labels(4, levels)
-    expected = [[oracle.charge(a, b, 4, form) for b in labels] for a in labels]
+    expected = [[oracle.pairwise_cost(a, b, 4, form) for b in labels] for a in labels]
     np.testing.assert_allclose(
         _reference.pairwise_costs(np.array(labels), 4, form), expected, atol=1e-12, rtol=0
     )
@@ -93,7 +93,7 @@ def test_duplicates_are_counted_by_support():
     assert _reference.duplicates(z) == 2
 
 
-def test_resolving_charges_the_rth_output_for_the_rth_shared_input():
+def test_resolving_penalizes_the_rth_output_for_the_rth_shared_input():
     w = weights_of(make(4, (2,), 0, gamma=1.0))
     z = np.array([[[1], [3]], [[0], [0]], [[3], [1]], [[0], [2]], [[1], [3]]])
     expected = np.zeros((5, 4))

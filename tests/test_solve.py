@@ -124,8 +124,8 @@ def test_a_lone_output_is_solved_exactly(method):
     problem = SMALL["lone output"]
     z = solve(problem, levels=1, sweeps=1, method=method, generator=generator(7))
     cost, n = problem.cost.flatten(1).numpy(), problem.num_locations
-    charges = problem.beta / n * (1 - np.eye(problem.num_inputs))
-    best = oracle.profile_minimum(cost, charges, problem.grid)
+    pairwise = problem.beta / n * (1 - np.eye(problem.num_inputs))
+    best = oracle.profile_minimum(cost, pairwise, problem.grid)
     assert objective(problem, z).total == pytest.approx(best, abs=1e-6)
 
 
@@ -290,7 +290,7 @@ def test_resolving_leaves_fewer_duplicated_outputs(method):
         problem = make(4, (3, 3), seed, power=1, num_outputs=6, tau=1.0)
         settings = {"method": method, "sweeps": 4}
         z = solve(problem, resolve=True, generator=generator(seed), **settings)
-        # The same sweeps up to the last one, which is not charged.
+        # The same sweeps up to the last one, which is not penalized.
         earlier = solve(problem, generator=generator(seed), **settings | {"sweeps": 3})
         assert duplicates(z) <= duplicates(earlier)
         without += duplicates(solve(problem, generator=generator(seed), **settings))

@@ -1,4 +1,4 @@
-"""Images that cannot be read: refused by name, or left out, counted and named if that is wanted."""
+"""Images that cannot be read: rejected by name, or left out, counted and named on request."""
 
 import pytest
 import torch
@@ -51,7 +51,7 @@ def test_of_many_only_some_are_named():
 
 
 @pytest.mark.filterwarnings("ignore:3 of 3 images")
-def test_a_set_of_which_nothing_is_left_is_refused():
+def test_a_set_of_which_nothing_is_left_is_rejected():
     with pytest.raises(ValueError, match=r"none of the 3 images of pictures can be read\. a!"):
         readable([*"abc"], lambda path: f"{path}!", "pictures")
 
@@ -135,7 +135,7 @@ def test_a_folder_s_damaged_training_images_are_not_tried(folder, recwarn):
         batches(data.train, 14, image_size=32)
 
 
-def test_a_folder_without_a_good_image_is_refused(folder):
+def test_a_folder_without_a_good_image_is_rejected(folder):
     for path in (folder / "val").rglob("*.*g"):
         path.write_bytes(b"no picture")
     with (

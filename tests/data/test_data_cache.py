@@ -172,7 +172,7 @@ DAMAGE = {
 @pytest.mark.skipif(os.name == "nt", reason="no pipes and devices on Windows")
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_a_damaged_file_is_made_again_with_a_sentence(cache, files, damage, monkeypatch, tmp_path):
+def test_a_damaged_file_is_made_again_with_a_message(cache, files, damage, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     make = Maker()
     keep(files, make)
@@ -289,7 +289,7 @@ def test_off_keeps_nothing(files, monkeypatch, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
-def test_where_nothing_can_be_written_there_is_a_sentence(files, monkeypatch):
+def test_where_nothing_can_be_written_there_is_an_error_message(files, monkeypatch):
     monkeypatch.setenv("COMIXUP_CACHE", str(files[0]))  # a file, not a folder
     with pytest.warns(UserWarning, match=r"could not be cached in .* COMIXUP_CACHE"):
         np.testing.assert_array_equal(keep(files, Maker())[0], [1, 2, 3, 4])

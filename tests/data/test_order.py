@@ -53,7 +53,7 @@ def test_every_process_trains_on_two_images_or_more():
 
 
 @each_case(("count", "size", "parts"), [(1, 4, 1), (50, 1, 1), (50, 5, 3), (5, 9, 3)])
-def test_too_few_images_to_train_on_are_refused(count, size, parts):
+def test_too_few_images_to_train_on_are_rejected(count, size, parts):
     with pytest.raises(ValueError, match="at least 2 images to train on, got batches of"):
         Order(count, size, 0, True, 0, parts)
 
@@ -84,7 +84,7 @@ def test_without_shuffling_the_order_is_the_original():
         ({"seed": -1}, "`seed` must be an integer of at least 0, got -1"),
     ],
 )
-def test_wrong_settings_are_refused(settings, message):
+def test_wrong_settings_are_rejected(settings, message):
     with pytest.raises(ValueError, match=message):
         Order(**{"count": 10, "batch_size": 4, **settings})
 

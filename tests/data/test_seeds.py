@@ -26,7 +26,7 @@ def test_tuples_have_seeds_of_their_own():
 
 
 @pytest.mark.parametrize("number", [-1, 2**64])
-def test_numbers_out_of_range_are_refused(number):
+def test_numbers_out_of_range_are_rejected(number):
     with pytest.raises(ValueError, match=r"must be from 0 to 2\^64 - 1, got"):
         seed_for(0, number)
 

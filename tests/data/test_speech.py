@@ -105,7 +105,7 @@ def test_a_cut_clip_is_named(tmp_path, folder, length):
         ({"width": 1}, "16000, 1 and 1"),
     ],
 )
-def test_clips_of_other_kinds_are_refused(tmp_path, kind, got):
+def test_clips_of_other_kinds_are_rejected(tmp_path, kind, got):
     path = tmp_path / "clip.wav"
     write_wave(path, tone(0), **kind)
     with pytest.raises(ValueError, match=f"clip.wav must have 16000 samples .* got {got}"):

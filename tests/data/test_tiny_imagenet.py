@@ -170,7 +170,7 @@ def test_what_is_missing_or_damaged_is_named(tmp_path, folder, change, error, me
         load("tiny-imagenet", tmp_path)
 
 
-def test_images_of_other_sizes_are_refused(tmp_path, folder):
+def test_images_of_other_sizes_are_rejected(tmp_path, folder):
     smooth_picture(60, 64, seed=0).save(folder / "val" / "images" / "val_0.JPEG")
     with pytest.raises(ValueError, match=r"val_0.JPEG must be 64 x 64 pixels, got 60 x 64"):
         load("tiny-imagenet", tmp_path)

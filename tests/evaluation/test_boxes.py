@@ -1,4 +1,4 @@
-"""Ground-truth boxes: what files say, in pixels of what the model is shown; bad files refused."""
+"""Ground-truth boxes: what files say, in pixels of what the model is shown; bad files rejected."""
 
 import os
 

@@ -155,7 +155,7 @@ def test_pairs_are_seeds_in_common():
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
+    ("given", "message"),
     [
         ([], "`rows` must have a run at least, got none"),
         (rows("a", [1.0]) * 2, "seed 0 of a twice"),
@@ -163,8 +163,8 @@ def test_pairs_are_seeds_in_common():
         (rows("a", [1.0], name="speed"), r"`rows` must have metrics such as error.*\['speed'\]"),
     ],
 )
-def test_bad_rows_get_a_sentence(given, sentence):
-    with pytest.raises(ValueError, match=sentence):
+def test_bad_rows_get_an_error_message(given, message):
+    with pytest.raises(ValueError, match=message):
         compare(given)
 
 

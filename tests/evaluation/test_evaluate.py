@@ -276,7 +276,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("damage", DAMAGED)
-def test_a_damaged_file_gets_a_sentence(found, tmp_path, damage):
+def test_a_damaged_file_gets_an_error_message(found, tmp_path, damage):
     evaluation.write_evaluation(found, tmp_path)
     file = tmp_path / FILE
     damaged = DAMAGED[damage](json.loads(file.read_text()))
@@ -358,17 +358,17 @@ def test_what_is_wrong_is_found_out_before_anything_is_computed(run, data, boxes
         evaluation.evaluate(trained, data, few)
 
 
-def test_a_run_that_is_not_evaluated_gets_a_sentence(run):
+def test_a_run_that_is_not_evaluated_gets_an_error_message(run):
     with pytest.raises(FileNotFoundError, match=r"must be evaluated .* Run comixup evaluate"):
         evaluation.read_evaluation(run)
 
 
-def test_other_classes_are_refused(run, root, tmp_path):
+def test_other_classes_are_rejected(run, root, tmp_path):
     other = load("tiny-imagenet", write_tiny_imagenet(tmp_path, each=1, val=3))
     with pytest.raises(ValueError, match=r"`data` must have 7 classes, .* with 3"):
         evaluation.evaluate(evaluation.load_trained(run), other)
 
 
-def test_boxes_of_other_images_are_refused(run, data, boxes):
+def test_boxes_of_other_images_are_rejected(run, data, boxes):
     with pytest.raises(ValueError, match="`boxes` must have a row for each of the 21 images"):
         evaluation.evaluate(evaluation.load_trained(run), data, boxes[:-1])

@@ -1,4 +1,4 @@
-"""`comixup evaluate`, `compare` and `sweep`: real calls, and a sentence for every mistake."""
+"""`comixup evaluate`, `compare` and `sweep`: real calls, and an error message for every mistake."""
 
 import csv
 import json
@@ -92,7 +92,7 @@ def of_folder(folder, tmp_path):
     return [*words, "--image-size", "32", "--workers", "0"]
 
 
-def assert_sentence(answer, pattern):
+def assert_message(answer, pattern):
     """The call failed, with one line that says why."""
     code, out, err = answer
     assert code == 1, out
@@ -143,10 +143,10 @@ def test_what_cannot_be_written_is_found_out_before_anything_is_computed(
     told = {"a folder for the file": "evaluation.json is one", "in use": "must not be in use"}
     with locked(tmp_path / ("folder" if place == "in use" else "other")):
         answer = called("evaluate", runs[0], "--out", out)
-    assert_sentence(answer, told.get(place, "must be one that can be written to"))
+    assert_message(answer, told.get(place, "must be one that can be written to"))
     # Of several, the last one that cannot be written stops them all.
     (runs[1] / "evaluation.json").mkdir()
-    assert_sentence(called("evaluate", *runs[:2]), "evaluation.json is one")
+    assert_message(called("evaluate", *runs[:2]), "evaluation.json is one")
     assert not (runs[0] / "evaluation.json").exists()
 
 
@@ -168,30 +168,30 @@ def test_a_folder_that_a_comparison_cannot_be_written_to(called, runs, tmp_path)
     (tmp_path / "file").write_text("mine")
     for out in ("file", "file/below"):
         told = "`folder` must be one that can be written to"
-        assert_sentence(called("compare", runs[0], "--out", out), told)
+        assert_message(called("compare", runs[0], "--out", out), told)
     assert (tmp_path / "file").read_text() == "mine"
 
 
 def test_runs_that_would_be_written_to_one_folder(called, runs, tmp_path, monkeypatch):
     monkeypatch.setattr(cli._evaluation.evaluation, "evaluate", no_computation)
     told = "must have a folder each to write into"
-    assert_sentence(called("evaluate", runs[0], runs[0]), told)
-    assert_sentence(called("evaluate", runs[0], runs[0].parent / "." / runs[0].name), told)
+    assert_message(called("evaluate", runs[0], runs[0]), told)
+    assert_message(called("evaluate", runs[0], runs[0].parent / "." / runs[0].name), told)
     other = shutil.copytree(tmp_path / "runs", tmp_path / "others") / runs[0].relative_to(
         tmp_path / "runs"
     )
-    assert_sentence(called("evaluate", runs[0], other, "--out", "measured"), told)
+    assert_message(called("evaluate", runs[0], other, "--out", "measured"), told)
     shutil.copy(runs[0] / "weights.safetensors", tmp_path / "mine.safetensors")
     torch.save({}, tmp_path / "mine.pt")
     words = ["mine.safetensors", "mine.pt", "--data-set", "digits"]
-    assert_sentence(called("evaluate", *words), told)
+    assert_message(called("evaluate", *words), told)
 
 
 def test_several_processes_of_evaluate_are_too_many(called, runs, monkeypatch):
     for name, value in (("TORCHELASTIC_RUN_ID", "x"), ("WORLD_SIZE", "2")):
         monkeypatch.setenv(name, value)
     for command in ("evaluate", "compare"):
-        assert_sentence(called(command, runs[0]), f"`{command}` must be one process, but torchrun")
+        assert_message(called(command, runs[0]), f"`{command}` must be one process, but torchrun")
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_several_processes_of_evaluate_are_too_many(called, runs, monkeypatch):
 )
 def test_numbers_and_devices_that_cannot_be(called, runs, option, value):
     told = rf"`(--)?{option.replace('-', '_')}` must be"
-    assert_sentence(called("evaluate", runs[0], f"--{option}", value), told)
+    assert_message(called("evaluate", runs[0], f"--{option}", value), told)
 
 
 def test_bare_weights_are_evaluated(called, runs, tmp_path):
@@ -278,7 +278,7 @@ def test_boxes_as_large_as_the_images_leave_nothing_to_draw(called, of_folder, t
 
 def test_a_damaged_file_of_tiny_imagenet_is_named(called, of_tiny, tiny, tmp_path):
     (tiny / "val" / "images" / "val_4.JPEG").write_bytes(b"no picture")
-    assert_sentence(called(*of_tiny), r"val_4\.JPEG cannot be read as an image")
+    assert_message(called(*of_tiny), r"val_4\.JPEG cannot be read as an image")
     code, text, err = called(*of_tiny, "--skip-bad")
     assert code == 0
     assert text.count("1 of 8 images of Tiny-ImageNet, test are left out.") == 1
@@ -291,7 +291,7 @@ def test_a_damaged_file_of_tiny_imagenet_is_named(called, of_tiny, tiny, tmp_pat
 @pytest.mark.parametrize("more", [[], ["--boxes", "boxes.csv"]])
 def test_a_damaged_file_of_a_folder_is_named(called, of_folder, folder, tmp_path, more):
     (folder / "val" / "ant" / "01.png").write_bytes(b"no picture")
-    assert_sentence(called(*of_folder, *more), r"01\.png cannot be read as an image")
+    assert_message(called(*of_folder, *more), r"01\.png cannot be read as an image")
     code, text, err = called(*of_folder, *more, "--skip-bad")
     assert code == 0
     left_out = r"1 of 6 images of pictures, test, are left out\. .*01\.png cannot be read"
@@ -305,17 +305,17 @@ def test_a_damaged_file_of_a_folder_is_named(called, of_folder, folder, tmp_path
 
 def test_missing_and_empty_boxes(called, of_folder, tiny, of_tiny, tmp_path):
     of_folder[1] = weights_of("small", 2, tmp_path / "two.pth", side=32)
-    assert_sentence(called(*of_folder, "--boxes", "nowhere.csv"), r"nowhere\.csv.* does not exist")
+    assert_message(called(*of_folder, "--boxes", "nowhere.csv"), r"nowhere\.csv.* does not exist")
     (tmp_path / "empty.csv").write_text("file,x0,y0,x1,y1\n")
-    assert_sentence(called(*of_folder, "--boxes", "empty.csv"), r"has no box for any of the 6")
+    assert_message(called(*of_folder, "--boxes", "empty.csv"), r"has no box for any of the 6")
     (tmp_path / "one.csv").write_text("ant/00.jpg,1,2,9,9\n")
-    assert_sentence(called(*of_folder, "--boxes", "one.csv"), r"for two images at least, got 1")
+    assert_message(called(*of_folder, "--boxes", "one.csv"), r"for two images at least, got 1")
     (tmp_path / "short.csv").write_text("ant/00.jpg,1,2\n")
-    assert_sentence(called(*of_folder, "--boxes", "short.csv"), r"line 1, must have file")
+    assert_message(called(*of_folder, "--boxes", "short.csv"), r"line 1, must have file")
     notes = tiny / "val" / "val_annotations.txt"
     lines = notes.read_text().splitlines()
     notes.write_text("\n".join([*lines[:-1], lines[-1].rsplit("\t", 4)[0]]))
-    assert_sentence(called(*of_tiny), r"must list each image once, with a box")
+    assert_message(called(*of_tiny), r"must list each image once, with a box")
 
 
 MISTAKES = {
@@ -372,14 +372,14 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("kind", MISTAKES)
-def test_a_mistake_gets_a_sentence(called, runs, tmp_path, kind):
-    words, sentence = MISTAKES[kind]
+def test_a_mistake_gets_an_error_message(called, runs, tmp_path, kind):
+    words, message = MISTAKES[kind]
     write_cifar100(tmp_path / "data", train=8, test=4, classes=4)
     (tmp_path / "boxes.csv").write_text("00.jpg,1,2,9,9\n")
     torch.save(models.build("lenet", 10, shape=(1, 28, 28)).state_dict(), tmp_path / "bare.pth")
     shutil.copytree(runs[0], tmp_path / "unfinished")
     (tmp_path / "unfinished" / "weights.safetensors").unlink()
-    assert_sentence(called(*(runs[0] if word == "RUN" else word for word in words)), sentence)
+    assert_message(called(*(runs[0] if word == "RUN" else word for word in words)), message)
     assert not (runs[0] / "evaluation.json").exists()
 
 

@@ -246,7 +246,7 @@ def test_a_higher_level_is_wider():
 
 
 @each_case(
-    ("hits", "count", "level", "sentence"),
+    ("hits", "count", "level", "message"),
     [
         (5, 0, 0.95, "`count` must be a positive integer, got 0"),
         (-1, 4, 0.95, "`hits` must be an integer of at least 0, got -1"),
@@ -254,13 +254,13 @@ def test_a_higher_level_is_wider():
         (1, 4, 1.0, "`level` must be between 0 and 1, got 1.0"),
     ],
 )
-def test_bad_intervals_get_a_sentence(hits, count, level, sentence):
-    with pytest.raises(ValueError, match=sentence):
+def test_bad_intervals_get_an_error_message(hits, count, level, message):
+    with pytest.raises(ValueError, match=message):
         wilson_interval(hits, count, level)
 
 
 @each_case(
-    ("confidences", "right", "sentence"),
+    ("confidences", "right", "message"),
     [
         ([0.5], [True, False], r"must have one shape \(n,\).*\(1,\) and \(2,\)"),
         ([], [], "with n of at least 1"),
@@ -269,11 +269,11 @@ def test_bad_intervals_get_a_sentence(hits, count, level, sentence):
     ],
 )
 @each_case("function", [calibration_error, reliability_bins])
-def test_bad_confidences_get_a_sentence(function, confidences, right, sentence):
-    with pytest.raises(ValueError, match=sentence):
+def test_bad_confidences_get_an_error_message(function, confidences, right, message):
+    with pytest.raises(ValueError, match=message):
         function(torch.tensor(confidences), torch.tensor(right, dtype=torch.bool))
 
 
-def test_bad_bins_get_a_sentence():
+def test_bad_bins_get_an_error_message():
     with pytest.raises(ValueError, match="`bins` must be a positive integer, got 0"):
         calibration_error(torch.tensor([0.5]), torch.tensor([True]), bins=0)

@@ -87,7 +87,7 @@ def test_files_are_written_whole(tmp_path, suffix, begin):
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
-def test_bad_input_gets_a_sentence(tmp_path):
+def test_bad_input_gets_an_error_message(tmp_path):
     with pytest.raises(ValueError, match="`panels` must have metrics for every title, got none"):
         reliability_figure({})
     with pytest.raises(ValueError, match=r"got none for \['b'\]"):

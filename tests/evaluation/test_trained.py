@@ -1,4 +1,4 @@
-"""Reading trained networks: what fits, and a sentence for all that does not."""
+"""Reading trained networks: what fits, and an error message for all that does not."""
 
 import io
 import json
@@ -327,11 +327,11 @@ def test_metadata_of_a_huge_head(run):
 
 
 @pytest.mark.parametrize(
-    "story",
+    "metadata",
     ["", "[]", "{", json.dumps({"method": "a"}), "[" * 100_000, "7"],
 )
-def test_a_damaged_story(run, story):
-    (run / "run.json").write_text(story)
+def test_a_damaged_story(run, metadata):
+    (run / "run.json").write_text(metadata)
     with pytest.raises(ValueError, match=r"run.json is damaged"):
         load_trained(run)
 

@@ -24,7 +24,7 @@ def test_a_network_that_fits_is_left_as_it_was():
 
 
 @pytest.mark.parametrize(
-    ("model", "shape", "sentence"),
+    ("model", "shape", "message"),
     [
         (lambda: build("small", 7), (3, 0, 32), r"does not \(.*\)\. Choose"),
         (lambda: nn.Conv2d(3, 7, 3), (1, 32, 32), r"images of shape \(1, 32, 32\)"),
@@ -32,13 +32,13 @@ def test_a_network_that_fits_is_left_as_it_was():
         (Two, (3, 32, 32), "returned tuple"),
     ],
 )
-def test_a_network_that_does_not_fit_gets_a_sentence(model, shape, sentence):
+def test_a_network_that_does_not_fit_gets_an_error_message(model, shape, message):
     network = model().train()
-    with pytest.raises(ValueError, match=sentence):
+    with pytest.raises(ValueError, match=message):
         check_fit(network, "it", shape, 7)
     assert network.training
 
 
-def test_patches_that_do_not_fit_the_images_get_a_sentence():
+def test_patches_that_do_not_fit_the_images_get_an_error_message():
     with pytest.raises(ValueError, match=r"`shape` must suit torchvision's vit_b_16, got .*28, 28"):
         build("vit_b_16", 3, shape=(3, 28, 28))

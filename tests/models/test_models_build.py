@@ -190,7 +190,7 @@ def test_other_libraries_get_channels_and_size():
     assert build("vit_tiny_patch16_224", CLASSES, shape=shape)(images(shape)).shape == (4, CLASSES)
 
 
-REFUSED = {
+REJECTED = {
     "typing slip": (("preactresnet19", 10), {}, r".*got 'preactresnet19'. .*'preactresnet18'"),
     "swapped": (("wrn8-16", 10), {}, r"`name` must be of a known network.*'wrn16-8'"),
     "torchvision": (("torchvision:resnet51", 10), {}, r".*'torchvision:resnet51'. .*'resnet50'"),
@@ -212,8 +212,10 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("args", "settings", "message"), list(REFUSED.values()), ids=list(REFUSED))
-def test_what_makes_no_sense_gets_a_sentence(args, settings, message):
+@pytest.mark.parametrize(
+    ("args", "settings", "message"), list(REJECTED.values()), ids=list(REJECTED)
+)
+def test_what_makes_no_sense_gets_an_error_message(args, settings, message):
     with rejects(ValueError, message):
         build(*args, **settings)
 

@@ -101,7 +101,7 @@ def test_the_small_network_halves_the_resolution_in_every_stage():
     assert sides == [32, 16, 8, 4]
 
 
-REFUSED = {
+REJECTED = {
     "stages": ({"blocks": (1, 1), "strides": (1,)}, r"`strides` must have one entry for each"),
     "no stage": ({"blocks": (), "strides": ()}, r"`strides` must have one entry for each"),
     "no block": ({"blocks": (1, 0), "strides": (1, 2)}, r"`blocks` must be a positive integer"),
@@ -112,7 +112,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("settings", "message"), list(REFUSED.values()), ids=list(REFUSED))
-def test_settings_that_make_no_sense_get_a_sentence(settings, message):
+@pytest.mark.parametrize(("settings", "message"), list(REJECTED.values()), ids=list(REJECTED))
+def test_settings_that_make_no_sense_get_an_error_message(settings, message):
     with rejects(ValueError, message):
         preact_resnet(10, **settings)

@@ -97,7 +97,7 @@ def test_the_mean_over_the_image_is_the_released_8_by_8_window(side, stem_stride
     assert_close(model(images), model.fc(windows.flatten(1)))
 
 
-REFUSED = {
+REJECTED = {
     "depth": ({"depth": 30}, r"`depth` must be 9 n \+ 2 .*got 30. Try 20, 29"),
     "no block": ({"depth": 2}, r"`depth` must be 9 n \+ 2 .*got 2"),
     "groups": ({"groups": 0}, r"`groups` must be a positive integer"),
@@ -107,7 +107,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("settings", "message"), list(REFUSED.values()), ids=list(REFUSED))
-def test_settings_that_make_no_sense_get_a_sentence(settings, message):
+@pytest.mark.parametrize(("settings", "message"), list(REJECTED.values()), ids=list(REJECTED))
+def test_settings_that_make_no_sense_get_an_error_message(settings, message):
     with rejects(ValueError, message):
         resnext(10, **settings)

@@ -56,7 +56,7 @@ def test_dropout_is_at_work_in_training_only():
 
 
 @pytest.mark.parametrize(("make", "smallest"), [(LeNet, 16), (SpeechVGG11, 32)])
-def test_the_smallest_size_works_and_one_less_gets_a_sentence(make, smallest):
+def test_the_smallest_size_works_and_one_less_gets_an_error_message(make, smallest):
     shape = (1, smallest, smallest)
     assert make(7, shape=shape)(torch.rand(2, *shape)).shape == (2, 7)
     with rejects(ValueError, rf"`shape` must be at least {smallest} high and wide, got \(1, .*"):

@@ -1,4 +1,4 @@
-"""timm's classifiers: classes, channels and sizes, and a sentence where timm is missing."""
+"""timm's classifiers: classes, channels and sizes, and an error message where timm is missing."""
 
 import sys
 
@@ -34,7 +34,7 @@ def no_timm(monkeypatch):
 
 
 @pytest.mark.usefixtures("no_timm")
-def test_without_timm_there_is_a_sentence():
+def test_without_timm_there_is_an_error_message():
     with rejects(ModuleNotFoundError, r"timm must be installed .*Run: pip install timm"):
         build("timm:resnet10t", 7)
 

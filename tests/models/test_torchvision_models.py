@@ -109,7 +109,7 @@ def test_pretrained_weights_need_three_channels():
         build_torchvision("vgg11_bn", 7, channels=1, pretrained=True)
 
 
-def test_without_torchvision_there_is_a_sentence(monkeypatch):
+def test_without_torchvision_there_is_an_error_message(monkeypatch):
     monkeypatch.setitem(sys.modules, "torchvision", None)
     with rejects(ModuleNotFoundError, r"torchvision must be installed .*comixup\[train\]"):
         build_torchvision("resnet18", 7)

@@ -91,7 +91,7 @@ def test_the_mean_over_the_image_is_the_released_8_by_8_window(side, stem_stride
     assert_close(model(images), model.fc(windows.flatten(1)))
 
 
-REFUSED = {
+REJECTED = {
     "depth": ({"depth": 18}, r"`depth` must be 6 n \+ 4 .*got 18. Try 10, 16"),
     "no block": ({"depth": 4}, r"`depth` must be 6 n \+ 4 .*got 4"),
     "width": ({"width": 0}, r"`width` must be a positive integer"),
@@ -101,7 +101,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("settings", "message"), list(REFUSED.values()), ids=list(REFUSED))
-def test_settings_that_make_no_sense_get_a_sentence(settings, message):
+@pytest.mark.parametrize(("settings", "message"), list(REJECTED.values()), ids=list(REJECTED))
+def test_settings_that_make_no_sense_get_an_error_message(settings, message):
     with rejects(ValueError, message):
         wide_resnet(10, **settings)

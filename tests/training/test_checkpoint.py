@@ -36,8 +36,8 @@ def path(tmp_path):
     return path
 
 
-def refused(path, match, identity=IDENTITY):
-    """The file is refused with a sentence, and left alone."""
+def rejected(path, match, identity=IDENTITY):
+    """The file is rejected with an error message, and left alone."""
     before = path.read_bytes()
     with pytest.raises(ValueError, match=match) as caught:
         load_state(path, identity)
@@ -66,14 +66,14 @@ def test_no_checkpoint_is_none(tmp_path):
 def test_a_truncated_file(path, share):
     content = path.read_bytes()
     path.write_bytes(content[: int(share * len(content))])
-    refused(path, "is damaged")
+    rejected(path, "is damaged")
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_random_bytes(path, seed):
     numbers = torch.randint(256, (4000,), generator=torch.Generator().manual_seed(seed))
     path.write_bytes(bytes(numbers.tolist()))
-    refused(path, "is damaged")
+    rejected(path, "is damaged")
 
 
 def test_a_changed_bit_is_never_read_as_something_else(path):
@@ -110,7 +110,7 @@ def test_a_hostile_file_runs_nothing(path, tmp_path_factory, zipped):
         torch.save(hostile, path)
     else:
         path.write_bytes(pickle.dumps(hostile))
-    refused(path, "is damaged or holds things that are not data")
+    rejected(path, "is damaged or holds things that are not data")
     assert not canary.exists()
     if zipped:
         torch.load(path, weights_only=False)
@@ -129,23 +129,23 @@ def test_an_archive_that_unpacks_to_more_than_it_is(tmp_path):
         for name in archive.namelist():
             other.writestr(name, archive.read(name))
     plain.unlink()
-    refused(packed, "its records are larger than the file")
+    rejected(packed, "its records are larger than the file")
 
 
 @pytest.mark.parametrize("version", [CHECKPOINT_VERSION + 1, 0, "1", None])
 def test_another_format(path, version):
     rewrite(path, format=version)
-    refused(path, f"must be of format {CHECKPOINT_VERSION}")
+    rejected(path, f"must be of format {CHECKPOINT_VERSION}")
 
 
 def test_something_else_altogether(path):
     torch.save(torch.ones(3), path)
-    refused(path, "has 'Tensor'")
+    rejected(path, "has 'Tensor'")
 
 
 def test_a_missing_part(path):
     rewrite(path, optimizer=None)
-    refused(path, "must be of format")
+    rejected(path, "must be of format")
 
 
 @pytest.mark.parametrize(
@@ -166,11 +166,11 @@ def test_a_missing_part(path):
 )
 def test_parts_of_another_kind(path, name, value):
     rewrite(path, **{name: value})
-    refused(path, "must hold what comixup writes")
+    rejected(path, "must hold what comixup writes")
 
 
 def test_another_run(path):
-    refused(path, "seed was 0, is 1", identity=IDENTITY.replace("seed: 0", "seed: 1"))
+    rejected(path, "seed was 0, is 1", identity=IDENTITY.replace("seed: 0", "seed: 1"))
 
 
 def test_a_folder_in_its_place(tmp_path):
@@ -254,7 +254,7 @@ def no_number(weight):
         (no_number, "fc.weight has numbers that are infinite or none at all"),
     ],
 )
-def test_weights_that_do_not_fit_are_refused_and_nothing_is_changed(data, runs, damage, match):
+def test_weights_that_do_not_fit_are_rejected_and_nothing_is_changed(data, runs, damage, match):
     folder = train_here(data, runs)
     good = (folder / CHECKPOINT).read_bytes()
     content = saved(folder)
@@ -278,7 +278,7 @@ def test_weights_that_do_not_fit_are_refused_and_nothing_is_changed(data, runs, 
         ({"batch_size": 10}, "phases was"),
     ],
 )
-def test_a_changed_recipe_is_refused_and_nothing_is_changed(data, runs, changes, match):
+def test_a_changed_recipe_is_rejected_and_nothing_is_changed(data, runs, changes, match):
     folder = train_here(data, runs)
     before = contents(folder)
     with pytest.raises(ValueError, match=match):

@@ -43,7 +43,7 @@ def test_a_machine_with_many_cores_can_have_a_process_on_each(monkeypatch):
     assert Hardware(devices=192).devices == 192
 
 
-def test_strategies_that_shard_are_refused():
+def test_strategies_that_shard_are_rejected():
     with pytest.raises(ValueError, match="`strategy` must be one of"):
         Hardware(strategy="fsdp")
 

@@ -171,9 +171,9 @@ def test_digests_tell_classes_images_and_splits_apart():
 
 
 def test_run_json_names_the_recipe_as_trained(finished):
-    story = json.loads((folder_of(finished / "out") / "run.json").read_text())
-    assert story["recipe"]["images_per_class"] == 5
-    assert story["recipe"]["name"] == RECIPES["cifar100-low-data"].name
+    metadata = json.loads((folder_of(finished / "out") / "run.json").read_text())
+    assert metadata["recipe"]["images_per_class"] == 5
+    assert metadata["recipe"]["name"] == RECIPES["cifar100-low-data"].name
 
 
 def test_state_begins_empty():

@@ -90,8 +90,8 @@ def test_a_folder_is_held_if_it_is_free(tmp_path):
 def test_a_file_is_no_folder(tmp_path):
     (tmp_path / "file").write_text("mine")
     for place in ("file", "file/below"):
-        refused = pytest.raises(OSError, match="must be one that can be written to")
-        with refused as caught, locked(tmp_path / place):
+        rejected = pytest.raises(OSError, match="must be one that can be written to")
+        with rejected as caught, locked(tmp_path / place):
             pass
         assert "--out" in str(caught.value)
     assert (tmp_path / "file").read_text() == "mine"

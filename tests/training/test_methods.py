@@ -74,7 +74,7 @@ def test_the_mixer_draws_from_the_given_generator():
 
 
 @pytest.mark.parametrize(
-    ("method", "sentence"),
+    ("method", "message"),
     [
         (Method("comixup", {"betta": 1}), r"keywords of CoMixup .*got 'betta'\. Did you mean beta"),
         (Method("vanilla", {"alpha": 1}), r"keywords of NoMix .*got 'alpha'"),
@@ -84,8 +84,8 @@ def test_the_mixer_draws_from_the_given_generator():
         (Method("comixup", {"beta": -1}), "`beta` must be"),
     ],
 )
-def test_mistakes_get_a_sentence(method, sentence):
-    with pytest.raises(ValueError, match=sentence):
+def test_mistakes_get_an_error_message(method, message):
+    with pytest.raises(ValueError, match=message):
         made(method)
 
 

@@ -89,8 +89,8 @@ def test_it_is_evaluated(folder, tmp_path):
 
 def test_it_is_compared(folder, tmp_path):
     newer = shutil.copytree(KEPT, tmp_path / "runs" / "digits" / "cutmix" / "seed-1")
-    story = json.loads((newer / METADATA).read_text()) | {"seed": 1}
-    (newer / METADATA).write_text(json.dumps(story))
+    metadata = json.loads((newer / METADATA).read_text()) | {"seed": 1}
+    (newer / METADATA).write_text(json.dumps(metadata))
     code, text = run(["evaluate", str(newer), "--device", "cpu"], tmp_path / "log")
     assert code == 0, text
     out = tmp_path / "comparison"

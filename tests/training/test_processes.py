@@ -234,7 +234,7 @@ def test_ctrl_c_reaches_all_processes_and_each_says_so(data, tmp_path):
     assert saved(folder_of(tmp_path))["epoch"] >= 1
 
 
-def test_a_refusal_is_said_by_all(data, tmp_path):
+def test_all_processes_raise_the_same_error(data, tmp_path):
     folder_of(tmp_path).parent.mkdir(parents=True)
     folder_of(tmp_path).write_text("a file")
     codes, texts = run_both(words(data, tmp_path), tmp_path / "log")
@@ -307,8 +307,8 @@ def test_torchrun(data, tmp_path, alone):
     program = [sys.executable, "-m", *launcher, "-m", "comixup.cli", *arguments]
     subprocess.run(program, env=os.environ | ENVIRONMENT, check=True, timeout=WAIT_SECONDS)
     assert_same_weights(folder_of(tmp_path), alone, **ROUNDING)
-    story = json.loads((folder_of(tmp_path) / METADATA).read_text())
-    assert (story["hardware"]["devices"], story["hardware"]["num_nodes"]) == (2, 1)
+    metadata = json.loads((folder_of(tmp_path) / METADATA).read_text())
+    assert (metadata["hardware"]["devices"], metadata["hardware"]["num_nodes"]) == (2, 1)
 
 
 def test_a_number_that_contradicts_the_launcher_is_told_by_all(data, tmp_path):

@@ -192,7 +192,7 @@ def test_no_images_per_class_means_all():
         ({"weight_decay": -1.0}, "weight_decay"),
     ],
 )
-def test_impossible_changes_are_refused(changes, word):
+def test_impossible_changes_are_rejected(changes, word):
     with pytest.raises(ValueError, match=f"`{word}` must be"):
         recipe_of().changed(**changes)
 
@@ -315,7 +315,7 @@ def test_identity_has_the_seed_and_the_method():
     assert len(texts) == 4
 
 
-def test_a_run_of_an_unknown_method_is_refused():
+def test_a_run_of_an_unknown_method_is_rejected():
     with pytest.raises(ValueError, match="Did you mean soft"):
         Run(recipe_of(), "sofft")
 

@@ -11,10 +11,10 @@ from comixup.training._folder import read_metrics, write_metadata, write_metrics
 def test_every_start_adds_to_the_story(tmp_path):
     for seed in (3, 3):
         write_metadata(tmp_path, {"name": "digits"}, {"method": "comixup", "seed": seed})
-    story = json.loads((tmp_path / _folder.METADATA).read_text())
-    assert story["recipe"] == {"name": "digits"}
-    assert (story["method"], story["seed"]) == ("comixup", 3)
-    first, second = story["starts"]
+    metadata = json.loads((tmp_path / _folder.METADATA).read_text())
+    assert metadata["recipe"] == {"name": "digits"}
+    assert (metadata["method"], metadata["seed"]) == ("comixup", 3)
+    first, second = metadata["starts"]
     assert first["time"] <= second["time"]
     assert {"torch", "comixup", "python", "numpy"} <= set(second["versions"])
     assert {"commit", "command", "machine"} <= set(second)

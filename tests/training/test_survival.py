@@ -81,7 +81,7 @@ def until_it_ends(arguments, log, befalls):
 @pytest.mark.slow
 def test_killed_at_one_write_after_the_other_a_run_ends_as_if_unbroken(data, tmp_path, unbroken):
     # Every file is written to the disk, then its folder: two numbers for each.
-    first_epoch = {"story": 0, "picture": 2, "checkpoint": 4, "checkpoint's name": 5}
+    first_epoch = {"metadata": 0, "picture": 2, "checkpoint": 4, "checkpoint's name": 5}
     later_epochs = {"second epoch's metrics": 4, "third checkpoint": 2, "its name": 3}
     ending = {"metrics": 4, "weights": 2, "logits": 4, "curves": 6, "result": 8}
     numbers = [*first_epoch.values(), *later_epochs.values(), *ending.values(), NEVER]
@@ -209,13 +209,13 @@ def test_a_stopped_run_says_so_and_goes_on_from_there(long_run, data, tmp_path, 
     assert len(metrics(folder_of(tmp_path))) in (after["epoch"], after["epoch"] - 1)
 
 
-def test_a_second_run_in_the_folder_gets_a_sentence_and_harms_nothing(long_run, data, tmp_path):
-    story = (folder_of(tmp_path) / METADATA).read_bytes()
+def test_a_second_run_in_the_folder_gets_a_message_and_harms_nothing(long_run, data, tmp_path):
+    metadata = (folder_of(tmp_path) / METADATA).read_bytes()
     code, text = run(words(data, tmp_path, epochs=9000), tmp_path / "second")
     assert code == 1
     assert "another process" in text
     assert "Traceback" not in text
-    assert (folder_of(tmp_path) / METADATA).read_bytes() == story
+    assert (folder_of(tmp_path) / METADATA).read_bytes() == metadata
     assert long_run.process.is_alive()
     done = saved(folder_of(tmp_path))["epoch"]
     end = time.monotonic() + WAIT_SECONDS

@@ -154,7 +154,7 @@ def test_a_method_with_the_name_of_a_cell():
 
 
 @pytest.mark.parametrize(
-    ("grid", "sentence"),
+    ("grid", "message"),
     [
         ({}, "`grid` must have a setting"),
         ({"beta": []}, "`beta` must have different values to try, one at least, got"),
@@ -172,13 +172,13 @@ def test_a_method_with_the_name_of_a_cell():
         ({"betta": [0.5]}, "got 'betta'. Did you mean beta"),
     ],
 )
-def test_bad_grids_get_a_sentence_before_anything_is_trained(grid, sentence, tmp_path):
-    with pytest.raises(ValueError, match=sentence):
+def test_bad_grids_get_an_error_message_before_anything_is_trained(grid, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
         sweep(SMALL, grid, out=tmp_path, hardware=HERE)
     assert not list(tmp_path.iterdir())
 
 
-def test_bad_seeds_and_methods_get_a_sentence(tmp_path):
+def test_bad_seeds_and_methods_get_an_error_message(tmp_path):
     for seeds in ((), (1, 1)):
         with pytest.raises(ValueError, match="`seeds` must be different integers, one at least"):
             sweep(SMALL, GRID, seeds=seeds, out=tmp_path, hardware=HERE)
@@ -199,8 +199,8 @@ def test_every_cell_is_trained_and_shared_ones_once(unbroken):
         for seed, one in cell.results.items():
             run = folder / cell.name / f"seed-{seed}"
             assert json.loads((run / "result.json").read_text())["error"] == one.error
-            story = json.loads((run / "run.json").read_text())
-            settings = story["recipe"]["methods"][cell.name]["settings"]
+            metadata = json.loads((run / "run.json").read_text())
+            settings = metadata["recipe"]["methods"][cell.name]["settings"]
             assert settings == ({} if cell.default else {cell.setting: cell.value})
     assert found.cells[1].results == found.cells[2].results
 

@@ -63,7 +63,7 @@ def test_images_are_held_out_where_the_data_has_none_of_its_own():
 
 
 @pytest.mark.parametrize(
-    ("name", "method", "sentence"),
+    ("name", "method", "message"),
     [
         ("cifar100-preactresnet18", "comixup", r"\(input, manifold, cutmix\), got 'comixup'"),
         ("cifar100-preactresnet18", None, "got 'comixup'"),
@@ -71,8 +71,8 @@ def test_images_are_held_out_where_the_data_has_none_of_its_own():
         ("cifar100-preactresnet18", "cutmixx", "Did you mean cutmix"),
     ],
 )
-def test_what_cannot_be_tuned_gets_a_sentence(name, method, sentence):
-    with pytest.raises(ValueError, match=sentence):
+def test_what_cannot_be_tuned_gets_an_error_message(name, method, message):
+    with pytest.raises(ValueError, match=message):
         variants_of(RECIPES[name], method)
 
 
