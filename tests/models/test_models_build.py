@@ -196,7 +196,7 @@ REJECTED = {
     "torchvision": (("torchvision:resnet51", 10), {}, r".*'torchvision:resnet51'. .*'resnet50'"),
     "timm": (("timm:vit_tinny_patch16_224", 10), {}, r".*'vit_tiny_patch16_224'"),
     "ours of another's": (("timm:wrn16-8", 10), {}, r"`name` must be of a known network"),
-    "nothing like it": (("?", 10), {}, r".*got '\?'. Our own networks are small, preactresnet10"),
+    "nothing like it": (("?", 10), {}, r".*got '\?'. Our own networks are small, small-os8, p"),
     "empty": (("", 10), {}, r".*got ''. Our own networks are"),
     "library": (
         ("keras:resnet50", 10),
@@ -243,7 +243,9 @@ def test_public_names_are_documented():
 # ---- Widths -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["small", "preactresnet10", "preactresnet18", "preactresnet34"])
+@pytest.mark.parametrize(
+    "name", ["small", "small-os8", "preactresnet10", "preactresnet18", "preactresnet34"]
+)
 def test_widths_are_the_feature_maps_of_the_first_stage(name):
     model = build(name, CLASSES, width=6)
     assert model.stem.out_channels == 6
@@ -253,6 +255,18 @@ def test_widths_are_the_feature_maps_of_the_first_stage(name):
 def test_the_networks_own_width_is_the_default():
     assert build("preactresnet18", 100).fc.in_features == 512
     assert build("small", 10).stem.out_channels == 32
+
+
+@pytest.mark.parametrize(
+    ("name", "side", "last"),
+    [("small", 32, 4), ("small", 64, 4), ("small-os8", 32, 4), ("small-os8", 64, 8)],
+)
+def test_the_last_feature_maps_have_the_resolution_of_the_output_stride(name, side, last):
+    model = build(name, CLASSES, shape=(3, side, side), width=8)
+    seen = []
+    model.avgpool.register_forward_hook(lambda _, inputs, __: seen.append(inputs[0].shape))
+    model(images((3, side, side)))
+    assert seen == [(4, 32, last, last)]
 
 
 def test_preactresnet10_has_four_stages_of_one_block():

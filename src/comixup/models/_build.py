@@ -37,6 +37,7 @@ NUM_SUGGESTIONS = 3
 
 _STAGED: dict[str, Callable[..., nn.Module]] = {
     "small": small,
+    "small-os8": functools.partial(small, output_stride=8),
     "preactresnet10": functools.partial(preact_resnet, blocks=RESNET10_BLOCKS, final_norm=True),
     "preactresnet18": preactresnet18,
     "preactresnet34": functools.partial(preact_resnet, blocks=RESNET34_BLOCKS),
@@ -46,7 +47,7 @@ _STAGED: dict[str, Callable[..., nn.Module]] = {
 }
 """Networks for images of any size, whose stem depends on whether these are large."""
 
-_WITH_WIDTH = ("small", "preactresnet10", "preactresnet18", "preactresnet34")
+_WITH_WIDTH = ("small", "small-os8", "preactresnet10", "preactresnet18", "preactresnet34")
 """Networks whose number of feature maps can be chosen."""
 
 _OF_ONE_SIZE: dict[str, Callable[..., nn.Module]] = {
@@ -63,7 +64,7 @@ def names() -> list[str]:
     """Returns the names of this package's own networks.
 
     >>> names()[:3]
-    ['small', 'preactresnet10', 'preactresnet18']
+    ['small', 'small-os8', 'preactresnet10']
     """
     return [*_STAGED, *_IMAGENET, *_OF_ONE_SIZE]
 
