@@ -1,4 +1,4 @@
-"""Maps that the kernel writes to a saliency memory, against torch's operations and plain loops."""
+"""Maps that the kernel writes to a saliency memory and reads, against torch and plain loops."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from torch.testing import assert_close
 
 from cases import each_case
 from comixup import Origin, SaliencyMemory, _native
-from comixup._cell_means import cell_means
+from comixup._cell_means import cell_means, looked_up
 from comixup._saliency import channel_norm
 from problems import generator
 
@@ -52,6 +52,24 @@ def test_the_kernel_writes_what_torch_does(size, channels, momentum):
     assert difference.abs().max() <= 1
     assert (difference != 0).sum() <= 1
     assert ours.known(torch.arange(EXAMPLES)).tolist() == [k in (0, 5, 8) for k in range(EXAMPLES)]
+
+
+@each_case("size", SIZES.values(), ids=SIZES.keys())
+def test_the_kernel_reads_what_torch_does(size):
+    gradient, origin = drawn(size)
+    kept = written("kernel", size, 0.0, (gradient, origin))
+    rows = torch.tensor([5, 1, 0, 5])  # one of them has no map
+    expected = looked_up(kept._maps[rows], origin.cells)
+    assert_close(kept.read(Origin(rows, origin.cells)), expected, rtol=0, atol=0)
+    assert_close(kept.read(Origin(rows, origin.cells.long())), expected, rtol=0, atol=0)
+    assert (expected[1] == (origin.cells[1] > 0)).all()
+    numbers = kept.cell_numbers(size).expand(M, *size)
+    assert_close(kept.read(rows, size), looked_up(kept._maps[rows], numbers), rtol=0, atol=0)
+
+
+def test_an_empty_batch_is_read():
+    kept = memory((7, 9))
+    assert kept.read(torch.empty(0, dtype=torch.int64), (7, 9)).shape == (0, 7, 9)
 
 
 @each_case("layout", ["channels last", "strided", "double", "part"])

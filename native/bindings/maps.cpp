@@ -84,11 +84,31 @@ std::size_t write_maps(Array<const float> gradients, Array<const std::uint8_t> n
   return m - static_cast<std::size_t>(std::count(usable.begin(), usable.end(), 1));
 }
 
+/// Fills `out` (m, pixels) with saliency read from the rows of `maps` (examples, cells); `numbers`
+/// as in `write_maps`.
+void read_maps(Array<const std::uint8_t> maps, Array<const std::int64_t> rows,
+               Array<const std::uint8_t> numbers, Array<float> out) {
+  require(maps.ndim() == 2 && maps.size() > 0 && maps.shape(1) < 255, "1 to 254 cells");
+  require(out.ndim() == 2, "out must be (m, pixels)");
+  const std::size_t m = out.shape(0), pixels = out.shape(1), cells = maps.shape(1);
+  require(numbers.ndim() == 2 && numbers.shape(1) == pixels &&
+              (numbers.shape(0) == m || numbers.shape(0) == 1),
+          "numbers must be (m, pixels) or (1, pixels)");
+  require_shape(rows, {m}, "rows must be (m,)");
+  require(all_between(rows, std::int64_t{0}, static_cast<std::int64_t>(maps.shape(0)) - 1),
+          "rows must be below the number of examples");
+  const std::size_t step = numbers.shape(0) == 1 ? 0 : pixels;
+  for (std::size_t i = 0; i < m; ++i)
+    read_map(maps.data() + static_cast<std::size_t>(rows.data()[i]) * cells, cells,
+             numbers.data() + i * step, pixels, out.data() + i * pixels);
+}
+
 }  // namespace
 
 void bind_maps(nb::module_& m) {
   m.def("summarise_maps", &summarise_maps, "maps"_a, "grid"_a, "window"_a, "threads"_a,
         "out"_a.noconvert());
+  m.def("read_maps", &read_maps, "maps"_a, "rows"_a, "numbers"_a, "out"_a.noconvert());
   m.def("write_maps", &write_maps, "gradients"_a, "numbers"_a, "channels_last"_a, "rows"_a,
         "maps"_a, "momentum"_a, "threads"_a, "next"_a.noconvert());
 }

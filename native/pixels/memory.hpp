@@ -1,5 +1,6 @@
-// What a saliency memory keeps of an image's gradient: a map of bytes, one for each cell of the
-// example that the image shows. The readable twin is `joined` in src/comixup/_cell_means.py.
+// What a saliency memory keeps of an image's gradient, a map of bytes, one for each cell of the
+// example that the image shows, and how it is read again. Readable twins are `joined` and
+// `looked_up` in src/comixup/_cell_means.py.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +10,16 @@
 #include <cstdint>
 
 namespace comixup {
+
+/// Fills `to` with the value of the cell that each pixel shows; 0 where it shows none. An example
+/// without a map, all zero, is salient everywhere alike.
+inline void read_map(const std::uint8_t* map, std::size_t cells, const std::uint8_t* numbers,
+                     std::size_t pixels, float* to) {
+  std::array<float, 256> values{};
+  const bool known = std::any_of(map, map + cells, [](std::uint8_t b) { return b > 0; });
+  for (std::size_t c = 0; c < cells; ++c) values[c + 1] = known ? map[c] : 1;
+  for (std::size_t k = 0; k < pixels; ++k) to[k] = values[numbers[k]];
+}
 
 /// Makes maps of gradients of one size, one after the other, reusing its buffers.
 class MapWriter {

@@ -1,4 +1,4 @@
-"""What a saliency memory keeps of a batch: means over the cells of the examples that it shows."""
+"""What a saliency memory keeps of a batch: the means of the cells shown, and how they are read."""
 
 from __future__ import annotations
 
@@ -22,6 +22,20 @@ def cell_means(numbers: Tensor, values: Tensor, cells: int) -> tuple[Tensor, Ten
     sums = values.new_zeros(len(values), cells + 1).scatter_add_(1, numbers, values)
     counts = torch.zeros_like(sums).scatter_add_(1, numbers, torch.ones_like(values))
     return (sums / counts.clamp(min=1))[:, 1:], counts[:, 1:] > 0
+
+
+def looked_up(maps: Tensor, numbers: Tensor) -> Tensor:
+    """Returns the value of the cell that each pixel shows, (m, *size) float32.
+
+    An example without a map is salient everywhere alike; pixels that show no cell are not salient.
+
+    Args:
+        maps: (m, cells) bytes, all zero where there is none.
+        numbers: (m, *size) the cell that each pixel shows, from 1; 0 for none.
+    """
+    maps = torch.where(maps.amax(1, keepdim=True) > 0, maps, torch.ones_like(maps))
+    table = torch.cat([maps.new_zeros(len(maps), 1), maps], 1)
+    return table.gather(1, numbers.flatten(1).long()).view(numbers.shape).float()
 
 
 def joined(means: Tensor, shown: Tensor, before: Tensor, momentum: float) -> tuple[Tensor, Tensor]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from comixup import _native
-from comixup._cell_means import cell_means, joined, pixel_layout
+from comixup._cell_means import cell_means, joined, looked_up, pixel_layout
 from comixup._checks import check_count, check_number, warn_caller
 from comixup._grid import MAX_DIMENSIONS, cell_numbers
 from comixup._maps import check_grid
@@ -151,11 +151,13 @@ class SaliencyMemory:
             size: of the images, needed where `origin` has no cell numbers.
         """
         rows, numbers = self._locate(origin, size)
-        maps = self._maps.index_select(0, rows)
-        maps = torch.where(maps.amax(1, keepdim=True) > 0, maps, torch.ones_like(maps))
-        table = torch.cat([maps.new_zeros(len(maps), 1), maps], 1)
-        found = table.gather(1, numbers.flatten(1).long())
-        return found.view(numbers.shape).float()
+        if self.device.type != "cpu" or not numbers.numel():
+            return looked_up(self._maps.index_select(0, rows), numbers)
+        saliency = torch.empty(numbers.shape, dtype=torch.float32, device="cpu")
+        _native.read_maps(
+            self._maps, rows.contiguous(), _as_bytes(numbers), saliency.view(len(rows), -1)
+        )
+        return saliency
 
     def write(self, origin: Origin | Tensor, saliency: Tensor) -> None:
         """Keeps new maps of a batch's examples, to be read from the next epoch on.
@@ -198,11 +200,9 @@ class SaliencyMemory:
             return
         rows, numbers = self._locate(origin, gradient.shape[2:])
         self._check_pixels("gradient", numbers, (len(gradient), *gradient.shape[2:]))
-        if numbers.stride(0) == 0:  # examples that were not moved: all show the same cells
-            numbers = numbers[:1]
         self.skipped += _native.write_maps(
             layout[0],
-            numbers.to(torch.uint8).flatten(1).contiguous(),
+            _as_bytes(numbers),
             layout[1],
             rows.contiguous(),
             self._maps,
@@ -368,3 +368,10 @@ def warn_of_skipped(memory: SaliencyMemory) -> None:
         "examples keep the maps of before. Half-precision gradients can vanish or overflow: see "
         "torch.amp.GradScaler."
     )
+
+
+def _as_bytes(numbers: Tensor) -> Tensor:
+    """Returns cell numbers for the kernel: (m, pixels) bytes, one row if all are alike."""
+    if numbers.stride(0) == 0:  # of examples that were not moved
+        numbers = numbers[:1]
+    return numbers.to(torch.uint8).flatten(1).contiguous()

@@ -70,6 +70,7 @@ def summarise_maps(
     threads: int,
     out: _Floats,
 ) -> None: ...
+def read_maps(maps: Tensor, rows: Tensor, numbers: Tensor, out: Tensor) -> None: ...
 def write_maps(
     gradients: Tensor,
     numbers: Tensor,
