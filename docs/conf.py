@@ -27,14 +27,14 @@ exclude_patterns = ["_extensions", "_static", "images/*.py"]
 nitpicky = True
 default_role = "name"  # _extensions/docstrings.py: single backticks are code
 
-# ---- Markdown, as GitHub reads it too -------------------------------------------------------------
+# ---- Markdown, as GitHub reads it too ------------------------------------------------------------
 
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4  # the anchors that GitHub makes
 myst_links_external_new_tab = False
 math_number_all = False
 
-# ---- The reference, from docstrings ---------------------------------------------------------------
+# ---- The reference, from docstrings --------------------------------------------------------------
 
 autodoc_default_options = {"members": True, "member-order": "bysource"}
 autodoc_typehints_format = "short"
@@ -59,7 +59,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"comixup(\.\w+)*\._\w+\.\w+"),
 ]
 
-# ---- How it looks ---------------------------------------------------------------------------------
+# ---- How it looks --------------------------------------------------------------------------------
 
 html_theme = "furo"
 html_title = f"comixup {release}"

@@ -44,7 +44,7 @@ def as_rst(lines: list[str]) -> list[str]:
         if not in_code and indent >= 4 and starts and not before[-1].startswith(" "):
             in_code, margin = True, indent
             result += ["::", ""]
-        result.append(line if in_code and indent >= margin or not line.strip() else escaped(line))
+        result.append(line if (in_code and indent >= margin) or not line.strip() else escaped(line))
     return result
 
 

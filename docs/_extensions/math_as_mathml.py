@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+
 from docutils import nodes
 from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
@@ -17,15 +19,17 @@ def _mathml(node: nodes.Element, *, as_block: bool) -> str:
         return tex2mathml(node.astext(), as_block=as_block)
     except MathError as error:
         logger.warning("formula: %s", error, location=node)
-        return f"<code>{nodes.Text(node.astext())}</code>"
+        return f"<code>{html.escape(node.astext())}</code>"
 
 
 def visit_math(translator: HTML5Translator, node: nodes.math) -> None:
+    """Writes a formula within a line."""
     translator.body.append(f'<span class="math">{_mathml(node, as_block=False)}</span>')
     raise nodes.SkipNode
 
 
 def visit_math_block(translator: HTML5Translator, node: nodes.math_block) -> None:
+    """Writes a formula on lines of its own."""
     translator.body.append(f'<div class="math">{_mathml(node, as_block=True)}</div>')
     raise nodes.SkipNode
 
