@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [
     ROOT / "README.md",
     ROOT / "native" / "README.md",
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
 ]
 IDS = [page.relative_to(ROOT).as_posix() for page in PAGES]
 
@@ -23,7 +23,9 @@ def code_blocks(page):
     ]
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if code_blocks(p)], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if code_blocks(p)], ids=lambda page: page.relative_to(ROOT).as_posix()
+)
 def test_code_blocks_run(page):
     names = {"__name__": "__main__"}
     for block in code_blocks(page):  # a later block may use what an earlier one made
@@ -64,7 +66,9 @@ MORE_PAGES = ["CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/RECORDS.md"]
 
 
 @pytest.mark.parametrize(
-    "page", [*PAGES, *(ROOT / name for name in MORE_PAGES)], ids=lambda page: page.name
+    "page",
+    [*PAGES, *(ROOT / name for name in MORE_PAGES)],
+    ids=lambda page: page.relative_to(ROOT).as_posix(),
 )
 def test_prose_is_at_most_a_hundred_columns_wide(page):
     text = re.sub(r"^ *```.*?^ *```$", "", page.read_text(encoding="utf-8"), flags=re.S | re.M)
