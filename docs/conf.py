@@ -36,7 +36,7 @@ math_number_all = False
 
 # ---- The reference, from docstrings --------------------------------------------------------------
 
-autodoc_default_options = {"members": True, "member-order": "bysource"}
+autodoc_default_options = {"members": True, "member-order": "bysource", "no-value": True}
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
 autodoc_class_signature = "mixed"

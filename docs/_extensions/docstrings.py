@@ -64,6 +64,29 @@ def after_napoleon(
         lines[:] = app.comixup_docstring  # type: ignore[attr-defined]
 
 
+def link_to(text: str) -> str | None:
+    """Returns the public name that code means: a class by its own, anything after `comixup.`."""
+    text = text.removesuffix("()")
+    bare = text.removeprefix("comixup.")
+    public = public_names()
+    if bare in public and (bare != text or bare[:1].isupper()):
+        return public[bare]
+    return f"comixup.{bare}" if "." in bare and f"comixup.{bare}" in public.values() else None
+
+
+def linked(literal: nodes.literal, target: str, docname: str) -> pending_xref:
+    """Returns code as a link to a public name."""
+    return pending_xref(
+        "",
+        literal,
+        refdomain="py",
+        reftype="obj",
+        reftarget=target,
+        refdoc=docname,
+        refexplicit=True,
+    )
+
+
 def code_role(
     role: str,
     rawtext: str,
@@ -73,34 +96,27 @@ def code_role(
     options: dict[str, Any] | None = None,
     content: list[str] | None = None,
 ) -> tuple[list[nodes.Node], list[nodes.system_message]]:
-    """Returns code, as a link where it is the name of a class, or of anything after `comixup.`."""
-    bare = text.removeprefix("comixup.")
-    name = f"comixup.{bare}" if "." in bare else bare
+    """Returns code, as a link where it is a public name: single backticks of a docstring."""
     literal = nodes.literal(rawtext, text, classes=["code"])
-    public = public_names()
-    if bare in public and (bare != text or bare[:1].isupper()):
-        target = public[bare]
-    elif name in public.values():
-        target = name
-    else:
-        return [literal], []
-    env = inliner.document.settings.env
-    link = pending_xref(
-        rawtext,
-        literal,
-        refdomain="py",
-        reftype="obj",
-        reftarget=target,
-        refdoc=env.docname,
-        refexplicit=True,
-        refwarn=False,
-    )
-    return [link], []
+    target = link_to(text)
+    docname = inliner.document.settings.env.docname
+    return [linked(literal, target, docname) if target else literal], []
+
+
+def link_names(app: Sphinx, doctree: nodes.document) -> None:
+    """Links names in the Markdown's code that begin with `comixup.` to the reference."""
+    for literal in list(doctree.findall(nodes.literal)):
+        target = link_to(literal.astext()) if literal.astext().startswith("comixup.") else None
+        inside = isinstance(literal.parent, (nodes.reference, nodes.title, pending_xref))
+        if target and not inside:
+            place = literal.parent.index(literal)
+            literal.parent[place] = linked(literal.deepcopy(), target, app.env.docname)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Connects the steps to the build."""
     app.add_role("name", code_role)
+    app.connect("doctree-read", link_names)
     app.connect("autodoc-process-docstring", before_napoleon, priority=400)
     app.connect("autodoc-process-docstring", after_napoleon, priority=600)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,19 +1,26 @@
-"""Cross-references to public names, whatever private module an object comes from.
+"""The reference of public names, whatever private module an object comes from.
 
 The packages import their names when they are first used, and `__module__` of a class is the private
 file that defines it: `comixup._problem.Problem`. Annotations carry that name, the reference has
-`comixup.Problem`. Here the one is led to the other; nothing of the package is changed.
+`comixup.Problem`. Here the one is led to the other, and constants get the docstring that stands
+below them in that file; nothing of the package is changed.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
+import inspect
+from pathlib import Path
 
 from docutils import nodes
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
+from sphinx.pycode import ModuleAnalyzer
+from sphinx.util import logging
+
+logger = logging.getLogger(__name__)
 
 PACKAGES = (
     "comixup",
@@ -60,7 +67,26 @@ def resolve(
     return reference
 
 
+def document_constants(app: Sphinx) -> None:
+    """Tells autodoc the docstrings of the constants that each package exports."""
+    for package in PACKAGES:
+        module = importlib.import_module(package)
+        own = ModuleAnalyzer.for_module(package).find_attr_docs()  # kept by Sphinx: add to it
+        docs: dict[str, list[str]] = {}
+        for file in sorted(Path(str(module.__file__)).parent.glob("_*.py")):
+            found = ModuleAnalyzer.for_file(file, f"{package}.{file.stem}").find_attr_docs()
+            docs |= {name: lines for (scope, name), lines in found.items() if not scope}
+        for name in getattr(module, "__all__", ()):
+            value = getattr(module, name)
+            is_alias = getattr(value, "__module__", "").partition(".")[0] != "comixup"
+            if is_alias and not inspect.isroutine(value):
+                if name not in docs:
+                    logger.warning("%s.%s has no docstring", package, name)
+                own["", name] = docs.get(name, [""])
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Connects the step to the build."""
+    """Connects the steps to the build."""
     app.connect("missing-reference", resolve)
+    app.connect("builder-inited", document_constants)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
