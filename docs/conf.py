@@ -18,7 +18,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
     "docstrings",
-    "math_as_mathml",
+    "offline_mathjax",
     "public_names",
     "repository_files",
 ]
@@ -32,7 +32,8 @@ default_role = "name"  # _extensions/docstrings.py: single backticks are code
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4  # the anchors that GitHub makes
 myst_links_external_new_tab = False
-math_number_all = False
+mathjax_path = "mathjax/tex-svg.js"  # _extensions/offline_mathjax.py
+mathjax3_config = {"svg": {"fontCache": "global"}}
 
 # ---- The reference, from docstrings --------------------------------------------------------------
 
