@@ -45,6 +45,7 @@ check: $(VENV)/.stamp-dev $(VENV)/.stamp-kernel  ## lint, formatting and types, 
 # Warnings are errors: links and names that lead nowhere, docstrings and formulas that cannot be read.
 docs: $(VENV)/.stamp-docs $(VENV)/.stamp-kernel  ## build the documentation site in build/docs, open index.html there
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -b html -n -W --keep-going -q -d build/doctrees docs build/docs
+	@echo "Open build/docs/index.html."
 
 bench: $(VENV)/.stamp-bench $(VENV)/.stamp-kernel  ## run the benchmarks against the baselines
 	$(BIN)/python benchmarks/run_all.py

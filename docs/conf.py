@@ -25,6 +25,7 @@ extensions = [
 root_doc = "index"
 exclude_patterns = ["_extensions", "_static", "images/*.py"]
 nitpicky = True
+highlight_language = "none"  # of blocks that name none
 default_role = "name"  # _extensions/docstrings.py: single backticks are code
 
 # ---- Markdown, as GitHub reads it too ------------------------------------------------------------
@@ -37,13 +38,14 @@ mathjax3_config = {"svg": {"fontCache": "global"}}
 
 # ---- The reference, from docstrings --------------------------------------------------------------
 
-autodoc_default_options = {"members": True, "member-order": "bysource", "no-value": True}
+autodoc_default_options = {"members": True, "member-order": "bysource"}
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
 autodoc_class_signature = "mixed"
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
+napoleon_use_ivar = True
 python_display_short_literal_types = True
 python_maximum_signature_line_length = 88
 python_use_unqualified_type_names = True

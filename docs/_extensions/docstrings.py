@@ -64,6 +64,15 @@ def after_napoleon(
         lines[:] = app.comixup_docstring  # type: ignore[attr-defined]
 
 
+def readable_signature(
+    app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str | None, returns: str
+) -> tuple[str | None, str] | None:
+    """Returns a dataclass's signature with `...` for defaults that are made by a factory."""
+    if not signature or "<factory>" not in signature:
+        return None
+    return signature.replace("<factory>", "...").replace("~", ""), returns
+
+
 def link_to(text: str) -> str | None:
     """Returns the public name that code means: a class by its own, anything after `comixup.`."""
     text = text.removesuffix("()")
@@ -117,6 +126,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Connects the steps to the build."""
     app.add_role("name", code_role)
     app.connect("doctree-read", link_names)
+    app.connect("autodoc-process-signature", readable_signature)
     app.connect("autodoc-process-docstring", before_napoleon, priority=400)
     app.connect("autodoc-process-docstring", after_napoleon, priority=600)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+from collections.abc import Mapping
 from pathlib import Path
 
 from docutils import nodes
@@ -31,6 +32,10 @@ PACKAGES = (
     "comixup.evaluation",
     "comixup.reproduce",
     "comixup.diagnostics",
+    "comixup.adapters.torchvision",
+    "comixup.adapters.timm",
+    "comixup.adapters.lightning",
+    "comixup.adapters.origins",
 )
 
 
@@ -82,7 +87,8 @@ def document_constants(app: Sphinx) -> None:
             if is_alias and not inspect.isroutine(value):
                 if name not in docs:
                     logger.warning("%s.%s has no docstring", package, name)
-                own["", name] = docs.get(name, [""])
+                hidden = ["", ":meta hide-value:"] if isinstance(value, Mapping) else []
+                own["", name] = [*docs.get(name, [""]), *hidden, ""]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

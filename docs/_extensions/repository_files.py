@@ -28,6 +28,7 @@ STAND_INS = {
 }
 TITLES = {"results/small-data": "Small data: all tables"}  # generated without one
 LINK = re.compile(r"(?<=\]\()([^)\s:#]+)(#[^)\s]*)?(?=\))")
+FILE_NAME = re.compile(r"\[[\w./-]+\.md\]\((?=[\w./-]+\.md)")
 SCHEME = "repository:"
 LANGUAGES = {".py": "python", ".pyi": "python", ".hpp": "cpp", ".cpp": "cpp", ".cff": "yaml"}
 
@@ -55,7 +56,8 @@ def site_links(text: str, source: Path, docname: str) -> str:
             return Path(os.path.relpath(file, folder)).as_posix() + anchor
         return SCHEME + file.relative_to(ROOT).as_posix()
 
-    return LINK.sub(site_link, text)
+    # A link that is called by its file's name gets the page's title, or the section's.
+    return FILE_NAME.sub("[](", LINK.sub(site_link, text))
 
 
 def read_source(app: Sphinx, docname: str, source: list[str]) -> None:
@@ -131,7 +133,8 @@ def file_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
                 lineanchors="line",
             )
         title = html.escape(path)
-        yield f"files/{path}", {"title": path, "body": f"<h1>{title}</h1>{body}"}, "page.html"
+        shown = f'<div class="repository-file">{body}</div>'
+        yield f"files/{path}", {"title": path, "body": f"<h1>{title}</h1>{shown}"}, "page.html"
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
