@@ -23,7 +23,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 TEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 SANITIZERS := -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all -fno-omit-frame-pointer
 
-.PHONY: help demo test slow check bench native compiler sanitize package format clean
+.PHONY: help demo test slow check docs bench native compiler sanitize package format clean
 .DELETE_ON_ERROR:
 
 help:  ## print this list
@@ -43,6 +43,11 @@ check: $(VENV)/.stamp-dev $(VENV)/.stamp-kernel  ## lint, formatting and types, 
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run -Werror $(filter native/%,$(KERNEL)) $(NATIVE_TESTS)
+
+# Warnings are errors: links and names that lead nowhere, docstrings and formulas that cannot be read.
+docs: $(VENV)/.stamp-docs $(VENV)/.stamp-kernel  ## build the documentation site in build/docs, open index.html there
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -b html -n -W --keep-going -q -d build/doctrees docs build/docs
+	@echo "Open build/docs/index.html."
 
 bench: $(VENV)/.stamp-bench $(VENV)/.stamp-kernel  ## run the benchmarks against the baselines
 	$(BIN)/python benchmarks/run_all.py

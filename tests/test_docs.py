@@ -1,6 +1,10 @@
-"""Runs the code blocks of the documentation, and follows its links."""
+"""Runs the code blocks of the documentation, follows its links, and builds its site."""
 
+import importlib
 import re
+import subprocess
+import sys
+import zlib
 from pathlib import Path
 
 import pytest
@@ -9,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [
     ROOT / "README.md",
     ROOT / "native" / "README.md",
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
 ]
 IDS = [page.relative_to(ROOT).as_posix() for page in PAGES]
 
@@ -23,7 +27,9 @@ def code_blocks(page):
     ]
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if code_blocks(p)], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if code_blocks(p)], ids=lambda page: page.relative_to(ROOT).as_posix()
+)
 def test_code_blocks_run(page):
     names = {"__name__": "__main__"}
     for block in code_blocks(page):  # a later block may use what an earlier one made
@@ -61,15 +67,84 @@ def test_links_lead_somewhere(page):
 
 WIDTH = 100
 MORE_PAGES = ["CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/RECORDS.md"]
+GENERATED = ROOT / "docs" / "results"
+WRITTEN = [page for page in PAGES if page.parent != GENERATED]
 
 
 @pytest.mark.parametrize(
-    "page", [*PAGES, *(ROOT / name for name in MORE_PAGES)], ids=lambda page: page.name
+    "page",
+    [*WRITTEN, *(ROOT / name for name in MORE_PAGES)],
+    ids=lambda page: page.relative_to(ROOT).as_posix(),
 )
 def test_prose_is_at_most_a_hundred_columns_wide(page):
     text = re.sub(r"^ *```.*?^ *```$", "", page.read_text(encoding="utf-8"), flags=re.S | re.M)
     prose = [line for line in text.splitlines() if not line.lstrip().startswith(("|", "![", "<"))]
     assert [line for line in prose if len(line) > WIDTH] == []
+
+
+PACKAGES = (
+    "comixup",
+    "comixup.data",
+    "comixup.diagnostics",
+    "comixup.evaluation",
+    "comixup.models",
+    "comixup.reproduce",
+    "comixup.training",
+)
+ADAPTERS = {
+    "comixup.adapters.lightning.KeepCleanGradient",
+    "comixup.adapters.origins.WithOrigins",
+    "comixup.adapters.timm.Mixup",
+    "comixup.adapters.torchvision.BatchMix",
+}
+
+
+def public_names():
+    """Returns the names that the packages export, with the name of their package."""
+    modules = [importlib.import_module(package) for package in PACKAGES]
+    return {
+        f"{module.__name__}.{name}" for module in modules for name in getattr(module, "__all__", ())
+    }
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """Returns the folder of the built site."""
+    folder = tmp_path_factory.mktemp("site")
+    command = ["-m", "sphinx", "-b", "html", "-n", "-W", "--keep-going", "-q"]
+    places = ["-d", folder / "doctrees", ROOT / "docs", folder / "html"]
+    built = subprocess.run(
+        [sys.executable, *command, *places], capture_output=True, text=True, check=False
+    )
+    assert (built.returncode, built.stderr) == (0, "")
+    return folder / "html"
+
+
+@pytest.mark.slow
+def test_the_reference_has_every_public_name(site):
+    inventory = (site / "objects.inv").read_bytes().split(b"\n", 4)[4]
+    entries = zlib.decompress(inventory).decode().splitlines()
+    documented = {entry.split(" ", 1)[0] for entry in entries}
+    assert len(public_names()) > 150
+    assert (public_names() | ADAPTERS) - documented == set()
+
+
+@pytest.mark.slow
+def test_the_site_needs_no_network_and_leads_nowhere_else(site):
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) > 60
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        loaded = re.findall(r'<(?:script|link|img|iframe)\b[^>]*(?:src|href)="([^"]*)"', text)
+        assert [link for link in loaded if re.match(r"(https?:)?//", link)] == [], page
+        for link in re.findall(r'<a\b[^>]*href="([^"]*)"', text):
+            target, _, anchor = link.partition("#")
+            if re.match(r"\w+:", link):
+                continue
+            file = (page.parent / target).resolve() if target else page
+            assert file.is_file(), f"{page.relative_to(site)} links to {link}"
+            if anchor and file.suffix == ".html":
+                assert f'id="{anchor}"' in file.read_text(encoding="utf-8"), f"{page}: {link}"
 
 
 def test_every_marked_departure_from_the_paper_is_listed():

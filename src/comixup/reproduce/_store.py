@@ -20,6 +20,7 @@ Row: TypeAlias = dict[str, Value]
 RESULTS = Path("docs/results")
 """Where committed cells lie in the source tree."""
 OUT = Path("reproduced")
+"""The usual output folder."""
 _FILE = "cell.json"
 _INDEX = "cells.csv"
 _STUDY = "small-data.csv"

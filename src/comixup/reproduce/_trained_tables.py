@@ -13,6 +13,7 @@ from comixup.reproduce._small_recipes import SMALL, VARIANTS
 from comixup.training import RECIPES
 
 Scale: TypeAlias = Literal["small", "paper"]
+"""Recipes for CPU cores, or those of the paper."""
 SCALES: tuple[Scale, ...] = ("small", "paper")
 
 CIFAR, TINY, IMAGENET = (

@@ -21,6 +21,7 @@ MAX_DEVICES = 16
 MAX_NODES = 10_000
 MAX_MICRO_BATCHES = 10**6
 MAX_WORKERS = 1024
+"""Most processes that read images."""
 MAX_MINUTES = 10**5
 _STRATEGIES = ("auto", "ddp")
 

@@ -33,6 +33,7 @@ MIXERS: Mapping[str, type[Mixer]] = {
     "comixup": CoMixup,
     "comixup-shuffled": ShuffledCoMixup,
 }
+"""The classes that mix, by their names in recipes and on the command line."""
 
 ONE_PASS: Mapping[str, type[OnePass]] = {
     "one-pass": OnePass,
