@@ -58,6 +58,7 @@ other files of the core are shared by the steps, and import none of them."""
 SHARED = (
     "_archives",
     "_atomic_write",
+    "_batch_page",
     "_center_view",
     "_checks",
     "_crops",
