@@ -100,7 +100,7 @@ def comixup_of(
     settings: Settings, num_classes: int, *, sweeps: int | None = None, resolve: bool = True
 ) -> CoMixup:
     """Returns the mixer of some settings; another number of sweeps leaves all draws as they are."""
-    return CoMixup(
+    mixer = CoMixup(
         num_classes,
         beta=settings.beta,
         gamma=settings.gamma,
@@ -114,6 +114,8 @@ def comixup_of(
         resolve=resolve,
         generator=_seeded(settings),
     )
+    mixer.uniform_expected = True  # the page tells of images in which nothing stands out
+    return mixer
 
 
 def baselines(batch: Batch, saliency: Tensor, settings: Settings) -> dict[str, Mixed]:
@@ -129,6 +131,7 @@ def baselines(batch: Batch, saliency: Tensor, settings: Settings) -> dict[str, M
         ),
     }
     for mixer in mixers.values():
+        mixer.uniform_expected = True
         mixer(batch.images, batch.targets, saliency if mixer.needs_saliency else None)
     return {name: mixer.last for name, mixer in mixers.items()}
 

@@ -8,7 +8,7 @@ import io
 
 import numpy as np
 import torch
-from matplotlib import style
+from matplotlib import colormaps, style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -92,6 +92,8 @@ def numbers_html(result: Result) -> str:
         f"&nbsp;·&nbsp; solved in <b>{result.solve_milliseconds:.2f} ms</b> on one thread "
         f"({partitions} partition{'s' if partitions > 1 else ''})"
     )
+    if result.mixed.uniform_maps:
+        words += f" &nbsp;·&nbsp; nothing stands out in {result.mixed.uniform_maps} of the images"
     return f'<p id="numbers" data-mean-inputs="{mean:.3f}">{words}</p>'
 
 
@@ -113,8 +115,8 @@ def _draw_compatibility(ax: Axes, result: Result) -> None:
     matrix.fill_diagonal_(torch.nan)
     shown = np.ma.masked_invalid(matrix.numpy())
     highest = float(shown.max()) if shown.count() else 0.0
-    picture = ax.imshow(shown, cmap="cividis", vmin=0, vmax=highest or 1.0)
-    picture.cmap.set_bad("#e8e8e8")
+    shades = colormaps["cividis"].with_extremes(bad="#e8e8e8")
+    picture = ax.imshow(shown, cmap=shades, vmin=0, vmax=highest or 1.0)
     ax.figure.colorbar(picture, ax=ax, shrink=0.85, format="%.2g")
     ax.set_title(f"Compatibility matrix A\n(diagonal, not drawn: {own:.3g})", fontsize=10)
     ax.set_xlabel("input")

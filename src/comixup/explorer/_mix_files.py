@@ -80,13 +80,15 @@ def mix_files(
         raise ValueError(
             f"`settings` must be those of {kind.__name__}, got {dict(settings or {})} ({error})."
         ) from None
+    mixer.uniform_expected = True  # told below
     saliency = None
     if mixer.needs_saliency and source == SPECTRAL:
         saliency = spectral_maps(batch)
     elif mixer.needs_saliency:
         saliency = network_maps(batch, load_network(source, pretrained=pretrained))
     mixer(batch.images, batch.targets, saliency)
-    told = f"{title} of {len(chosen)} images" + (f" ({len(files)} files)" if named else "")
+    more = f", of {len(files)}" if len(files) > len(chosen) else ""
+    told = f"{title} of {len(chosen)} images{more}"
     figure = plot_batch(
         batch.images,
         batch.targets,
@@ -100,4 +102,6 @@ def mix_files(
     summary = (
         f"{title}: {len(chosen)} of {len(files)} images, {used:.1f} inputs per output on average."
     )
+    if mixer.last.uniform_maps:
+        summary += f" Nothing stands out in {mixer.last.uniform_maps} of the images."
     return Sheet(figure, summary, mixer.last)
