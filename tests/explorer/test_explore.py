@@ -189,7 +189,7 @@ def test_other_methods_mix_the_same_batch(digits, maps):
 
 def test_figures_show_the_result(digits, maps):
     result = explorer.explore(digits, maps, Settings())
-    matrix, terms, histogram, _ = why_figure(result).axes
+    _, matrix, _, terms, histogram = why_figure(result).axes
     shown = matrix.images[0].get_array()
     assert shown.mask.diagonal().all()
     lines = {line.get_label(): list(line.get_ydata()) for line in terms.get_lines()}

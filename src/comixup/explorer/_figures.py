@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 from comixup import Mixed, plot_batch
 from comixup.explorer._explore import Result
 from comixup.explorer._images import Batch
-from comixup.plots import COLOURS
+from comixup.plots import COLOURS, Box, Page
 
 DPI = 90
 MAX_SHOWN = 20
@@ -74,12 +74,14 @@ def why_html(result: Result) -> str:
 def why_figure(result: Result) -> Figure:
     """Returns the figure of what the solver was given, what it did, and what came of it."""
     with style.context("default"):
-        figure = Figure((11, 3.3), facecolor="white", layout="constrained")
-        axes = figure.subplots(1, 3, width_ratios=(0.9, 1.25, 1))
-        _draw_compatibility(axes[0], result)
-        _draw_terms(axes[1], result)
-        _draw_inputs_per_output(axes[2], result)
-    return figure
+        # At fixed places: matplotlib's own layout takes as long as all the drawing.
+        page = Page(11, 3.3)
+        matrix = page.axes(Box(0.65, 0.55, 2.15, 2.15))
+        scale = page.axes(Box(2.9, 0.55, 0.12, 2.15))
+        _draw_compatibility(matrix, scale, result)
+        _draw_terms(page.axes(Box(4.25, 0.4, 2.6, 2.3)), result)
+        _draw_inputs_per_output(page.axes(Box(8.75, 0.4, 2.0, 2.3)), result)
+    return page.figure
 
 
 def numbers_html(result: Result) -> str:
@@ -108,7 +110,7 @@ def image_html(figure: Figure, description: str) -> str:
     )
 
 
-def _draw_compatibility(ax: Axes, result: Result) -> None:
+def _draw_compatibility(ax: Axes, scale: Axes, result: Result) -> None:
     """Draws A without its diagonal, which would leave no colour to the rest."""
     matrix = result.compatibility.clone()
     own = float(matrix.diagonal().mean())
@@ -117,7 +119,7 @@ def _draw_compatibility(ax: Axes, result: Result) -> None:
     highest = float(shown.max()) if shown.count() else 0.0
     shades = colormaps["cividis"].with_extremes(bad="#e8e8e8")
     picture = ax.imshow(shown, cmap=shades, vmin=0, vmax=highest or 1.0)
-    ax.figure.colorbar(picture, ax=ax, shrink=0.85, format="%.2g")
+    ax.figure.colorbar(picture, cax=scale, format="%.2g")
     ax.set_title(f"Compatibility matrix A\n(diagonal, not drawn: {own:.3g})", fontsize=10)
     ax.set_xlabel("input")
     ax.set_ylabel("input")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import html
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import gradio as gr
 
 from comixup.explorer._code import python_lines
-from comixup.explorer._explore import explore
 from comixup.explorer._figures import (
     baselines_html,
     inputs_html,
@@ -38,7 +38,7 @@ main.fillable { max-width: none !important; padding: 6px 20px !important; }
 #controls .row, #controls .form { gap: 4px !important; }
 #controls .min_value, #controls .max_value { display: none; }
 #controls .head { align-items: center; }
-#controls .head input { width: 58px; }
+#controls .head input { width: 68px; }
 #controls input[type=range] { min-width: 0; width: 100%; }
 #controls .tabitem { padding: 4px !important; }
 #right { gap: 6px; }
@@ -53,7 +53,8 @@ _ABOUT = (
     "Each output takes the salient cells of several inputs. Move a slider: **tau** lets more "
     "inputs into an output, **beta** makes regions smoother, **gamma** keeps outputs apart."
 )
-_SKIP = gr.skip()
+_VISITORS = 1000
+"""Whose last moves are remembered."""
 
 
 def build_page(bench: Workbench) -> gr.Blocks:
@@ -79,22 +80,21 @@ def build_page(bench: Workbench) -> gr.Blocks:
                 why = gr.HTML(elem_id="why")
                 gr.Markdown("### The same batch by other methods, at their own settings")
                 baselines = gr.HTML(elem_id="baselines")
-        shown = [problem, inputs, numbers, outputs, link, why, baselines, code]
+        drawn = gr.State(())  # what of the slower figures is on the page
         values = list(controls.values())
-        update = _updater(bench)
-        for control in values:
-            control.input(
-                update, [files, *values], shown, trigger_mode="always_last",
-                show_progress="hidden", api_visibility="private",
-            )  # fmt: skip
-        files.change(
-            update, [files, *values], shown, show_progress="minimal", api_visibility="private"
+        quick, slow = [problem, numbers, outputs, link, code], [inputs, why, baselines, drawn]
+        events = _Events(bench)
+        hidden: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+        changes = [control.input for control in values] + [files.change]
+        moved = gr.on(
+            changes, events.mix, [files, *values], quick, trigger_mode="always_last", **hidden
         )
-        page.load(
-            _opener(bench), [files], [*values, *shown], show_progress="minimal",
-            api_visibility="private",
-        )  # fmt: skip
-        lines.click(_coder(bench), [files, *values], code, api_visibility="private")
+        opened = page.load(events.open, [files], [*values, *quick], **hidden)
+        for first in (moved, opened):
+            first.then(
+                events.explain, [files, *values, drawn], slow, trigger_mode="always_last", **hidden
+            )
+        lines.click(events.give_code, [files, *values], code, api_visibility="private")
     return page
 
 
@@ -120,16 +120,14 @@ def _controls(bench: Workbench) -> tuple[dict[str, Any], gr.File]:
         known, value=default.saliency, allow_custom_value=True, elem_id="saliency",
         show_label=False, info="or type a network's name, or a run's folder",
     )  # fmt: skip
-    found["pretrained"] = gr.Checkbox(
-        value=True, label="trained weights for networks by name (a download)"
-    )
+    found["pretrained"] = gr.Checkbox(value=True, label="networks by name: trained weights")
     gr.Markdown("### 3 Co-Mixup")
     rows: Sequence[tuple[tuple[str, float, float, float, str], ...]] = (
-        (("tau", 0, 2, 0.01, "tau, threshold"), ("gamma", 0, 3, 0.05, "gamma, diversity")),
-        (("beta", 0, 2, 0.02, "beta, smooth"), ("omega", 0, 0.05, 0.001, "omega, distance")),
-        (("eta", 0, 1, 0.01, "eta, prior"), ("grid", 1, MAX_GRID, 1, "grid, cells")),
+        (("tau", 0, 2, 0.01, "tau"), ("gamma", 0, 3, 0.05, "gamma")),
+        (("beta", 0, 2, 0.02, "beta"), ("omega", 0, 0.05, 0.001, "omega")),
+        (("eta", 0, 1, 0.01, "eta"), ("grid", 1, MAX_GRID, 1, "grid")),
         (
-            ("partition_size", 1, MAX_FILES, 1, "partition"),
+            ("partition_size", 1, MAX_FILES, 1, "partition size"),
             ("levels", 1, MAX_LEVELS, 1, "levels"),
         ),
         (("sweeps", 1, MAX_SWEEPS, 1, "sweeps"), ("seed", 0, 100, 1, "seed")),
@@ -159,63 +157,94 @@ def _settings(values: Sequence[Any]) -> Settings:
     return Settings(**found)
 
 
-def _shown(bench: Workbench, settings: Settings, upload: Upload) -> Iterator[tuple[Any, ...]]:
-    """Yields what is shown: the outputs first, then the reasons, which take longer to draw."""
-    batch = bench.batch(settings, upload.paths)
-    result = explore(batch, bench.saliency(batch, settings), settings)
-    note = _problem(*upload.problems) if upload.problems else ""
-    outputs = outputs_html(batch, result.mixed, "Co-Mixup")
-    link = f'<a id="link" href="./?{html.escape(settings.query)}">Link to these settings</a>'
-    numbers = numbers_html(result)
-    yield note, _SKIP, numbers, outputs, link, _SKIP, _SKIP, gr.update(visible=False)
-    inputs, why = inputs_html(batch, result.mixed), why_html(result)
-    yield _SKIP, inputs, _SKIP, _SKIP, _SKIP, why, _SKIP, _SKIP
-    yield (*[_SKIP] * 6, baselines_html(result), _SKIP)
+class _Events:
+    """What happens when a visitor opens the page or moves a control.
 
+    The outputs come at once. The figures that take longer to draw follow, unless they are on the
+    page already or the visitor has moved on.
+    """
 
-def _updater(bench: Workbench) -> Any:
-    def update(files: list[str] | None, *values: Any) -> Iterator[tuple[Any, ...]]:
+    def __init__(self, bench: Workbench) -> None:
+        self.bench = bench
+        self._turns: OrderedDict[str, int] = OrderedDict()
+
+    def mix(self, files: list[str] | None, *values: Any, request: gr.Request) -> list[Any]:
+        """Returns error messages, numbers, outputs, the link, and no code."""
+        self._next_turn(request)
         try:
-            upload = bench.upload(files or [])
+            upload = self.bench.upload(files or [])
             if upload.problems and not upload.paths:
-                yield (_problem(*upload.problems), *[_SKIP] * 7)
-                return
-            yield from _shown(bench, _settings(values), upload)
+                return [_problem(*upload.problems), *[gr.skip()] * 4]
+            return self._quick(_settings(values), upload)
         except _MISTAKES as error:
-            yield (_problem(str(error)), *[_SKIP] * 7)
+            return [_problem(str(error)), *[gr.skip()] * 4]
 
-    return update
-
-
-def _opener(bench: Workbench) -> Any:
-    def open_page(files: list[str] | None, request: gr.Request) -> Iterator[tuple[Any, ...]]:
+    def open(self, files: list[str] | None, request: gr.Request) -> list[Any]:
+        """Returns the controls' values by the link that was followed, and what `mix` returns."""
+        self._next_turn(request)
         note = ""
         try:
             settings = Settings.from_query(dict(request.query_params))
         except _MISTAKES as error:
             settings, note = Settings(), f"This link cannot be used: {error}"
-        controls: list[Any] = list(vars(settings).values())
+        controls = list(vars(settings).values())
         try:
-            for shown in _shown(bench, settings, Upload()):
-                first = _problem(note) if note else shown[0]
-                yield (*controls, first, *shown[1:])
-                controls = [_SKIP] * len(controls)
+            problem, *shown = self._quick(settings, Upload())
+            return [*controls, _problem(note) if note else problem, *shown]
         except _MISTAKES as error:
-            yield (*controls, _problem(str(error)), *[_SKIP] * 7)
+            return [*controls, _problem(str(error)), *[gr.skip()] * 4]
 
-    return open_page
+    def explain(
+        self, files: list[str] | None, *values: Any, request: gr.Request
+    ) -> Iterator[tuple[Any, ...]]:
+        """Yields inputs, reasons and other methods, and what is on the page then."""
+        *chosen, drawn = values
+        turn = self._turns.get(str(request.session_hash))
+        try:
+            settings = _settings(chosen)
+            paths = self.bench.upload(files or []).paths
+            if files and not paths:
+                return
+            result = self.bench.result(settings, paths)
+        except _MISTAKES:  # which `mix` has told
+            return
+        source = (result.batch.call, settings.saliency, settings.pretrained, settings.grid)
+        wanted = (source, (*source, settings.seed))
+        on_page = list(drawn) or [None, None]
+        if on_page[0] != wanted[0]:
+            on_page[0] = wanted[0]
+            yield inputs_html(result.batch, result.mixed), gr.skip(), gr.skip(), list(on_page)
+        if self._turns.get(str(request.session_hash)) == turn:
+            yield gr.skip(), why_html(result), gr.skip(), gr.skip()
+        if self._turns.get(str(request.session_hash)) == turn and on_page[1] != wanted[1]:
+            on_page[1] = wanted[1]
+            yield gr.skip(), gr.skip(), baselines_html(result), list(on_page)
 
-
-def _coder(bench: Workbench) -> Any:
-    def show_code(files: list[str] | None, *values: Any) -> Any:
+    def give_code(self, files: list[str] | None, *values: Any) -> Any:
+        """Returns the Python lines that make the batch."""
         try:
             settings = _settings(values)
-            batch = bench.batch(settings, bench.upload(files or []).paths)
+            batch = self.bench.batch(settings, self.bench.upload(files or []).paths)
             return gr.update(value=python_lines(batch, settings), visible=True)
         except _MISTAKES as error:
             return gr.update(value=f"# {error}", visible=True)
 
-    return show_code
+    def _quick(self, settings: Settings, upload: Upload) -> list[Any]:
+        result = self.bench.result(settings, upload.paths)
+        return [
+            _problem(*upload.problems) if upload.problems else "",
+            numbers_html(result),
+            outputs_html(result.batch, result.mixed, "Co-Mixup"),
+            f'<a id="link" href="./?{html.escape(settings.query)}">Link to these settings</a>',
+            gr.update(visible=False),
+        ]
+
+    def _next_turn(self, request: gr.Request) -> None:
+        """Notes that a visitor has moved on, so that figures of before are not drawn."""
+        session = str(request.session_hash)
+        self._turns[session] = self._turns.pop(session, 0) + 1
+        while len(self._turns) > _VISITORS:
+            self._turns.popitem(last=False)
 
 
 def _problem(*messages: str) -> str:

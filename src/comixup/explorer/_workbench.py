@@ -12,13 +12,14 @@ from typing import TypeVar
 from torch import Tensor
 
 from comixup import data
+from comixup.explorer._explore import Result, explore
 from comixup.explorer._images import Batch, load_images, sample_images
 from comixup.explorer._limits import MAX_BYTES, MAX_FILES, MAX_PIXELS
 from comixup.explorer._settings import SPECTRAL, Settings
 from comixup.explorer._sources import Network, is_run, load_network, network_maps, spectral_maps
 
 _Value = TypeVar("_Value")
-_BATCHES, _NETWORKS = 16, 3
+_BATCHES, _NETWORKS, _RESULTS = 16, 3, 8
 """As many are kept."""
 
 
@@ -50,6 +51,7 @@ class Workbench:
         self._batches: OrderedDict[Hashable, Batch] = OrderedDict()
         self._maps: OrderedDict[Hashable, Tensor] = OrderedDict()
         self._networks: OrderedDict[Hashable, Network] = OrderedDict()
+        self._results: OrderedDict[Hashable, Result] = OrderedDict()
 
     def upload(self, paths: Sequence[str]) -> Upload:
         """Returns which of a visitor's files are images, and what is wrong with the others."""
@@ -102,6 +104,14 @@ class Workbench:
             )
         return self._kept(
             self._maps, key, _BATCHES, lambda: network_maps(batch, self._network(settings))
+        )
+
+    def result(self, settings: Settings, files: Sequence[str] = ()) -> Result:
+        """Returns everything that is shown of a batch."""
+        batch = self.batch(settings, files)
+        maps = self.saliency(batch, settings)
+        return self._kept(
+            self._results, (batch, settings), _RESULTS, lambda: explore(batch, maps, settings)
         )
 
     def _network(self, settings: Settings) -> Network:
