@@ -23,7 +23,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 TEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 SANITIZERS := -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all -fno-omit-frame-pointer
 
-.PHONY: help demo test slow check docs bench native compiler sanitize package format clean
+.PHONY: help demo test slow browser check docs bench native compiler sanitize package format clean
 .DELETE_ON_ERROR:
 
 help:  ## print this list
@@ -36,7 +36,14 @@ test: $(VENV)/.stamp-dev $(VENV)/.stamp-kernel  ## run the tests (not those mark
 	$(TEST)
 
 slow: $(VENV)/.stamp-dev $(VENV)/.stamp-kernel  ## run the tests marked slow, but for those that need data sets
-	$(TEST) -m 'slow and not data and not cuda'
+	$(TEST) -m 'slow and not data and not cuda and not browser'
+
+browser: $(VENV)/.stamp-browser $(VENV)/.stamp-kernel  ## run the tests of the explorer's page, in a headless Chromium
+	@for program in chromium chromedriver; do command -v $$program > /dev/null || { \
+	  echo "These tests drive a real browser, and there is no $$program here. On Debian:"; \
+	  echo "  apt-get install chromium chromium-driver"; \
+	  echo "Elsewhere put both programs of one version on the PATH under these names."; exit 1; }; done
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m browser tests/explorer
 
 check: $(VENV)/.stamp-dev $(VENV)/.stamp-kernel  ## lint, formatting and types, Python and C++
 	$(BIN)/ruff check .

@@ -159,7 +159,15 @@ def test_bad_settings_are_rejected(demo, capsys):
     assert re.search(r"--images-per-class must be 1 to 200", capsys.readouterr().err)
 
 
-def test_a_blend_shows_the_mean_of_two_colours(demo):
-    paper = importlib.import_module("demo_picture").tint(torch.zeros(10, 1, 28, 28))
-    half = Labelling(torch.tensor([[[[0]], [[1]]]]), num_inputs=10)
-    torch.testing.assert_close(half.mix_images(paper)[0], (paper[0] + paper[1]) / 2)
+def test_the_picture_has_a_border_and_a_bar_for_every_output(demo):
+    picture = importlib.import_module("demo_picture")
+    half = Labelling(torch.tensor([[[[0]], [[1]]], [[[2]], [[2]]]]), num_inputs=10)
+    images, maps = torch.rand(10, 1, 28, 28), torch.rand(10, 28, 28)
+    targets = torch.zeros(2, 10)
+    targets[0, :2], targets[1, 2] = 0.5, 1.0
+    figure = picture.draw(images, maps, half, targets, results(demo, mixed=(4.0, 18.0, 25.0)))
+    page = figure.axes[0]
+    dashed = [c for c in page.collections if c.get_linestyle()[0][1] is not None]
+    assert len(dashed) == 1  # the second colour of the blend
+    written = [text.get_text() for text in page.texts]
+    assert [written.count(word) for word in ("0", "1", "2", "50%", "100%")] == [1, 1, 1, 2, 1]

@@ -22,6 +22,7 @@ BELOW = {
     "training": ("core", "mixers", "models", "data"),
     "evaluation": ("core", "mixers", "models", "data", "training"),
     "reproduce": ("core", "mixers", "models", "data", "training", "evaluation"),
+    "explorer": ("core", "mixers", "models", "data", "training", "evaluation"),
     "cli": (
         "core",
         "mixers",
@@ -30,6 +31,7 @@ BELOW = {
         "training",
         "evaluation",
         "reproduce",
+        "explorer",
         "diagnostics",
     ),
     "examples": ("core", "mixers", "adapters"),
@@ -58,6 +60,7 @@ other files of the core are shared by the steps, and import none of them."""
 SHARED = (
     "_archives",
     "_atomic_write",
+    "_batch_page",
     "_center_view",
     "_checks",
     "_crops",
@@ -190,6 +193,8 @@ def test_packages_import_public_names_of_those_below_them():
         ("comixup._checks", "from comixup._saliency import saliency"),
         ("comixup._problem", "from comixup.mixers import CoMixup"),
         ("comixup.mixers._new", "from comixup._mix import _private"),
+        ("comixup.explorer._new", "from comixup.reproduce import ITEMS"),
+        ("comixup.explorer._new", "from comixup.mixers._output_shares import output_shares"),
         ("plain_pytorch", "from comixup._mix import mix"),
         ("plain_pytorch", "from comixup.mixers._mixer import Mixer"),
         ("plain_pytorch", "from comixup.training import train"),

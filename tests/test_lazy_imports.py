@@ -12,7 +12,10 @@ import pytest
 
 import comixup
 
-HEAVY = ("torch", "torchvision", "torchmetrics", "lightning_fabric", "matplotlib", "scipy", "PIL")
+HEAVY = (
+    *("torch", "torchvision", "torchmetrics", "lightning_fabric", "matplotlib", "scipy", "PIL"),
+    *("gradio", "sklearn", "mlxtend"),
+)
 """Libraries that take from tenths of a second to seconds to import."""
 PACKAGES = (
     "comixup",
@@ -21,6 +24,7 @@ PACKAGES = (
     "comixup.training",
     "comixup.evaluation",
     "comixup.reproduce",
+    "comixup.explorer",
 )
 
 
@@ -49,6 +53,8 @@ print("loaded:", *(name for name in {HEAVY} if name in sys.modules))
         ["train", "--help"],
         ["evaluate", "--help"],
         ["check", "--help"],
+        ["mix", "--help"],
+        ["explore", "--help"],
         ["reproduce"],
     ],
     ids=" ".join,

@@ -14,8 +14,10 @@ from cases import each_case
 
 FOLDER = Path(comixup.__file__).parent
 ALLOWED = {"torch", "numpy", "comixup"}
-LATE = {"_lightning.py": {"lightning_fabric"}}
-"""Imported inside of functions, which only those who use it call."""
+LATE = {"_lightning.py": {"lightning_fabric"}, "_plot_batch.py": {"matplotlib"}}
+"""Imported inside of functions, which only those who use it call, and for annotations."""
+DRAWING = "_batch_picture.py"
+"""What `plot_batch` imports when it is called: with matplotlib, and no part of the core."""
 
 
 def imported(path):
@@ -35,7 +37,7 @@ def reached():
     files, found = [FOLDER / "__init__.py"], set()
     while files:
         path = files.pop()
-        if path in found or not path.exists():
+        if path in found or not path.exists() or path.name == DRAWING:
             continue
         found.add(path)
         for name in imported(path):

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from comixup.mixers import PuzzleMix as PuzzleMix
     from comixup.mixers import Step as Step
     from comixup.mixers import mix_dict as mix_dict
+    from comixup.mixers import plot_batch as plot_batch
     from comixup.mixers import training_step as training_step
 else:
     __getattr__, __dir__, __all__ = lazy_imports(
@@ -48,7 +49,7 @@ else:
             "_spectral": "spectral_residual",
             "mixers": (
                 "CoMixup CutMix InputMixup ManifoldMixup Mixed Mixer NoMix OnePass "
-                "OnePassCollate PuzzleMix Step mix_dict training_step"
+                "OnePassCollate PuzzleMix Step mix_dict plot_batch training_step"
             ),
             "_version": "__version__",
         },

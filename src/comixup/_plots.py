@@ -17,13 +17,18 @@ DPI = 110
 def write_figure(figure: Figure, path: Path, dpi: int = DPI) -> None:
     """Writes a figure to a .png, .pdf or .svg file atomically, creating its folder if need be."""
     path = Path(path)
-    if path.suffix not in SUFFIXES:
-        raise ValueError(f"`path` must end in one of {', '.join(SUFFIXES)}, got {path}.")
+    check_suffix(path)
     picture = io.BytesIO()
     with style.context("default"):
         figure.savefig(picture, format=path.suffix[1:], dpi=dpi)
     make_folder(path.parent)
     atomic_write(path, picture.getvalue())
+
+
+def check_suffix(path: Path, name: str = "path") -> None:
+    """Rejects a path that does not end as a figure's file does."""
+    if path.suffix not in SUFFIXES:
+        raise ValueError(f"`{name}` must end in one of {', '.join(SUFFIXES)}, got {path}.")
 
 
 def shortened(text: str, letters: int) -> str:

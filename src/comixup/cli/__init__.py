@@ -22,7 +22,9 @@ try:
     from comixup._did_you_mean import did_you_mean
     from comixup.cli._check import check
     from comixup.cli._evaluation import compare, evaluate
+    from comixup.cli._explore import explore
     from comixup.cli._export import export
+    from comixup.cli._mix import mix
     from comixup.cli._options import check_words
     from comixup.cli._plain_values import registry
     from comixup.cli._predict import predict
@@ -59,6 +61,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "sweep": sweep,
     "predict": predict,
     "export": export,
+    "mix": mix,
+    "explore": explore,
     "check": check,
     "reproduce": reproduce,
 }

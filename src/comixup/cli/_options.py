@@ -27,7 +27,7 @@ _MAX_DIGITS = 7
 """Of a class index: no data set has as many classes."""
 FLAGS = (
     *("--download", "--skip-bad", "--pretrained", "--freeze", "--json", "--calibrated"),
-    *("--report", "--collect", "--help", "--version", "--"),
+    *("--report", "--collect", "--browser", "--help", "--version", "--"),
 )
 """Options without a value."""
 UNCHANGED = ""

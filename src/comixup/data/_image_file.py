@@ -27,7 +27,11 @@ _WHITE_IS_ZERO = 0
 
 
 def read_image(
-    path: Path, *, size: tuple[int, int] | None = None, remedy: str = REPLACE
+    path: Path,
+    *,
+    size: tuple[int, int] | None = None,
+    max_pixels: int | None = None,
+    remedy: str = REPLACE,
 ) -> Image.Image:
     """Returns an image in 8-bit RGB: of a file with several frames, the first.
 
@@ -38,12 +42,14 @@ def read_image(
     Args:
         path: the file.
         size: width and height that it has to have; None allows any.
+        max_pixels: more are rejected before they are decoded, for files of strangers: a few
+            kilobytes can hold gigabytes of one colour. None leaves it to Pillow's own bound.
         remedy: what to do about a damaged file, for the error message.
     """
     try:
         check_regular(path)
         with Image.open(path, formats=_formats()) as image:
-            problem = _problem(image, size)
+            problem = _problem(image, size, max_pixels)
             if problem is None:
                 return _upright(image, _rgb(image))
     # Decoders raise all kinds of exceptions on damaged files, MemoryError included.
@@ -61,8 +67,14 @@ def _formats() -> list[str]:
     return [name for name in _FORMATS if name in Image.OPEN]
 
 
-def _problem(image: Image.Image, size: tuple[int, int] | None) -> str | None:
+def _problem(
+    image: Image.Image, size: tuple[int, int] | None, max_pixels: int | None
+) -> str | None:
     """Returns what an image must have and has not, before anything is decoded."""
+    if max_pixels is not None and image.width * image.height > max_pixels:
+        return (
+            f"have at most {max_pixels} pixels, got {image.width} x {image.height}. Make it smaller"
+        )
     if size is not None and image.size != size:
         return f"be {size[0]} x {size[1]} pixels, got {image.width} x {image.height}"
     kind = None

@@ -11,6 +11,7 @@ from comixup.mixers._mixer import Mixed as Mixed
 from comixup.mixers._mixer import Mixer as Mixer
 from comixup.mixers._none import NoMix as NoMix
 from comixup.mixers._one_pass import OnePass as OnePass
+from comixup.mixers._plot_batch import plot_batch as plot_batch
 from comixup.mixers._puzzlemix import Puzzle as Puzzle
 from comixup.mixers._puzzlemix import PuzzleMix as PuzzleMix
 from comixup.mixers._training_step import Step as Step

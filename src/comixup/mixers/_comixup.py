@@ -169,7 +169,13 @@ class CoMixup(Weighted, SaliencyMixer):
         by_saliency = self.target_weight == "saliency"
         ratio = saliency_ratio(labelling, cells) if by_saliency else None
         uniform = int(maps.uniform.sum())
-        return Mixed(labelling, target_ratio=ratio, uniform_maps=uniform, cells=cells)
+        return Mixed(
+            labelling,
+            target_ratio=ratio,
+            uniform_maps=uniform,
+            cells=cells,
+            problems=tuple(problems),
+        )
 
     def leave(self, images: Tensor) -> Plan:
         """Returns the plan that shows images as they are: all, or `num_outputs` at random."""

@@ -15,6 +15,7 @@ from comixup._checks import check_boolean, check_choice, check_count, check_numb
 from comixup._eager import eager
 from comixup._labelling import Labelling
 from comixup._mix import Plan, mix, mix_targets
+from comixup._problem import Problem
 from comixup._random import coin
 from comixup._recording import check_no_transform
 from comixup._repr import call_of
@@ -44,6 +45,8 @@ class Mixed:
             stands out, so they count as salient everywhere alike.
         cells: (m, *grid) the inputs' saliency on the grid of the method, each summing to 1, in host
             memory; None for methods that need none.
+        problems: what Co-Mixup solved, one for each partition of the batch, for
+            `comixup.objective(problems, plan)`; empty for other methods.
         loss_weight: weight of the mixed batch's loss, beside the clean loss that was trained on
             (see `Mixer.mixed_weight`).
     """
@@ -54,6 +57,7 @@ class Mixed:
     target_ratio: Tensor | None = None
     uniform_maps: int = 0
     cells: Tensor | None = None
+    problems: tuple[Problem, ...] = ()
     loss_weight: float = 1.0
 
 

@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 
 from comixup import Labelling, Problem, objective, solve
 from comixup._plots import write_figure
-from comixup.reproduce._illustrations import OKABE_ITO
+from comixup.plots import colour_of
 from comixup.reproduce._store import Row
 
 _SIDE = 2
@@ -72,7 +72,7 @@ def _draw(ax: Axes, halves: tuple[tuple[int, int], tuple[int, int]]) -> None:
     for j, inputs in enumerate(halves):
         for half, i in enumerate(inputs):
             corner = (2.6 * j + half, 0)
-            ax.add_patch(Rectangle(corner, 1, 1.4, fc=OKABE_ITO[i], ec="white", lw=2))
+            ax.add_patch(Rectangle(corner, 1, 1.4, fc=colour_of(i), ec="white", lw=2))
             ax.text(
                 corner[0] + 0.5, 0.7, str(i + 1), ha="center", va="center", fontsize=18,
                 color="white", weight="bold",

@@ -8,18 +8,15 @@ from pathlib import Path
 
 import torch
 from matplotlib import style
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
-from torch.nn.functional import adaptive_avg_pool2d
 
 from comixup import CoMixup, CutMix, InputMixup, Labelling, Mixer, PuzzleMix
 from comixup._plots import shortened, write_figure
+from comixup.plots import Box, Page, colour_of
 from comixup.reproduce._images import Batch, Images
 from comixup.reproduce._store import Row
 
-OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442", "#777777")
-"""Colours that colour-blind readers tell apart."""
 _DPI = 150
 _SEED = 8
 _PROCEDURE_INPUTS = 6
@@ -28,7 +25,9 @@ SHEET_TAUS = (0.83, 1.0)
 _MIN_WEIGHT = 0.05
 _NAME = 12
 _DRAWS, _EVEN = 40, 0.3
-_FRAME = "#999999"
+_WIDTH, _MARGIN, _GAP = 11.0, 0.15, 0.12
+_LINE = 0.15
+"""Inches: of a figure, around it and between images, and of a line of text."""
 
 
 def draw_methods(images: Images, stem: Path) -> list[Row]:
@@ -52,13 +51,17 @@ def draw_methods(images: Images, stem: Path) -> list[Row]:
     titles = ["input 1", "input 2", *mixed]
     pictures = [*pair.pixels, *(picture for picture, _ in mixed.values())]
     captions = [*names[:2], *(_caption(ratio, names) for _, ratio in mixed.values())]
+    column = (_WIDTH - 2 * _MARGIN + _GAP) / len(pictures)
+    side = column - _GAP
+    lines = max(caption.count("\n") + 1 for caption in captions)
     with style.context("default"):
-        figure = Figure((11, 2.3), facecolor="white", layout="constrained")
-        axes = figure.subplots(1, len(pictures))
-        for ax, picture, title, caption in zip(axes, pictures, titles, captions, strict=True):
-            _show(ax, picture)
-            ax.set_title(title, fontsize=9)
-            ax.set_xlabel(caption, fontsize=8)
+        page = Page(_WIDTH, 0.35 + side + 0.1 + _LINE * lines)
+        for k, (picture, title, caption) in enumerate(zip(pictures, titles, captions, strict=True)):
+            box = Box(_MARGIN + k * column, 0.3, side, side)
+            _show(page, box, picture)
+            page.text(box.left + side / 2, 0.08, title, 9, align="center")
+            page.text(box.left + side / 2, 0.35 + side, caption, 8, align="center")
+        figure = page.figure
     _write(figure, stem)
     return [
         {"method": name, **{f"input_{i + 1}": float(w) for i, w in enumerate(ratio) if w > 0}}
@@ -74,30 +77,40 @@ def draw_procedure(images: Images, stem: Path) -> list[Row]:
     plan = _plan(mixer)
     counts = plan.source_counts
     names = images.names(batch.targets)
-    count = len(batch.images)
+    count, label = len(batch.images), 0.6
+    column = (_WIDTH - _MARGIN - label) / count
+    side, tall = column - _GAP, 1.0
+    tops = [0.3, 0.36 + side, 0.66 + 2 * side, 0.8 + 3 * side]
     with style.context("default"):
-        figure = Figure((11, 6.4), facecolor="white", layout="constrained")
-        axes = figure.subplots(4, count, height_ratios=(1, 1, 1, 0.75))
+        page = Page(_WIDTH, tops[-1] + tall + 0.45)
         for i in range(count):
-            _show(axes[0, i], batch.pixels[i])
-            axes[0, i].set_title(f"input {i + 1}: {shortened(names[i], _NAME)}", fontsize=9)
-            axes[0, i].spines[:].set(visible=True, color=OKABE_ITO[i], linewidth=3)
-            cells = adaptive_avg_pool2d(batch.saliency[i][None], (plan.grid[0], plan.grid[1]))[0]
-            axes[1, i].imshow(cells.numpy(), cmap="Greys", vmin=0)
-            _bare(axes[1, i])
-            _show(axes[2, i], outputs[i])
-            _outline(axes[2, i], plan.sources[i], outputs.shape[-2:])
-            axes[2, i].set_title(f"output {i + 1}", fontsize=9)
-            axes[3, i].bar(range(1, count + 1), counts[i].tolist(), color=OKABE_ITO[:count])
-            axes[3, i].set(ylim=(0, math.prod(plan.grid)), xticks=range(1, count + 1))
-            axes[3, i].tick_params(labelsize=8)
-            axes[3, i].spines[["top", "right"]].set_visible(False)
+            left = label + i * column
+            boxes = [Box(left, top, side, side) for top in tops[:3]]
+            _show(page, boxes[0], batch.pixels[i])
+            page.frame(boxes[0], colour_of(i), 3)
+            name = f"input {i + 1}: {shortened(names[i], _NAME)}"
+            page.text(left, 0.1, name, 9)
+            assert mixer.last.cells is not None
+            page.saliency(boxes[1], mixer.last.cells[i], colour_of(i), _ink(batch.pixels[i]))
+            page.grid(boxes[1], plan.grid[0], plan.grid[1], _size(outputs[i]))
+            page.frame(boxes[1])
+            page.text(left, tops[2] - 0.2, f"output {i + 1}", 9)
+            _show(page, boxes[2], outputs[i])
+            page.borders(boxes[2], plan.masks[i], range(count), _size(outputs[i]))
+            ax = page.axes(Box(left, tops[3], side, tall))
+            ax.bar(
+                range(1, count + 1), counts[i].tolist(), color=[colour_of(k) for k in range(count)]
+            )
+            ax.set(ylim=(0, math.prod(plan.grid)), xticks=range(1, count + 1))
+            ax.tick_params(labelsize=8)
+            ax.spines[["top", "right"]].set_visible(False)
             if i:
-                axes[3, i].set_yticklabels([])
-        for row, label in enumerate(("batch", "saliency on the grid", "mixed", "")):
-            axes[row, 0].set_ylabel(label, fontsize=10)
-        axes[3, 0].set_ylabel("locations, $o_j$", fontsize=10)
-        axes[3, count // 2].set_xlabel("input", fontsize=9)
+                ax.set_yticklabels([])
+        for top, words in zip(tops, ("batch", "saliency", "mixed", "locations"), strict=True):
+            middle = top + (tall if top == tops[-1] else side) / 2
+            page.text(0.02, middle, words, 10, vertical="center").set_rotation(90)
+        page.text(_WIDTH / 2, tops[-1] + tall + 0.25, "input", 9, align="center")
+        figure = page.figure
     _write(figure, stem)
     return [
         {"output": j + 1, **{f"input_{i + 1}": float(n) for i, n in enumerate(row)}}
@@ -133,15 +146,18 @@ def draw_samples(images: Images, stem: Path) -> list[Row]:
 
 
 def _sheet(pictures: Tensor, words: Sequence[str], title: str) -> Figure:
-    rows = -(-len(pictures) // SHEET_COLUMNS)
+    column = (_WIDTH - 2 * _MARGIN + _GAP) / SHEET_COLUMNS
+    side = column - _GAP
+    row = side + 0.3
     with style.context("default"):
-        figure = Figure((9, 0.5 + 1.3 * rows), facecolor="white", layout="constrained")
-        figure.suptitle(title, fontsize=10)
-        axes = figure.subplots(rows, SHEET_COLUMNS).flat
-        for ax, picture, word in zip(axes, pictures, words, strict=True):
-            _show(ax, picture)
-            ax.set_xlabel(word, fontsize=8, labelpad=2)
-    return figure
+        page = Page(_WIDTH, 0.4 + row * -(-len(pictures) // SHEET_COLUMNS))
+        page.text(_WIDTH / 2, 0.1, title, 10, align="center")
+        for k, (picture, word) in enumerate(zip(pictures, words, strict=True)):
+            down, across = divmod(k, SHEET_COLUMNS)
+            box = Box(_MARGIN + across * column, 0.4 + down * row, side, side)
+            _show(page, box, picture)
+            page.text(box.left + side / 2, box.top + side + 0.05, word, 8, align="center")
+        return page.figure
 
 
 def _mix(mixer: Mixer, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -187,43 +203,18 @@ def _caption(ratio: Tensor, names: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def _show(ax: Axes, picture: Tensor) -> None:
+def _show(page: Page, box: Box, picture: Tensor) -> None:
     """Shows an image, (C, H, W) in [0, 1] colours; one channel as black ink."""
-    if len(picture) == 1:
-        ax.imshow((1 - picture[0]).numpy(), cmap="gray", vmin=0, vmax=1)
-    else:
-        ax.imshow(picture.permute(1, 2, 0).numpy())
-    ax.set(xticks=[], yticks=[])
-    ax.spines[:].set(color=_FRAME, linewidth=0.6)
+    page.image(box, _ink(picture))
+    page.frame(box, "#999999", 0.6)
 
 
-def _bare(ax: Axes) -> None:
-    ax.set(xticks=[], yticks=[])
-    ax.spines[:].set_visible(False)
+def _ink(picture: Tensor) -> Tensor:
+    return 1 - picture if len(picture) == 1 else picture
 
 
-def _outline(ax: Axes, sources: Tensor, size: Sequence[int]) -> None:
-    """Draws the borders between cells of different inputs, in the inputs' colours."""
-    _, rows, columns = sources.shape
-    tall, wide, inset = size[0] / rows, size[1] / columns, 0.4
-    label = {
-        (r, c): sorted(set(sources[:, r, c].tolist())) for r in range(rows) for c in range(columns)
-    }
-    for (r, c), inputs in label.items():
-        top, left = r * tall - 0.5, c * wide - 0.5
-        bottom, right = top + tall, left + wide
-        borders = {
-            (r - 1, c): ((left, right), (top + inset, top + inset)),
-            (r + 1, c): ((left, right), (bottom - inset, bottom - inset)),
-            (r, c - 1): ((left + inset, left + inset), (top, bottom)),
-            (r, c + 1): ((right - inset, right - inset), (top, bottom)),
-        }
-        for neighbour, (x, y) in borders.items():
-            if label.get(neighbour) != inputs:
-                ax.plot(x, y, color=OKABE_ITO[inputs[0]], lw=2, solid_capstyle="butt")
-                if len(inputs) > 1:  # a blend: the second colour in the gaps of the first
-                    ax.plot(x, y, color=OKABE_ITO[inputs[1]], lw=2, dashes=(2, 2))
-    ax.set(xlim=(-0.5, size[1] - 0.5), ylim=(size[0] - 0.5, -0.5))
+def _size(picture: Tensor) -> tuple[int, int]:
+    return picture.shape[-2], picture.shape[-1]
 
 
 def _write(figure: Figure, stem: Path) -> None:

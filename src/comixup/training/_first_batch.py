@@ -8,10 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from comixup import Mixer, NoMix, OnePass, Plan, mix
+from comixup import Mixer, NoMix, OnePass, Plan, plot_batch
+from comixup._plots import write_figure
 from comixup.data import DataSet, Loader
-from comixup.training._pictures import draw_batch
 
+MAX_INPUTS = 10
 WHOLE = 0.95
 """Fraction of one input from which on an output counts as that input."""
 
@@ -49,13 +50,13 @@ def draw_first_batch(
     chosen = min(accumulate, len(images)) - 1
     images = images.tensor_split(accumulate)[chosen].cpu()
     targets = targets.tensor_split(accumulate)[chosen].cpu()
-    mixed, weights = mix(images, targets, last.plan, num_classes=data.num_classes)
-    if last.layer is not None:  # mixed inside the network: the images themselves are whole
-        mixed = images
-    pixels, outputs = data.pixels(images), data.pixels(mixed)
-    draw_batch(pixels, outputs, weights, data.classes, path, title)
-    if pixels.shape[1] not in (1, 3):
-        return {}
+    pixels = data.pixels(images)
+    figure = plot_batch(
+        pixels, targets, last, class_names=data.classes, title=title, max_inputs=MAX_INPUTS
+    )
+    write_figure(figure, path)
+    # Mixed inside the network the images themselves are whole.
+    outputs = pixels if last.layer is not None else last.plan.mix_images(pixels)
     pictures = {"inputs": pixels, "outputs": outputs}
     if last.cells is not None:
         pictures["saliency"] = _shaded(pixels, last.cells)

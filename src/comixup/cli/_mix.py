@@ -1,0 +1,87 @@
+"""`comixup mix`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+from rich.console import Console
+
+from comixup import explorer
+from comixup._did_you_mean import did_you_mean
+from comixup.cli._method_names import method_name, print_synonyms
+from comixup.cli._options import option_help, print_line
+from comixup.cli._settings import parse_settings
+
+METHODS = ("comixup", "puzzlemix", "cutmix", "input")
+_DEFAULT = "(default: the method's own)"
+
+
+def mix(
+    images: Annotated[tuple[Path, ...], tyro.conf.Positional, option_help("FOLDER|IMAGE ...")],
+    out: Annotated[Path, option_help("FILE")] = Path("mixed.png"),
+    method: Annotated[str, option_help("|".join(METHODS))] = "comixup",
+    saliency: Annotated[str, option_help("SOURCE")] = explorer.SPECTRAL,
+    weights: Annotated[Literal["pretrained", "random"], option_help("pretrained|random")] = (
+        "pretrained"
+    ),
+    count: Annotated[int, option_help("N")] = 10,
+    image_size: Annotated[int, option_help("N")] = 128,
+    seed: Annotated[int, option_help("N")] = 0,
+    tau: Annotated[float | None, option_help("X", _DEFAULT)] = None,
+    beta: Annotated[float | None, option_help("X", _DEFAULT)] = None,
+    gamma: Annotated[float | None, option_help("X", _DEFAULT)] = None,
+    omega: Annotated[float | None, option_help("X", _DEFAULT)] = None,
+    eta: Annotated[float | None, option_help("X", _DEFAULT)] = None,
+    grid: Annotated[int | None, option_help("N", _DEFAULT)] = None,
+    set: Annotated[tuple[str, ...], option_help("NAME=VALUE ...", "(none)")] = (),
+) -> None:
+    """Mix image files and draw it: inputs with saliency, outputs with borders, targets.
+
+    Images in folders of one folder have these folders' names as classes; others are a class each.
+
+    Args:
+        images: files, or folders of them.
+        out: the picture: .png, .pdf or .svg.
+        method: how to mix.
+        saliency: where it comes from: "spectral residual", "demo network", the folder of a run, or
+            a network of torchvision or timm by name.
+        weights: of a network by name: torchvision's or timm's (downloads them), or random ones.
+        count: mix so many of the images, drawn by the seed if there are more.
+        image_size: pixels per side that images are resized and cropped to.
+        seed: of all draws.
+        tau: load up to which nothing is penalised; more lets more inputs into an output.
+        beta: weight of smoothness.
+        gamma: weight of the penalty between outputs.
+        omega: weight of distances in the compatibility matrix.
+        eta: weight of the prior.
+        grid: cells per side.
+        set: other settings of the method: --set levels=3 sweeps=2.
+    """
+    # Here, so that --help does not wait for torch.
+    from comixup import evaluation  # noqa: PLC0415
+    from comixup._plots import check_suffix, write_figure  # noqa: PLC0415
+
+    name = method_name(method, METHODS)
+    if name not in METHODS:
+        raise ValueError(
+            f"`--method` must be one of {', '.join(METHODS)}, got {method!r}."
+            f"{did_you_mean(method, METHODS)}"
+        )
+    print_synonyms([method], [name])
+    check_suffix(out, "--out")
+    given = {"tau": tau, "beta": beta, "gamma": gamma, "omega": omega, "eta": eta, "grid": grid}
+    chosen = {key: value for key, value in given.items() if value is not None}
+    sheet = explorer.mix_files(
+        evaluation.list_images(images),
+        method=name,
+        settings={**chosen, **parse_settings(set)},
+        source=saliency,
+        pretrained=weights == "pretrained",
+        count=count,
+        side=image_size,
+        seed=seed,
+    )
+    write_figure(sheet.figure, out)
+    print_line(Console(), f"{sheet.summary} Picture: {out}")
