@@ -1,12 +1,18 @@
 """The explorer's page as an object, and its server; without a browser."""
 
+import gc
 import os
 import urllib.error
 import urllib.request
 
 import pytest
 
-pytestmark = pytest.mark.slow  # gradio alone takes seconds to import
+pytestmark = [
+    pytest.mark.slow,  # gradio alone takes seconds to import
+    # It leaves event loops to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 gradio = pytest.importorskip(
     "gradio", reason="gradio is not installed: pip install 'comixup[explorer]', or make browser"
@@ -16,6 +22,13 @@ from comixup import explorer  # noqa: E402
 from comixup.explorer import Settings  # noqa: E402
 from comixup.explorer._page import _Events, _settings, build_page  # noqa: E402
 from comixup.explorer._workbench import Workbench  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def _collect_garbage():
+    """Lets no warning of gradio's garbage reach the tests of other files."""
+    yield
+    gc.collect()
 
 
 def values(**changes):
@@ -42,7 +55,7 @@ class Visit:
 
 def test_a_move_of_a_slider_shows_outputs_at_once():
     problem, numbers, outputs, link, code = _Events(Workbench()).mix(
-        None, *values(tau=1.1), request=Visit()
+        Visit(), None, *values(tau=1.1)
     )
     assert problem == ""
     assert "data-mean-inputs" in numbers
@@ -53,23 +66,23 @@ def test_a_move_of_a_slider_shows_outputs_at_once():
 
 def test_slower_figures_are_drawn_once_and_not_for_those_who_moved_on():
     events, skip = _Events(Workbench()), gradio.skip()
-    *_, (_, _, _, drawn) = events.explain(None, *values(), (), request=Visit())
-    only_why = list(events.explain(None, *values(tau=1.1), drawn, request=Visit()))
+    *_, (_, _, _, drawn) = events.explain(Visit(), None, *values(), ())
+    only_why = list(events.explain(Visit(), None, *values(tau=1.1), drawn))
     assert [[part == skip for part in shown] for shown in only_why] == [[True, False, True, True]]
-    other_seed = list(events.explain(None, *values(seed=1), drawn, request=Visit()))
+    other_seed = list(events.explain(Visit(), None, *values(seed=1), drawn))
     assert [shown[2] != skip for shown in other_seed] == [False, True]
     assert all(shown[0] == skip for shown in other_seed)
-    slow = events.explain(None, *values(grid=2), drawn, request=Visit())
+    slow = events.explain(Visit(), None, *values(grid=2), drawn)
     next(slow)
-    events.mix(None, *values(grid=3), request=Visit())
+    events.mix(Visit(), None, *values(grid=3))
     assert list(slow) == []
 
 
 def test_links_set_the_controls():
     events = _Events(Workbench())
-    shown = events.open(None, Visit(tau="1.25", other="x"))
+    shown = events.open(Visit(tau="1.25", other="x"))
     assert shown[: len(vars(Settings()))] == list(vars(Settings(tau=1.25)).values())
-    bad = events.open(None, Visit(tau="<b>"))
+    bad = events.open(Visit(tau="<b>"))
     assert "This link cannot be used: `tau` must be a number, got &#x27;&lt;b&gt;" in bad[-5]
 
 
@@ -85,11 +98,11 @@ def test_mistakes_become_messages(files, changes, message, tmp_path):
     (tmp_path / "<script>.png").write_text("alert(1)")
     files = None if files is None else [name.format(folder=tmp_path) for name in files]
     events = _Events(Workbench())
-    shown = events.mix(files, *values(**changes), request=Visit())
+    shown = events.mix(Visit(), files, *values(**changes))
     assert message in shown[0]
     assert "<script>" not in shown[0]
     assert shown[2] == gradio.skip()
-    assert list(events.explain(files, *values(**changes), (), request=Visit())) == []
+    assert list(events.explain(Visit(), files, *values(**changes), ())) == []
 
 
 def test_code_is_given():

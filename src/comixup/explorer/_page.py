@@ -89,7 +89,7 @@ def build_page(bench: Workbench) -> gr.Blocks:
         moved = gr.on(
             changes, events.mix, [files, *values], quick, trigger_mode="always_last", **hidden
         )
-        opened = page.load(events.open, [files], [*values, *quick], **hidden)
+        opened = page.load(events.open, None, [*values, *quick], **hidden)
         for first in (moved, opened):
             first.then(
                 events.explain, [files, *values, drawn], slow, trigger_mode="always_last", **hidden
@@ -168,7 +168,7 @@ class _Events:
         self.bench = bench
         self._turns: OrderedDict[str, int] = OrderedDict()
 
-    def mix(self, files: list[str] | None, *values: Any, request: gr.Request) -> list[Any]:
+    def mix(self, request: gr.Request, files: list[str] | None, *values: Any) -> list[Any]:
         """Returns error messages, numbers, outputs, the link, and no code."""
         self._next_turn(request)
         try:
@@ -179,7 +179,7 @@ class _Events:
         except _MISTAKES as error:
             return [_problem(str(error)), *[gr.skip()] * 4]
 
-    def open(self, files: list[str] | None, request: gr.Request) -> list[Any]:
+    def open(self, request: gr.Request) -> list[Any]:
         """Returns the controls' values by the link that was followed, and what `mix` returns."""
         self._next_turn(request)
         note = ""
@@ -195,7 +195,7 @@ class _Events:
             return [*controls, _problem(str(error)), *[gr.skip()] * 4]
 
     def explain(
-        self, files: list[str] | None, *values: Any, request: gr.Request
+        self, request: gr.Request, files: list[str] | None, *values: Any
     ) -> Iterator[tuple[Any, ...]]:
         """Yields inputs, reasons and other methods, and what is on the page then."""
         *chosen, drawn = values
