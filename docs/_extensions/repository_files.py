@@ -26,7 +26,6 @@ STAND_INS = {
     "project/kernel": ROOT / "native" / "README.md",
     "project/records": ROOT / "benchmarks" / "RECORDS.md",
 }
-TITLES = {"results/small-data": "Small data: all tables"}  # generated without one
 LINK = re.compile(r"(?<=\]\()([^)\s:#]+)(#[^)\s]*)?(?=\))")
 FILE_NAME = re.compile(r"\[[\w./-]+\.md\]\((?=[\w./-]+\.md)")
 SCHEME = "repository:"
@@ -66,8 +65,6 @@ def read_source(app: Sphinx, docname: str, source: list[str]) -> None:
     if file is not None:
         app.env.note_dependency(str(file))
         source[0] = file.read_text(encoding="utf-8")
-    if docname in TITLES and not source[0].startswith("# "):
-        source[0] = f"# {TITLES[docname]}\n\n{re.sub('^###', '##', source[0], flags=re.MULTILINE)}"
     if app.env.doc2path(docname).suffix == ".md":
         source[0] = site_links(source[0], file or Path(app.env.doc2path(docname)), docname)
 

@@ -12,7 +12,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "training"))
 
-from comixup.reproduce import Job, Place, serve
+from comixup.reproduce import Job, Workspace, serve
 from comixup.reproduce._store import is_made, read_out
 from comixup.training._folder import CHECKPOINT
 from small_runs import RECIPE, WAIT_SECONDS, processes, recipe, write_images
@@ -35,7 +35,7 @@ def jobs():
 
 
 def serve_here(out, data):
-    serve(jobs(), Place(out, data))
+    serve(jobs(), Workspace(out, data))
 
 
 def start(out, data):

@@ -8,7 +8,7 @@ import torch
 
 sys.path.append(str(Path(__file__).parents[1] / "training"))
 
-from comixup.reproduce import Place, _illustrations
+from comixup.reproduce import Workspace, _illustrations
 from comixup.reproduce._figures import convergence_figure, mixed_batches_figure, run_time_figure
 from comixup.reproduce._illustrations import draw_methods, draw_procedure, draw_samples
 from comixup.reproduce._images import Images
@@ -87,7 +87,7 @@ def test_figures_of_times_have_the_papers_lines():
 
 
 def test_a_run_is_trained_and_measured(data, tmp_path):
-    row = measured_run(Place(tmp_path, data), recipe(epochs=2), "comixup", 1, boxes=False)
+    row = measured_run(Workspace(tmp_path, data), recipe(epochs=2), "comixup", 1, boxes=False)
     assert (tmp_path / "runs" / RECIPE / "comixup" / "seed-1" / "result.json").is_file()
     assert row["epochs"] == 2
     assert 0 <= row["error"] <= 100

@@ -108,7 +108,7 @@ class Changes:
 
 
 @dataclass(frozen=True)
-class Place:
+class RunOptions:
     """Where to train, and where results go."""
 
     out: Annotated[Path, option_help("FOLDER")] = Path("runs")
@@ -145,7 +145,9 @@ Seeds: TypeAlias = Annotated[tuple[int, ...], option_help("N ...")]
 ChangesOption: TypeAlias = Annotated[
     Changes, tyro.conf.OmitArgPrefixes, tyro.conf.arg(name="recipe")
 ]
-PlaceOption: TypeAlias = Annotated[Place, tyro.conf.OmitArgPrefixes, tyro.conf.arg(name="place")]
+RunOptionsArgument: TypeAlias = Annotated[
+    RunOptions, tyro.conf.OmitArgPrefixes, tyro.conf.arg(name="run")
+]
 
 
 def recipe_of(name: str) -> Recipe:
@@ -267,34 +269,36 @@ def with_set(recipe: Recipe, method: str, changes: Changes) -> Recipe:
     )
 
 
-def launch(place: Place) -> Fabric:
+def launch(run_options: RunOptions) -> Fabric:
     """Starts the processes asked for: from here on the command runs in each of them."""
-    return _hardware(place).launch()
+    return _hardware(run_options).launch()
 
 
-def train_options(place: Place, recipe: Recipe, seeds: Sequence[int]) -> training.TrainOptions:
+def train_options(
+    run_options: RunOptions, recipe: Recipe, seeds: Sequence[int]
+) -> training.TrainOptions:
     """Returns keywords of `training.train`, after rejecting those that it would reject."""
-    hardware = _hardware(place)
-    training.check_run_options(recipe, seeds, hardware, place.checkpoint_steps)
+    hardware = _hardware(run_options)
+    training.check_run_options(recipe, seeds, hardware, run_options.checkpoint_steps)
     return {
         "seeds": seeds,
-        "out": place.out,
+        "out": run_options.out,
         "hardware": hardware,
-        "data_root": place.data,
-        "download": place.download,
-        "checkpoint_steps": place.checkpoint_steps,
+        "data_root": run_options.data,
+        "download": run_options.download,
+        "checkpoint_steps": run_options.checkpoint_steps,
         "console": Console(),
     }
 
 
-def _hardware(place: Place) -> Hardware:
+def _hardware(run_options: RunOptions) -> Hardware:
     return training.Hardware(
-        accelerator=place.accelerator,
-        devices=place.devices,
-        num_nodes=place.num_nodes,
-        strategy=place.strategy,
-        precision=place.precision,
-        accumulate=place.accumulate,
-        workers=place.workers,
-        timeout_minutes=place.timeout_minutes,
+        accelerator=run_options.accelerator,
+        devices=run_options.devices,
+        num_nodes=run_options.num_nodes,
+        strategy=run_options.strategy,
+        precision=run_options.precision,
+        accumulate=run_options.accumulate,
+        workers=run_options.workers,
+        timeout_minutes=run_options.timeout_minutes,
     )

@@ -53,15 +53,15 @@ def reproduce(
         for paragraph in paper.listing(results, out, console.width):
             print_line(console, paragraph)
         return
-    failed, place = None, paper.Place(out, data, console)
+    failed, workspace = None, paper.Workspace(out, data, console)
     if check is not None:
-        found, outcome = paper.check(chosen, check, results, place, workers=workers)
+        found, outcome = paper.check(chosen, check, results, workspace, workers=workers)
         for comparison in found:
             print_line(console, str(comparison))
         failed = _told(console, outcome)
     elif names:
         jobs = [job for item in chosen for job in paper.jobs_of(item, scale)]
-        failed = _told(console, paper.serve(jobs, place, workers=workers, shard=part))
+        failed = _told(console, paper.serve(jobs, workspace, workers=workers, shard=part))
     if collect:
         print_line(console, f"{results}: {paper.collect(results, out)} new cells.")
     print_line(console, f"The report is {paper.write_report(results, out)}.")

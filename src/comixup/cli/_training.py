@@ -15,9 +15,9 @@ from comixup.cli._method_names import method_name, method_names, print_synonyms
 from comixup.cli._options import (
     Changes,
     ChangesOption,
-    Place,
-    PlaceOption,
     RecipeName,
+    RunOptions,
+    RunOptionsArgument,
     Seeds,
     check_different,
     check_seeds,
@@ -28,7 +28,7 @@ from comixup.cli._options import (
     train_options,
     with_set,
 )
-from comixup.cli._own_images import recipe_and_place
+from comixup.cli._own_images import recipe_and_options
 from comixup.cli._recipe_page import print_recipe
 from comixup.cli._settings import parse_settings
 
@@ -88,7 +88,7 @@ def train(
     method: Annotated[tuple[str, ...], option_help("NAME ...", "(default: the recipe's own)")] = (),
     seeds: Seeds = (0,),
     changes: ChangesOption = Changes(),  # noqa: B008
-    place: PlaceOption = Place(),  # noqa: B008
+    run_options: RunOptionsArgument = RunOptions(),  # noqa: B008
 ) -> None:
     """Train a recipe. The same command resumes where it was interrupted.
 
@@ -98,17 +98,17 @@ def train(
         method: one or more of its methods, or "all".
         seeds: a run each.
         changes: what to change in the recipe; the rest stays as it is.
-        place: where to train, and where results go.
+        run_options: where to train, and where results go.
     """
     check_seeds(seeds)
-    chosen, place = recipe_and_place(recipe, changes, place)
+    chosen, run_options = recipe_and_options(recipe, changes, run_options)
     given = tuple(chosen.methods) if method == ("all",) else method or (chosen.method,)
     names = method_names(given, chosen.methods)
     check_different("--method", names)
     for name in names:  # a wrong name is told before anything is trained
         chosen = with_set(chosen, name, changes)
-    options = train_options(place, chosen, seeds)
-    options["fabric"] = fabric = launch(place)
+    options = train_options(run_options, chosen, seeds)
+    options["fabric"] = fabric = launch(run_options)
     if fabric.is_global_zero:
         print_synonyms(given, names)
     results = {name: training.train(chosen, method=name, **options) for name in names}
@@ -116,8 +116,8 @@ def train(
         console = Console()
         console.print(training.results_table(chosen, results))
         if chosen.data == training.FOLDER:
-            console.print(training.classes_table(chosen, results, place.out))
-        print_line(console, f"Runs are in {place.out / chosen.name}.")
+            console.print(training.classes_table(chosen, results, run_options.out))
+        print_line(console, f"Runs are in {run_options.out / chosen.name}.")
 
 
 def tune(
@@ -125,7 +125,7 @@ def tune(
     method: Annotated[str, option_help("NAME")],
     seeds: Seeds = (0,),
     changes: ChangesOption = Changes(),  # noqa: B008
-    place: PlaceOption = Place(),  # noqa: B008
+    run_options: RunOptionsArgument = RunOptions(),  # noqa: B008
 ) -> None:
     """Choose a baseline's alpha in {0.2, 1, 2} by images held out of the training ones.
 
@@ -135,10 +135,10 @@ def tune(
         method: one of its methods that has something to tune.
         seeds: a run each, for every value.
         changes: what to change in the recipe; the rest stays as it is.
-        place: where to train, and where results go.
+        run_options: where to train, and where results go.
     """
     check_seeds(seeds)
-    chosen, place = recipe_and_place(recipe, changes, place)
+    chosen, run_options = recipe_and_options(recipe, changes, run_options)
     given, method = method, method_name(method, chosen.methods)
     chosen = with_set(chosen, method, changes)
     tuned = chosen.tuning_grid.get(chosen.choose(method).mixer, {})
@@ -149,8 +149,8 @@ def tune(
                 f"`--set` must leave {name} alone, which tune itself tries with {values}. Leave it "
                 "out, or use comixup train."
             )
-    options = train_options(place, chosen, seeds)
-    options["fabric"] = fabric = launch(place)
+    options = train_options(run_options, chosen, seeds)
+    options["fabric"] = fabric = launch(run_options)
     if fabric.is_global_zero:
         print_synonyms([given], [method])
     best, results = training.tune(chosen, method, **options)
@@ -169,7 +169,7 @@ def sweep(
     method: Annotated[str | None, option_help("NAME", "(default: the recipe's own)")] = None,
     seeds: Seeds = (0,),
     changes: ChangesOption = Changes(),  # noqa: B008
-    place: PlaceOption = Place(),  # noqa: B008
+    run_options: RunOptionsArgument = RunOptions(),  # noqa: B008
 ) -> None:
     """Train a recipe with each setting varied alone, as in the paper's table of sensitivity.
 
@@ -188,7 +188,7 @@ def sweep(
         method: the method whose settings are varied.
         seeds: a run each, for every value.
         changes: what to change in the recipe; the rest stays as it is.
-        place: where to train, and where results go.
+        run_options: where to train, and where results go.
     """
     check_seeds(seeds)
     named = {
@@ -199,13 +199,13 @@ def sweep(
         "partition_size": partition_size,
     }
     grid = _joined({name: values for name, values in named.items() if values}, _varied(vary))
-    chosen, place = recipe_and_place(recipe, changes, place)
+    chosen, run_options = recipe_and_options(recipe, changes, run_options)
     given = method or chosen.method
     method = method_name(given, chosen.methods)
     chosen = with_set(chosen, method, changes)
     _check_set(chosen.choose(method), grid, changes)
-    options = train_options(place, chosen, seeds)
-    options["fabric"] = fabric = launch(place)
+    options = train_options(run_options, chosen, seeds)
+    options["fabric"] = fabric = launch(run_options)
     if fabric.is_global_zero:
         print_synonyms([given], [method])
     found = training.sweep(chosen, grid, method=method, **options)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from comixup.reproduce._jobs import Job as Job
     from comixup.reproduce._jobs import jobs_of as jobs_of
     from comixup.reproduce._listing import listing as listing
-    from comixup.reproduce._make_cell import Place as Place
+    from comixup.reproduce._make_cell import Workspace as Workspace
     from comixup.reproduce._report import collect as collect
     from comixup.reproduce._report import write_report as write_report
     from comixup.reproduce._serve import Outcome as Outcome
@@ -29,7 +29,7 @@ else:
             "_items": "ITEMS Item chosen_items",
             "_jobs": "Job jobs_of",
             "_listing": "listing",
-            "_make_cell": "Place",
+            "_make_cell": "Workspace",
             "_report": "collect write_report",
             "_serve": "Outcome serve shard_of",
             "_store": "OUT RESULTS",

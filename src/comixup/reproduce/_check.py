@@ -11,7 +11,7 @@ from pathlib import Path
 from comixup._checks import check_count
 from comixup.reproduce._items import Item
 from comixup.reproduce._jobs import Job, jobs_of
-from comixup.reproduce._make_cell import Place
+from comixup.reproduce._make_cell import Workspace
 from comixup.reproduce._serve import Outcome, serve
 from comixup.reproduce._store import Made, read_committed, read_out
 from comixup.reproduce._trained_tables import SCALES
@@ -45,7 +45,7 @@ class Comparison:
 
 
 def check(
-    items: Sequence[Item], count: int, results: Path, place: Place, *, workers: int = 1
+    items: Sequence[Item], count: int, results: Path, workspace: Workspace, *, workers: int = 1
 ) -> tuple[list[Comparison], Outcome]:
     """Returns how cells compare that are drawn at random and made again, and what became of them.
 
@@ -56,16 +56,16 @@ def check(
         items: whose committed cells are drawn from.
         count: how many to draw.
         results: folder of the committed cells.
-        place: where to make them again, in a folder `check`.
+        workspace: where to make them again, in a folder `check`.
         workers: processes that make cells side by side.
     """
     check_count("count", count)
     committed = read_committed(results)
-    place = replace(place, out=place.out / "check")
+    workspace = replace(workspace, out=workspace.out / "check")
     jobs = {job.key: job for item in items for scale in SCALES for job in jobs_of(item, scale)}
     drawn = draw(jobs, committed, count)
-    outcome = serve(drawn, place, workers=workers)
-    again = read_out(place.out)
+    outcome = serve(drawn, workspace, workers=workers)
+    again = read_out(workspace.out)
     made = [job.key for job in drawn if job.key in again]
     return [compared(key, committed[key], again[key]) for key in made], outcome
 

@@ -22,7 +22,7 @@ from comixup.reproduce._trained_tables import Run
 
 
 @dataclass(frozen=True)
-class Place:
+class Workspace:
     """Where cells are made.
 
     Attributes:
@@ -45,62 +45,62 @@ class Place:
         return self.out / "figures"
 
 
-def make_cell(job: Job, place: Place) -> Made:
+def make_cell(job: Job, workspace: Workspace) -> Made:
     """Returns what a cell measures, after making it; pictures go to the folder of figures."""
     begin = time.perf_counter()
-    rows = _MAKERS[job.maker](place, **job.arguments)
+    rows = _MAKERS[job.maker](workspace, **job.arguments)
     about: dict[str, float | str] = {"seconds": round(time.perf_counter() - begin, 1), **_about()}
     return Made(tuple(rows), about)
 
 
-def _run(place: Place, *, recipe: Any, method: str, seed: int, boxes: bool) -> list[Row]:
+def _run(workspace: Workspace, *, recipe: Any, method: str, seed: int, boxes: bool) -> list[Row]:
     from comixup.reproduce._trained_runs import measured_run  # noqa: PLC0415 - slow to import
 
-    return [measured_run(place, recipe, method, seed, boxes=boxes)]
+    return [measured_run(workspace, recipe, method, seed, boxes=boxes)]
 
 
-def _exhaustive(_: Place, **arguments: Any) -> list[Row]:
+def _exhaustive(_: Workspace, **arguments: Any) -> list[Row]:
     from comixup.reproduce._solver_analyses import exhaustive_rows  # noqa: PLC0415
 
     return exhaustive_rows(**arguments)
 
 
-def _narasimhan_bilmes(_: Place, **arguments: Any) -> list[Row]:
+def _narasimhan_bilmes(_: Workspace, **arguments: Any) -> list[Row]:
     from comixup.reproduce._solver_analyses import narasimhan_bilmes_rows  # noqa: PLC0415
 
     return narasimhan_bilmes_rows(**arguments)
 
 
-def _run_time(_: Place, **arguments: Any) -> list[Row]:
+def _run_time(_: Workspace, **arguments: Any) -> list[Row]:
     from comixup.reproduce._solver_analyses import run_time_rows  # noqa: PLC0415
 
     return run_time_rows(**arguments)
 
 
-def _mixed_batches(place: Place, *, run: Run, seeds: range) -> list[Row]:
+def _mixed_batches(workspace: Workspace, *, run: Run, seeds: range) -> list[Row]:
     from comixup.reproduce._mixed_batches import mixed_batches_rows  # noqa: PLC0415
 
-    return mixed_batches_rows(seeds, place.run_folder(run), place.data_root)
+    return mixed_batches_rows(seeds, workspace.run_folder(run), workspace.data_root)
 
 
-def _picture(place: Place, *, name: str, run: Run) -> list[Row]:
+def _picture(workspace: Workspace, *, name: str, run: Run) -> list[Row]:
     from comixup.reproduce._illustrations import DRAWN  # noqa: PLC0415
     from comixup.reproduce._images import Images  # noqa: PLC0415
 
-    images = Images(place.run_folder(run), place.data_root)
-    return DRAWN[name](images, place.figures / f"{name}-{run.recipe}")
+    images = Images(workspace.run_folder(run), workspace.data_root)
+    return DRAWN[name](images, workspace.figures / f"{name}-{run.recipe}")
 
 
-def _compatibility(place: Place) -> list[Row]:
+def _compatibility(workspace: Workspace) -> list[Row]:
     from comixup.reproduce._compatibility_picture import draw_compatibility  # noqa: PLC0415
 
-    return draw_compatibility(place.figures / "compatibility")
+    return draw_compatibility(workspace.figures / "compatibility")
 
 
-def _corruption(place: Place, *, recipe: str) -> list[Row]:
+def _corruption(workspace: Workspace, *, recipe: str) -> list[Row]:
     from comixup.reproduce._trained_runs import draw_corruption  # noqa: PLC0415
 
-    draw_corruption(place, recipe)
+    draw_corruption(workspace, recipe)
     return []
 
 

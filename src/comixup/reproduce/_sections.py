@@ -85,11 +85,11 @@ def _analysis(
     return parts
 
 
-def _pictures(item: Item, folder: Path, places: Sequence[Path]) -> list[str]:
+def _pictures(item: Item, folder: Path, searched: Sequence[Path]) -> list[str]:
     """Returns the pictures of an item that are there, copied into the report's folder."""
     found: dict[str, Path] = {}
-    for place in places:
-        names = (*place.glob(f"{item.name}-*.png"), *place.glob(f"{item.name}.png"))
+    for source in searched:
+        names = (*source.glob(f"{item.name}-*.png"), *source.glob(f"{item.name}.png"))
         for path in sorted(names):
             found.setdefault(path.name, path)
     parts = []

@@ -25,7 +25,7 @@ from comixup._checks import check_count
 from comixup._locks import held_if_free
 from comixup.reproduce._costs import Cost
 from comixup.reproduce._jobs import Job, with_needed
-from comixup.reproduce._make_cell import Place, make_cell
+from comixup.reproduce._make_cell import Workspace, make_cell
 from comixup.reproduce._store import cell_folder, is_made, write_cell
 
 POLL_SECONDS = 0.5
@@ -53,7 +53,7 @@ class Outcome:
 
 def serve(
     jobs: Sequence[Job],
-    place: Place,
+    workspace: Workspace,
     *,
     workers: int = 1,
     shard: tuple[int, int] = (1, 1),
@@ -62,7 +62,7 @@ def serve(
 
     Args:
         jobs: the cells; what they need is made too.
-        place: where to.
+        workspace: where to.
         workers: processes that make cells side by side.
         shard: (i, n): every n-th cell from the i-th on, for clusters that start n such calls.
     """
@@ -70,8 +70,8 @@ def serve(
     number, count = shard
     own = with_needed(with_needed(jobs)[number - 1 :: count])
     if workers == 1:
-        return _serve_here(own, place)
-    return _serve_by_processes(own, place, workers)
+        return _serve_here(own, workspace)
+    return _serve_by_processes(own, workspace, workers)
 
 
 def shard_of(text: str) -> tuple[int, int]:
@@ -89,44 +89,44 @@ def shard_of(text: str) -> tuple[int, int]:
     )
 
 
-def _serve_here(jobs: Sequence[Job], place: Place) -> Outcome:
+def _serve_here(jobs: Sequence[Job], workspace: Workspace) -> Outcome:
     """Makes cells in this process."""
-    outcome, progress = Outcome(), Progress(jobs, place)
+    outcome, progress = Outcome(), Progress(jobs, workspace)
     pending = list(jobs)
     while pending:
         waiting, took = [], False
         for job in pending:
-            if is_made(place.out, job.key):
+            if is_made(workspace.out, job.key):
                 continue
-            missing = [n.key for n in job.needs if not is_made(place.out, n.key)]
+            missing = [n.key for n in job.needs if not is_made(workspace.out, n.key)]
             if any(key in outcome.failed for key in missing):
                 outcome.failed[job.key] = f"it needs {missing[0]}, which could not be made"
             elif missing:
                 waiting.append(job)  # for a cell that another process is making
-            elif _make_if_free(job, place, outcome):
+            elif _make_if_free(job, workspace, outcome):
                 took = True
                 progress.show(job.key)
             else:
                 waiting.append(job)
         pending = waiting
         if not took and pending:
-            if not _someone_makes_what_is_needed(pending, place.out):
+            if not _someone_makes_what_is_needed(pending, workspace.out):
                 break
             time.sleep(POLL_SECONDS)
             _leave_if_orphaned()
-    outcome.elsewhere = [job.key for job in pending if not is_made(place.out, job.key)]
+    outcome.elsewhere = [job.key for job in pending if not is_made(workspace.out, job.key)]
     return outcome
 
 
-def _make_if_free(job: Job, place: Place, outcome: Outcome) -> bool:
+def _make_if_free(job: Job, workspace: Workspace, outcome: Outcome) -> bool:
     """Makes a cell unless another process holds it; returns whether it was free."""
-    with held_if_free(cell_folder(place.out, job.key)) as held:
+    with held_if_free(cell_folder(workspace.out, job.key)) as held:
         if not held:
             return False
-        if is_made(place.out, job.key):  # between the first look and the lock
+        if is_made(workspace.out, job.key):  # between the first look and the lock
             return True
         try:
-            made = make_cell(job, place)
+            made = make_cell(job, workspace)
         except training.TrainingStopped as stopped:
             if stopped.signal_number is not None:
                 raise
@@ -135,7 +135,7 @@ def _make_if_free(job: Job, place: Place, outcome: Outcome) -> bool:
         except _MISTAKES as why:
             outcome.failed[job.key] = " ".join(str(why).split()) or type(why).__name__
             return True
-        write_cell(place.out, job.key, made)
+        write_cell(workspace.out, job.key, made)
         outcome.made.append(job.key)
         return True
 
@@ -161,15 +161,15 @@ def _leave_if_orphaned() -> None:
 # ---- Side by side -------------------------------------------------------------------------------
 
 
-def _serve_by_processes(jobs: Sequence[Job], place: Place, workers: int) -> Outcome:
+def _serve_by_processes(jobs: Sequence[Job], workspace: Workspace, workers: int) -> Outcome:
     """Makes cells in processes that serve the folder like machines would."""
-    progress, outcome = Progress(jobs, place), Outcome()
-    quiet = replace(place, console=None)
-    already = {job.key for job in jobs if is_made(place.out, job.key)}
+    progress, outcome = Progress(jobs, workspace), Outcome()
+    quiet = replace(workspace, console=None)
+    already = {job.key for job in jobs if is_made(workspace.out, job.key)}
     with _started(workers, jobs, quiet) as started:
         while any(process.is_alive() for process, _ in started):
             for job in jobs:
-                if job.key not in already and is_made(place.out, job.key):
+                if job.key not in already and is_made(workspace.out, job.key):
                     already.add(job.key)
                     progress.show(job.key)
             time.sleep(POLL_SECONDS)
@@ -181,7 +181,7 @@ def _serve_by_processes(jobs: Sequence[Job], place: Place, workers: int) -> Outc
             elif process.exitcode:
                 outcome.failed[f"worker {process.pid}"] = f"it ended with code {process.exitcode}"
     for job in jobs:
-        if is_made(place.out, job.key):
+        if is_made(workspace.out, job.key):
             if job.key not in already:
                 progress.show(job.key)
         elif job.key not in outcome.failed:
@@ -191,7 +191,7 @@ def _serve_by_processes(jobs: Sequence[Job], place: Place, workers: int) -> Outc
 
 @contextlib.contextmanager
 def _started(
-    workers: int, jobs: Sequence[Job], place: Place
+    workers: int, jobs: Sequence[Job], workspace: Workspace
 ) -> Iterator[list[tuple[BaseProcess, Connection]]]:
     """Starts processes, and ends those that are left."""
     context = multiprocessing.get_context("spawn")
@@ -199,7 +199,7 @@ def _started(
     try:
         for _ in range(workers):
             receiver, sender = context.Pipe(duplex=False)
-            process = context.Process(target=_work, args=(sender, jobs, place, workers))
+            process = context.Process(target=_work, args=(sender, jobs, workspace, workers))
             process.start()
             sender.close()
             started.append((process, receiver))
@@ -212,12 +212,12 @@ def _started(
             running.join()
 
 
-def _work(sender: Connection, jobs: Sequence[Job], place: Place, workers: int) -> None:
+def _work(sender: Connection, jobs: Sequence[Job], workspace: Workspace, workers: int) -> None:
     """Runs in a process of its own."""
     import torch  # noqa: PLC0415 - not for lists
 
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
-    sender.send(_serve_here(jobs, place))
+    sender.send(_serve_here(jobs, workspace))
 
 
 # ---- Progress -----------------------------------------------------------------------------------
@@ -228,12 +228,12 @@ class Progress:
 
     Args:
         jobs: all cells.
-        place: where they are made.
+        workspace: where they are made.
     """
 
-    def __init__(self, jobs: Sequence[Job], place: Place) -> None:
-        self.jobs, self.out = jobs, place.out
-        self.console = place.console or Console(quiet=True)
+    def __init__(self, jobs: Sequence[Job], workspace: Workspace) -> None:
+        self.jobs, self.out = jobs, workspace.out
+        self.console = workspace.console or Console(quiet=True)
         self.begin = time.monotonic()
         self.left_at_first = self._left().seconds
 

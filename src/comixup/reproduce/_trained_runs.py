@@ -17,21 +17,23 @@ from comixup.reproduce._trained_tables import Run
 from comixup.training import Recipe
 
 if TYPE_CHECKING:
-    from comixup.reproduce._make_cell import Place
+    from comixup.reproduce._make_cell import Workspace
 
 _TINY = "tiny-imagenet"
 _ANNOTATIONS = "**/Annotations/CLS-LOC/val"
 """ImageNet's boxes, as they are unpacked."""
 
 
-def measured_run(place: Place, recipe: Recipe, method: str, seed: int, *, boxes: bool) -> Row:
+def measured_run(
+    workspace: Workspace, recipe: Recipe, method: str, seed: int, *, boxes: bool
+) -> Row:
     """Returns a run's metrics by name, training it as far as it is not trained.
 
     The error is what the recipe reports (the median of the last ten epochs in the paper's), the
     other metrics are of the final weights.
 
     Args:
-        place: where to train.
+        workspace: where to train.
         recipe: what to train.
         method: one of its methods.
         seed: of the run.
@@ -41,13 +43,13 @@ def measured_run(place: Place, recipe: Recipe, method: str, seed: int, *, boxes:
         recipe,
         method=method,
         seeds=(seed,),
-        out=place.out / "runs",
-        data_root=place.data_root,
-        console=place.console,
+        out=workspace.out / "runs",
+        data_root=workspace.data_root,
+        console=workspace.console,
     )[seed]
-    folder = training.RunFolder(place.run_folder(Run(recipe.name, method, seed)))
+    folder = training.RunFolder(workspace.run_folder(Run(recipe.name, method, seed)))
     if boxes:
-        found = _evaluated(place, folder.path)
+        found = _evaluated(workspace, folder.path)
         metrics, row = found.metrics, dict(found.summary)
     else:
         metrics = evaluation.measure(
@@ -59,11 +61,11 @@ def measured_run(place: Place, recipe: Recipe, method: str, seed: int, *, boxes:
     return {**row, **train_seconds, "error": result.error, "epochs": result.epochs, "bins": bins}
 
 
-def draw_corruption(place: Place, recipe: str) -> None:
+def draw_corruption(workspace: Workspace, recipe: str) -> None:
     """Draws images of a recipe's data set with corrupted backgrounds (Figure 10)."""
     name = recipe_named(recipe).data
-    data = data_sets.load(name, place.data_root)
-    boxes = boxes_of(data, data_sets.data_root(place.data_root))
+    data = data_sets.load(name, workspace.data_root)
+    boxes = boxes_of(data, data_sets.data_root(workspace.data_root))
     if boxes is None:
         raise FileNotFoundError(
             f"Boxes of {name} were not found. Put ImageNet's Annotations/CLS-LOC/val into its "
@@ -73,7 +75,7 @@ def draw_corruption(place: Place, recipe: str) -> None:
         data,
         data.test,
         boxes,
-        place.figures / f"corruption-{recipe}.png",
+        workspace.figures / f"corruption-{recipe}.png",
         f"Background corruption of {name}",
     )
 
@@ -89,17 +91,17 @@ def boxes_of(data: DataSet, root: Path) -> Tensor | None:
     return evaluation.read_boxes(folders[0], data.test.paths, max(data.shape[1:]))
 
 
-def _evaluated(place: Place, run: Path) -> evaluation.Evaluation:
+def _evaluated(workspace: Workspace, run: Path) -> evaluation.Evaluation:
     """Returns the evaluation of a finished run, with boxes where there are any; writes its file."""
     told = evaluation.trained_on(run)
-    data = data_sets.load(told.data or "", place.data_root)
+    data = data_sets.load(told.data or "", workspace.data_root)
     if told.classes and set(told.classes) < set(data.classes):
-        data = data_sets.load(told.data or "", place.data_root, classes=told.classes)
+        data = data_sets.load(told.data or "", workspace.data_root, classes=told.classes)
     trained = evaluation.load_trained(
         run, num_classes=data.num_classes, shape=training.shape_of(data, told.image_size)
     )
-    boxes = boxes_of(data, data_sets.data_root(place.data_root))
+    boxes = boxes_of(data, data_sets.data_root(workspace.data_root))
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    found = evaluation.evaluate(trained, data, boxes, device=device, console=place.console)
+    found = evaluation.evaluate(trained, data, boxes, device=device, console=workspace.console)
     evaluation.write_evaluation(found, run)
     return found

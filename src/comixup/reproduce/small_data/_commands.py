@@ -13,7 +13,7 @@ from comixup.reproduce.small_data._arms import CELLS
 from comixup.reproduce.small_data._figures import write_figures
 from comixup.reproduce.small_data._tables import report
 
-_PAGE = """# The comparison on small data
+_PAGE = """# Small data: all tables
 
 Made from [its cells](small-data.csv), one per run, by `python -m comixup.reproduce.small_data
 report`. [The rules](../results.md#small-data-the-rules-of-the-comparison) were written before the
@@ -38,7 +38,7 @@ def write_report(cells: Path = CELLS, out: Path = CELLS.parent) -> None:
     """Make the tables and figures from the cells."""
     found = read_cells(cells)
     write_figures(found, out / "figures")
-    atomic_write(out / "small-data.md", _PAGE.format(report=report(found)))
+    atomic_write(out / "small-data.md", _PAGE.format(report=report(found).replace("### ", "## ")))
     Console().print(f"Tables and figures are in {out}.")
 
 
