@@ -52,11 +52,16 @@ else:
                 "OnePassCollate PuzzleMix Step mix_dict plot_batch training_step"
             ),
             "_version": "__version__",
-            # Packages above the core, as attributes: `comixup.models.build` after `import comixup`.
-            **dict.fromkeys(
-                ("adapters", "baseline_solvers", "data", "diagnostics", "evaluation", "explorer"),
-                "",
-            ),
-            **dict.fromkeys(("models", "plots", "reproduce", "training"), ""),
+            # Packages above the core are attributes too: `comixup.models.build(...)`.
+            "adapters": "",
+            "baseline_solvers": "",
+            "data": "",
+            "diagnostics": "",
+            "evaluation": "",
+            "explorer": "",
+            "models": "",
+            "plots": "",
+            "reproduce": "",
+            "training": "",
         },
     )
