@@ -222,7 +222,7 @@ def _all_combinations(kinds: int, size: int) -> Tensor:
 
 
 def _check_size(m: int, n: int, m_out: int, levels: int) -> None:
-    """Refuses what `exhaustive` could not finish; in logarithms, as the numbers can be absurd."""
+    """Rejects what `exhaustive` could not finish; in logarithms, as the numbers can be absurd."""
     kinds = _log2_multisets(m, levels)
     if n * kinds > math.log2(MAX_LABELLINGS):
         raise ValueError(

@@ -249,7 +249,7 @@ class MinMaxCutMix(CutMix):
 
 
 def _check_mixer(mixer: Mixer, num_classes: int) -> None:
-    """Refuses a method that the shim's own arguments would contradict."""
+    """Rejects a method that the shim's own arguments would contradict."""
     if not isinstance(mixer, Mixer) or isinstance(mixer, ManifoldMixup | Mixup):
         raise TypeError(
             "`mixer` must be a method that mixes images, such as comixup.CoMixup(num_classes), got "

@@ -15,7 +15,7 @@ from comixup import Origin, SaliencyMemory
 from comixup._normalize import per_channel
 
 _NAMED = 5
-"""Classes that a sentence names; of more it tells the number."""
+"""Classes that an error message names; of more it tells the number."""
 DIGEST_LENGTH = 16
 """Hexadecimal digits."""
 
@@ -219,7 +219,7 @@ class DataSet:
 
 
 def missing_note(data: DataSet) -> str | None:
-    """Returns a sentence with the classes that have no images in a split; None without any."""
+    """Returns a message with the classes that have no images in a split; None without any."""
     parts = [
         f"{', '.join(map(repr, names[:_NAMED]))}"
         f"{f' and {len(names) - _NAMED} more' if len(names) > _NAMED else ''} in {split}"
