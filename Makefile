@@ -9,6 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SANITIZED := build/sanitize
 PROGRAMS := build/native-$(notdir $(CXX))
 OTHER := build/kernel-$(notdir $(CXX))
+BROWSER := build/browser
 NATIVE_TESTS := $(wildcard native/tests/*.cpp)
 KERNEL := CMakeLists.txt $(filter-out native/tests/%,$(wildcard native/*/*.hpp native/*/*.cpp))
 # The tests that reach the compiled kernel: the others have nothing to sanitize.
@@ -38,12 +39,13 @@ test: $(VENV)/.stamp-dev $(VENV)/.stamp-kernel  ## run the tests (not those mark
 slow: $(VENV)/.stamp-dev $(VENV)/.stamp-kernel  ## run the tests marked slow, but for those that need data sets
 	$(TEST) -m 'slow and not data and not cuda and not browser'
 
-browser: $(VENV)/.stamp-browser $(VENV)/.stamp-kernel  ## run the tests of the explorer's page, in a headless Chromium
+browser: $(BROWSER)/.stamp-explorer $(VENV)/.stamp-kernel  ## run the tests of the explorer's page, in a headless Chromium
 	@for program in chromium chromedriver; do command -v $$program > /dev/null || { \
 	  echo "These tests drive a real browser, and there is no $$program here. On Debian:"; \
 	  echo "  apt-get install chromium chromium-driver"; \
 	  echo "Elsewhere put both programs of one version on the PATH under these names."; exit 1; }; done
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m browser tests/explorer
+	OMP_NUM_THREADS=1 $(BROWSER)/venv/bin/python -m pytest -m browser tests/explorer
+	OMP_NUM_THREADS=1 $(BROWSER)/venv/bin/python -m pytest -m slow tests/explorer/test_page.py
 
 check: $(VENV)/.stamp-dev $(VENV)/.stamp-kernel  ## lint, formatting and types, Python and C++
 	$(BIN)/ruff check .
@@ -130,6 +132,15 @@ $(OTHER)/.stamp-kernel: $(VENV)/.stamp-dev $(VENV)/.stamp-kernel $(KERNEL)
 	  > "$$($(OTHER)/venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/borrowed.pth"
 	CXX=$(CXX) $(PIP) --python $(OTHER)/venv/bin/python install -q --no-build-isolation --no-deps \
 	  --ignore-installed --config-settings=build-dir=$(OTHER)/kernel -e .
+	touch $@
+
+# gradio takes no Pillow 13, which everything else is tested with: an environment of its own, where
+# what it has comes before what it borrows.
+$(BROWSER)/.stamp-explorer: $(VENV)/.stamp-dev pyproject.toml constraints-explorer.txt | $(VENV)/.stamp-kernel
+	$(BIN)/python -m venv --without-pip $(BROWSER)/venv
+	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
+	  > "$$($(BROWSER)/venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/borrowed.pth"
+	$(PIP) --python $(BROWSER)/venv/bin/python install -q -c constraints-explorer.txt 'comixup[browser]'
 	touch $@
 
 $(PROGRAMS)/%: native/tests/%.cpp $(KERNEL)

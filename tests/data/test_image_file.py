@@ -281,3 +281,11 @@ def test_cut_files_are_rejected_wherever_they_end(tmp_path, kind):
             np.testing.assert_array_equal(read(path), whole)
         else:
             assert problem.startswith(f"{path} cannot be read as an image")
+
+
+def test_more_pixels_than_allowed_are_rejected_before_they_are_decoded(tmp_path, monkeypatch):
+    Image.new("L", (40, 30)).save(tmp_path / "large.png")
+    assert read_image(tmp_path / "large.png", max_pixels=1200).size == (40, 30)
+    monkeypatch.setattr(Image.Image, "load", lambda self: pytest.fail("it was decoded"))
+    with pytest.raises(ValueError, match=r"large.png must have at most 1199 pixels, got 40 x 30"):
+        read_image(tmp_path / "large.png", max_pixels=1199)
