@@ -18,6 +18,7 @@ from comixup import (
     OnePass,
     SaliencyMemory,
     mix,
+    plot_batch,
     saliency,
     solve,
 )
@@ -34,6 +35,11 @@ NEEDED = {
     saliency: (net(), IMAGES, TARGETS),
     solve: (make(3, (2, 2), 0),),
     mix: (IMAGES, TARGETS, Labelling(torch.arange(4).view(4, 1, 1, 1), 4)),
+    plot_batch: (
+        IMAGES,
+        torch.eye(CLASSES)[TARGETS],
+        Labelling(torch.arange(4).view(4, 1, 1, 1), 4),
+    ),
 }
 """What must be given beside the boolean."""
 
