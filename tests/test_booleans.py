@@ -36,7 +36,7 @@ NEEDED = {
     solve: (make(3, (2, 2), 0),),
     mix: (IMAGES, TARGETS, Labelling(torch.arange(4).view(4, 1, 1, 1), 4)),
     plot_batch: (
-        IMAGES,
+        IMAGES[:, :1],  # only drawings of one channel can be tinted
         torch.eye(CLASSES)[TARGETS],
         Labelling(torch.arange(4).view(4, 1, 1, 1), 4),
     ),
