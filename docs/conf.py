@@ -55,10 +55,10 @@ toc_object_entries_show_parents = "hide"
 # Nothing to link to: other projects, whose inventories are on the network, which a build must not
 # need; and private types in annotations. Public names are found before (_extensions/public_names).
 nitpick_ignore_regex = [
-    ("py:.*", r"(abc|argparse|collections|enum|pathlib|threading)\..*"),
+    ("py:.*", r"(abc|argparse|collections|contextlib|enum|pathlib|threading)\..*"),
     ("py:.*", r"(lightning|lightning_fabric|matplotlib|numpy|np|npt|PIL|Image|rich)\..*"),
     ("py:.*", r"(timm|torch|torchvision)\..*"),
-    ("py:.*", r"Path|Scalar|Tensor|'[\w-]+'|(dict|tuple)\[.*"),
+    ("py:.*", r"Figure|Path|Scalar|Tensor|'[\w-]+'|(dict|tuple)\[.*"),
     ("py:.*", r"comixup(\.\w+)*\._\w+\.\w+"),
 ]
 

@@ -19,7 +19,9 @@ Made from [its cells](small-data.csv), one per run, by `python -m comixup.reprod
 report`. [The rules](../results.md#small-data-the-rules-of-the-comparison) were written before the
 runs.
 
-![Error and ECE against compute, for three lengths of training](figures/small-data.compute.png)
+![Error and ECE against compute](figures/small-data.compute.png)
+
+Points of the same number of passes stand beside each other; bars are 95 % intervals of the mean.
 
 ![Reliability diagrams of the headline arms](figures/small-data.reliability.png)
 

@@ -48,7 +48,7 @@ def report(cells: Sequence[Cell]) -> str:
     lengths = {
         arm: f"{title}, {length}"
         for title, versions in LENGTHS.items()
-        for arm, length in zip(versions, ("half", "one", "two times"), strict=True)
+        for arm, length in zip(versions, ("0.5x epochs", "1x epochs", "2x epochs"), strict=True)
     }
     parts += ["### Lengths of training", _means_table(arms, lengths)]
     return "\n\n".join(parts) + "\n"
