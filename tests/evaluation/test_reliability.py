@@ -28,12 +28,11 @@ def test_a_panel_has_the_diagonal_and_the_classifier():
     (ax,) = reliability_figure({"Vanilla": [metrics()]}).axes
     diagonal, line = lines(ax)
     np.testing.assert_array_equal(diagonal.get_xydata(), [[0, 0], [1, 1]])
-    assert diagonal.get_linestyle() == ":"
+    assert same_color(diagonal.get_color(), "#D55E00")
     assert diagonal.get_linestyle() == ":"
     # Empty bins are passed over.
     np.testing.assert_array_equal(line.get_xydata(), [[0.25, 0.1], [0.625, 0.5], [0.95, 0.75]])
-    assert line.get_linestyle() == "-"
-    assert not same_color(line.get_color(), diagonal.get_color())
+    assert same_color(line.get_color(), "#0072B2")
     assert line.get_linestyle() == "-"
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("Confidence", "Accuracy")
     assert (ax.get_xlim(), ax.get_ylim()) == ((0, 1), (0, 1))

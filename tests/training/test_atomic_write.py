@@ -54,7 +54,7 @@ SIZES = (10, 300_000)
 
 def write_often(path, letter, barrier):
     try:
-        for number in range(60):
+        for number in range(200):
             barrier.wait(WAIT_SECONDS)
             atomic_write(path, letter * SIZES[number % 2])
     except OSError:

@@ -29,30 +29,27 @@ _BLUE, _GREY = COLOURS[0], "#555555"
 
 def inputs_html(batch: Batch, mixed: Mixed) -> str:
     """Returns the inputs with their saliency."""
-    figure = plot_batch(
-        batch.images,
-        batch.targets,
-        mixed,
-        class_names=batch.class_names,
-        tint=batch.tint,
-        parts=["inputs"],
-        max_inputs=MAX_SHOWN,
-    )
+    figure = _part_of(batch, mixed, "inputs", MAX_SHOWN)
     return image_html(figure, f"{len(batch.images)} inputs, their saliency below them")
 
 
 def outputs_html(batch: Batch, mixed: Mixed, name: str, count: int = MAX_SHOWN) -> str:
     """Returns the outputs of a method with borders and target bars."""
-    figure = plot_batch(
+    figure = _part_of(batch, mixed, "outputs", count)
+    return image_html(figure, f"Outputs of {name} with the borders of their cells and targets")
+
+
+def _part_of(batch: Batch, mixed: Mixed, part: str, count: int) -> Figure:
+    return plot_batch(
         batch.images,
         batch.targets,
         mixed,
         class_names=batch.class_names,
         tint=batch.tint,
-        parts=["outputs"],
+        parts=[part],
+        max_inputs=count,
         max_outputs=count,
     )
-    return image_html(figure, f"Outputs of {name} with the borders of their cells and targets")
 
 
 def baselines_html(result: Result) -> str:
