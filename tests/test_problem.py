@@ -15,6 +15,7 @@ from torch.testing import assert_close
 from comixup import CoMixup, Problem, objective, solve
 from comixup._maps import location_distances, salient_locations
 from comixup._problem import PRIOR_FLOOR
+from comixup._random import numpy_generator
 from comixup._tensor_checks import on_host
 from problems import generator, maps, ratio
 
@@ -351,3 +352,28 @@ def test_the_other_fields_pass_through():
     weights = (problem.beta, problem.gamma, problem.tau, problem.eta)
     assert (problem.num_outputs, *weights) == (2, 0.1, 0.2, 0.3, 0.4)
     assert (problem.clip, problem.smoothness) == ("hard", "inner")
+
+
+# ---- The partitions of a batch -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sizes", [(5, 5, 5), (6, 5, 5), (7, 6)])
+def test_the_problems_of_a_batch_are_those_of_its_partitions(sizes):
+    m = sum(sizes)
+    saliency = maps(m, (16, 24), 3)
+    mixup = CoMixup(num_classes=2, partition_size=max(sizes), alpha=None)
+    mixup(torch.rand(m, 1, 16, 24), torch.zeros(m, dtype=torch.long), saliency)
+    assert tuple(problem.num_inputs for problem in mixup.last.problems) == sizes
+    for found, part in zip(mixup.last.problems, saliency.split(sizes), strict=True):
+        alone = Problem.from_saliency(part.double(), alpha=None)
+        assert_close(found.cost, alone.cost)
+        assert_close(found.compatibility, alone.compatibility, rtol=0, atol=0)
+
+
+def test_priors_of_partitions_are_drawn_one_after_the_other():
+    mixup = CoMixup(num_classes=2, partition_size=6, generator=generator(4))
+    mixup(torch.rand(16, 1, 8, 8), torch.zeros(16, dtype=torch.long), maps(16, (8, 8), 1))
+    random = numpy_generator(generator(4))
+    for problem in mixup.last.problems:
+        drawn = random.dirichlet(np.full(problem.num_inputs, 2.0))
+        np.testing.assert_array_equal(problem.host.prior, np.maximum(drawn, PRIOR_FLOOR))

@@ -18,9 +18,15 @@ _SYMMETRY_TOLERANCE = 1e-5
 
 
 def paper_compatibility(locations: Floats, omega: float) -> Floats:
-    """Returns A = (1 - omega) I + omega A_c of inputs with these most salient locations."""
+    """Returns A = (1 - omega) I + omega A_c, (..., m, m), from the inputs' most salient locations.
+
+    Args:
+        locations: (..., m, dimensions), of one or more sets of m inputs.
+        omega: weight of the distances.
+    """
     matrix: Floats = omega * location_distances(locations)
-    matrix.flat[:: len(matrix) + 1] += 1 - omega
+    m = matrix.shape[-1]
+    matrix.reshape(-1, m * m)[:, :: m + 1] += 1 - omega
     return matrix
 
 

@@ -178,16 +178,19 @@ def summarize_maps(maps: Tensor, sides: tuple[int, ...]) -> Floats:
 
 
 def location_distances(locations: Floats) -> Floats:
-    """Returns A_c, (m, m): l1 distances between the inputs' locations, scaled to sum m.
+    """Returns A_c, (..., m, m): l1 distances between the inputs' locations, scaled to sum m.
 
     All zero if every location is the same.
 
     >>> location_distances(np.array([[0.0, 0.0], [1.0, 2.0]])).tolist()
     [[0.0, 1.0], [1.0, 0.0]]
     """
-    distance = np.abs(locations[:, None] - locations[None]).sum(-1)
+    distance = np.zeros((*locations.shape[:-1], locations.shape[-2]))
+    for axis in np.moveaxis(locations, -1, 0):  # faster than a sum over an axis of two
+        distance += np.abs(axis[..., :, None] - axis[..., None, :])
     # Where all locations coincide the sum is zero, and so is every distance: 0 / 1.
-    scaled: Floats = distance * (len(locations) / max(distance.sum(), 1.0))
+    total = np.maximum(distance.sum((-2, -1), keepdims=True), 1.0)
+    scaled: Floats = distance * (locations.shape[-2] / total)
     return scaled
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -341,24 +342,46 @@ def build_problems(
         dtype: of the tensors that the problems hand out.
     """
     random = None if alpha is None else numpy_generator(generator)
+    cost = -maps.cells.reshape(len(maps.cells), -1)
+    n, grid = cost.shape[1], maps.cells.shape[1:]
     problems: list[Problem] = []
     first = 0
-    for m, num_outputs in partitions:
-        part = slice(first, first + m)
-        first += m
-        prior = None
-        if random is not None and alpha is not None:
-            prior = np.maximum(dirichlet(alpha, m, random)[0].numpy(), PRIOR_FLOOR)
-        if compatibility is None:
-            matrix = paper_compatibility(maps.locations[part], omega)
-        else:  # the caller's own, so it is checked
-            matrix = partition_compatibility(compatibility, maps.saliency, part)
-            warn_if_indefinite(matrix)
-        cost = -maps.cells[part].reshape(m, -1)
+    for m, run in itertools.groupby(partitions, key=lambda partition: partition.num_inputs):
+        alike = list(run)  # built together: five small arrays cost five times one large array
+        rows = slice(first, first + m * len(alike))
+        matrices = _compatibilities(compatibility, maps, rows, m, omega)
         # The costs of an input sum to one: their scale is known.
-        largest = 1.0 if compatibility is None else float(matrix.max())
-        check_term_scale(1.0, weights, cost.shape[1], largest, has_prior=prior is not None)
-        host = HostArrays(cost, matrix, prior)
-        grid = maps.cells.shape[1:]
-        problems.append(BuiltProblem(host, weights, grid, num_outputs, device, dtype))
+        largest = 1.0 if compatibility is None else float(matrices.max())
+        check_term_scale(1.0, weights, n, largest, has_prior=random is not None)
+        costs = cost[rows].reshape(-1, m, n)
+        priors = _draw_priors(alpha, m, len(alike), random)
+        for host, partition in zip(map(HostArrays, costs, matrices, priors), alike, strict=True):
+            problems.append(BuiltProblem(host, weights, grid, partition.num_outputs, device, dtype))
+        first = rows.stop
     return problems
+
+
+def _compatibilities(
+    compatibility: Tensor | CompatibilityFn | None, maps: Maps, rows: slice, m: int, omega: float
+) -> Floats:
+    """Returns A of successive partitions of m inputs, (partitions, m, m)."""
+    if compatibility is None:
+        locations = maps.locations[rows]
+        return paper_compatibility(locations.reshape(-1, m, locations.shape[1]), omega)
+    matrices = []
+    for start in range(rows.start, rows.stop, m):
+        part = slice(start, start + m)
+        matrix = partition_compatibility(compatibility, maps.saliency, part)
+        warn_if_indefinite(matrix)  # the caller's own
+        matrices.append(matrix)
+    return np.stack(matrices)
+
+
+def _draw_priors(
+    alpha: float | None, m: int, rows: int, random: np.random.Generator | None
+) -> Iterable[Floats | None]:
+    """Returns lambda of successive partitions of m inputs, (partitions, m); Nones for no prior."""
+    if random is None or alpha is None:
+        return itertools.repeat(None, rows)
+    priors: Floats = np.maximum(dirichlet(alpha, m, random, rows).numpy(), PRIOR_FLOOR)
+    return priors
