@@ -27,6 +27,8 @@ def reduced(recipe, *, epochs=1, batch_size=6, image_sizes=None, **changes):
     """Returns a recipe for a test: few epochs, small batches and, where it scales them, images."""
     if recipe.images_per_class is not None:
         changes.setdefault("images_per_class", 2)
+    if recipe.classes is not None:
+        changes.setdefault("classes", ())  # the small sets have others
     recipe = recipe.changed(epochs=epochs, batch_size=batch_size, **changes)
     if image_sizes is not None:
         phases = zip(recipe.phases, image_sizes, strict=True)

@@ -15,8 +15,10 @@ from comixup.reproduce._trained_tables import (
     MULTIPLE_INPUTS,
     RELIABILITY,
     ROBUSTNESS,
+    SECOND_SET,
     SMALL_DATA,
     SPEECH,
+    THIRD_SET,
     VAT,
     Entry,
     Scale,
@@ -29,6 +31,7 @@ _SMALL_SCALE = (
     "Small recipes on CPU cores, with small networks, few images and few epochs: only differences "
     "between methods compare with the paper, not errors. "
 )
+_NO_VALUES = "nothing: see docs/results.md for its rules"
 _OWN_SCALE = (
     "The paper does not give the scale of its costs or the seeds, so values do not compare, only "
     "the order of the algorithms and what differs between them. "
@@ -292,11 +295,33 @@ _ITEMS = (
         "our own",
         "The comparison on small data, by rules fixed beforehand",
         "study",
-        "nothing: see docs/results.md for its rules",
+        _NO_VALUES,
         _needs("CIFAR-100"),
         "",
         "",
         SMALL_DATA,
+    ),
+    Item(
+        "second-set",
+        "our own",
+        "The comparison on Tiny-ImageNet: error, calibration, localisation, robustness",
+        "table",
+        _NO_VALUES,
+        _needs("Tiny-ImageNet"),
+        "",
+        "",
+        SECOND_SET,
+    ),
+    Item(
+        "third-set",
+        "our own",
+        "The comparison on Google commands",
+        "table",
+        _NO_VALUES,
+        _needs("Speech Commands"),
+        "",
+        "",
+        THIRD_SET,
     ),
 )
 

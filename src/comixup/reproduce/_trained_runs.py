@@ -50,7 +50,7 @@ def measured_run(
     folder = training.RunFolder(workspace.run_folder(Run(recipe.name, method, seed)))
     if boxes:
         found = _evaluated(workspace, folder.path)
-        metrics, row = found.metrics, dict(found.summary)
+        metrics, row = found.metrics, {**found.summary, **_baselines(found)}
     else:
         metrics = evaluation.measure(
             evaluation.predictions_of(*training.read_logits(folder.logits)["test"])
@@ -59,6 +59,16 @@ def measured_run(
     bins = " ".join(f"{b.count}:{b.confidence:.5g}:{b.accuracy:.5g}" for b in metrics.bins)
     train_seconds = {} if result.cpu_seconds is None else {"cpu_seconds": result.cpu_seconds}
     return {**row, **train_seconds, "error": result.error, "epochs": result.epochs, "bins": bins}
+
+
+def _baselines(found: evaluation.Evaluation) -> dict[str, float]:
+    """Returns what boxes localise that know nothing of the image: the whole of it, its centre."""
+    boxes = () if found.localisation is None else found.localisation.baselines
+    return {
+        f"{box.name.split()[0]}_{name}": value
+        for box in boxes
+        for name, value in box.summary.items()
+    }
 
 
 def draw_corruption(workspace: Workspace, recipe: str) -> None:

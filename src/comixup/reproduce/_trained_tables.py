@@ -209,3 +209,46 @@ SMALL_DATA = tuple(
     for method in RECIPES[SMALL].methods
 )
 """Which arms and seeds count, and what is tested, is in `small_data`."""
+
+_SET_ARMS = {
+    "vanilla": "vanilla",
+    "cutmix-p0.5": "CutMix, p = 0.5",
+    "comixup-half": "Co-Mixup, half the epochs",
+    "comixup-one-pass": "one-pass Co-Mixup",
+    "comixup": "Co-Mixup, twice the passes",
+}
+"""Of our comparisons on other data sets. All but the last make as many passes."""
+
+
+def _arms(recipe: str, metrics: Mapping[str, str]) -> tuple[Entry, ...]:
+    """Returns an entry for each metric, by the title of its row, and each arm of a recipe."""
+    return tuple(
+        _entry(row, title, metric, None, None, (recipe, method))
+        for row, metric in metrics.items()
+        for method, title in _SET_ARMS.items()
+        if method in RECIPES[recipe].methods
+    )
+
+
+SECOND_SET = _arms(
+    SMALL_TINY,
+    {
+        "Top-1 error, %": "error",
+        "ECE, %": "ece",
+        "NLL": "nll",
+        "Top-1 Loc, %": "top1_loc",
+        "Top-1 Loc of the centre box, %": "centre_top1_loc",
+        "GT-known Loc, %": "gt_known",
+        "GT-known Loc of the centre box, %": "centre_gt_known",
+        "MaxBoxAccV2, %": "max_box_acc_v2",
+        "MaxBoxAccV2 of the centre box, %": "centre_max_box_acc_v2",
+        "Error, background replaced, %": "replaced_error",
+        "Error, background of noise, %": "noise_error",
+        "Error, noise added, %": "added_noise_error",
+        "CPU-seconds": "cpu_seconds",
+    },
+)
+THIRD_SET = _arms(
+    SMALL_SPEECH,
+    {"Top-1 error, %": "error", "ECE, %": "ece", "NLL": "nll", "CPU-seconds": "cpu_seconds"},
+)

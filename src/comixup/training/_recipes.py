@@ -124,12 +124,12 @@ _SMALL_DATA |= {
     for length, multiplier in _LENGTHS.items()
 }
 
-_SECOND_SET = {
+_OTHER_SETS = {
     "cutmix-p0.5": Method("cutmix", {"alpha": 0.2, "p": 0.5}),
     "comixup-half": Method("comixup", epoch_multiplier=0.5),
     "comixup-one-pass": Method("comixup", saliency="one-pass"),
 }
-"""Arms of our comparison on Tiny-ImageNet, beside those of the paper."""
+"""Arms of our comparisons on Tiny-ImageNet and Google commands, beside those of the paper."""
 _SECOND_CLASSES = (
     "miniskirt", "neck brace", "parking meter", "pill bottle", "police van", "punching bag",
     "rocking chair", "sewing machine", "space heater", "sunglasses", "syringe", "tractor",
@@ -314,7 +314,7 @@ _ALL = (
         data="tiny-imagenet",
         model="small-os8",
         width=24,
-        methods=_methods((), (0.2, 0.2, 0.2), t_size=4) | _SECOND_SET,
+        methods=_methods((), (0.2, 0.2, 0.2), t_size=4) | _OTHER_SETS,
         phases=(Phase(epochs=90, batch_size=100),),
         lr=((0, 0.0), (9, 0.1), (90, 0.0)),
         lr_interpolation="linear",
@@ -336,7 +336,7 @@ _ALL = (
         source="ours",
         data="speech-commands",
         model="lenet",
-        methods=_methods((), (0.2, 0.2, 1.0)),
+        methods=_methods((), (0.2, 0.2, 1.0)) | _OTHER_SETS,
         phases=(Phase(epochs=15, batch_size=100),),
         lr=((0, 1e-3), (8, 3e-4), (12, 1e-4)),
         optimizer="adam",
