@@ -52,7 +52,7 @@ def test_cells_of_an_item(item):
     for scale in SCALES:
         jobs = jobs_of(item, scale)
         assert len({job.key for job in jobs}) == len(jobs)
-        assert jobs or (item.name, scale) == ("small-data", "paper")
+        assert jobs or (item.source, scale) == ("our own", "paper")
         order = [job.key for job in with_needed(jobs)]
         for job in with_needed(jobs):
             assert all(order.index(n.key) < order.index(job.key) for n in job.needs)

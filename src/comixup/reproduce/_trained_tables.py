@@ -10,6 +10,7 @@ from comixup.reproduce._published import CALIBRATION as ECE
 from comixup.reproduce._published import LOCALISATION, METHODS, SPEECH_APPENDIX
 from comixup.reproduce._published import ROBUSTNESS as CORRUPTED
 from comixup.reproduce._small_recipes import SMALL, VARIANTS
+from comixup.reproduce.small_data._arms import seeds_of_arms
 from comixup.training import RECIPES
 
 Scale: TypeAlias = Literal["small", "paper"]
@@ -27,7 +28,6 @@ BOXED = (IMAGENET, SMALL_TINY)
 SEEDS = (0, 1, 2)
 """Of CIFAR-100, as in the paper, and of all small recipes."""
 _ONE_SEED = (0,)
-STUDY_SEEDS = tuple(range(10))
 
 
 class Run(NamedTuple):
@@ -204,11 +204,11 @@ SMALL_DATA = tuple(
         method,
         "error",
         None,
-        {"small": tuple(Run(SMALL, method, seed) for seed in STUDY_SEEDS), "paper": ()},
+        {"small": tuple(Run(SMALL, method, seed) for seed in seeds), "paper": ()},
     )
-    for method in RECIPES[SMALL].methods
+    for method, seeds in seeds_of_arms().items()
 )
-"""Which arms and seeds count, and what is tested, is in `small_data`."""
+"""What is tested is in `small_data`."""
 
 _SET_ARMS = {
     "vanilla": "vanilla",

@@ -117,6 +117,18 @@ _SMALL_DATA = {
     "comixup-one-pass-spectral": Method("comixup", saliency="one-pass-spectral"),
 }
 """The arms of our comparison on small data; the first and others come in several lengths."""
+_SMALL_DATA |= {
+    f"comixup-one-pass-{name}": Method("comixup", saliency="one-pass", memory=memory)
+    for name, memory in {
+        "rate0.33": {"rate": 1 / 3},
+        "rate0.67": {"rate": 2 / 3},
+        "recycle": {"recycle": True},
+        "every-batch": {"rate": 1.0, "recycle": True},
+        "within-batch": {"unit": "image"},
+        "momentum": {"momentum": 0.5},
+    }.items()
+}
+"""Other forms of one-pass mixing: see docs/one-pass.md."""
 _LENGTHS = {"half": 0.5, "double": 2.0}
 _SMALL_DATA |= {
     f"{name}-{length}": dataclasses.replace(_SMALL_DATA[name], epoch_multiplier=multiplier)

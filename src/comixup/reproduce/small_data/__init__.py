@@ -6,15 +6,32 @@
 `collect` adds finished runs to the table of cells, `report` makes everything else from that.
 """
 
-from comixup.reproduce.small_data._answers import QUESTIONS as QUESTIONS
-from comixup.reproduce.small_data._arms import CELLS as CELLS
-from comixup.reproduce.small_data._arms import HEADLINE as HEADLINE
-from comixup.reproduce.small_data._arms import LENGTHS as LENGTHS
-from comixup.reproduce.small_data._arms import OTHERS as OTHERS
-from comixup.reproduce.small_data._commands import collect as collect
-from comixup.reproduce.small_data._commands import main as main
-from comixup.reproduce.small_data._commands import write_report as write_report
-from comixup.reproduce.small_data._contrasts import Contrast as Contrast
-from comixup.reproduce.small_data._contrasts import contrasts as contrasts
-from comixup.reproduce.small_data._figures import write_figures as write_figures
-from comixup.reproduce.small_data._tables import report as report
+from typing import TYPE_CHECKING
+
+from comixup._lazy_imports import lazy_imports
+
+if TYPE_CHECKING:
+    from comixup.reproduce.small_data._answers import QUESTIONS as QUESTIONS
+    from comixup.reproduce.small_data._arms import CELLS as CELLS
+    from comixup.reproduce.small_data._arms import HEADLINE as HEADLINE
+    from comixup.reproduce.small_data._arms import LENGTHS as LENGTHS
+    from comixup.reproduce.small_data._arms import OTHERS as OTHERS
+    from comixup.reproduce.small_data._commands import collect as collect
+    from comixup.reproduce.small_data._commands import main as main
+    from comixup.reproduce.small_data._commands import write_report as write_report
+    from comixup.reproduce.small_data._contrasts import Contrast as Contrast
+    from comixup.reproduce.small_data._contrasts import contrasts as contrasts
+    from comixup.reproduce.small_data._figures import write_figures as write_figures
+    from comixup.reproduce.small_data._tables import report as report
+else:
+    __getattr__, __dir__, __all__ = lazy_imports(
+        __name__,
+        {
+            "_answers": "QUESTIONS",
+            "_arms": "CELLS HEADLINE LENGTHS OTHERS",
+            "_commands": "collect main write_report",
+            "_contrasts": "Contrast contrasts",
+            "_figures": "write_figures",
+            "_tables": "report",
+        },
+    )

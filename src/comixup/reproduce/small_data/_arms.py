@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from comixup.reproduce.cells import Cell
+if TYPE_CHECKING:
+    from comixup.reproduce.cells import Cell
 
 CELLS = Path("docs/results/small-data.csv")
 SEEDS = range(10)
-"""Of the reported runs."""
+"""Of the reported runs: all of them for headline arms."""
+OTHER_SEEDS, LENGTH_SEEDS = range(5), range(3)
+"""For the other arms, and for lengths of training that the headline has not got."""
 TEST_IMAGES = 2000
 ALPHA = 0.05
 METRICS = ("error", "ece")
@@ -51,6 +55,20 @@ LENGTHS = {
     ),
 }
 """Arms that are trained for half, one and two times the epochs."""
+
+
+def seeds_of_arms() -> dict[str, range]:
+    """Returns the seeds that the rules give each arm.
+
+    >>> seeds_of_arms()["comixup"], seeds_of_arms()["input"], seeds_of_arms()["vanilla-half"]
+    (range(0, 10), range(0, 5), range(0, 3))
+    """
+    lengths = [arm for arms in LENGTHS.values() for arm in arms]
+    return {
+        **dict.fromkeys(lengths, LENGTH_SEEDS),
+        **dict.fromkeys(OTHERS, OTHER_SEEDS),
+        **dict.fromkeys(HEADLINE, SEEDS),
+    }
 
 
 def titles() -> dict[str, str]:
