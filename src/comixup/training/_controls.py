@@ -37,7 +37,7 @@ class ShuffledOnePass(OnePass):
 
 
 class SpectralOnePass(OnePass):
-    """Clean and mixed batches by turns, with maps that need neither a memory nor a model."""
+    """Clean and mixed batches in alternation, with maps that need neither a memory nor a model."""
 
     def maps_for(self, images: Tensor, origin: Origin) -> Tensor:
         """Returns the spectral residual of the images."""
