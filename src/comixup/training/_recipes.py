@@ -132,7 +132,13 @@ _SMALL_DATA |= {
 _LENGTHS = {"half": 0.5, "double": 2.0}
 _SMALL_DATA |= {
     f"{name}-{length}": dataclasses.replace(_SMALL_DATA[name], epoch_multiplier=multiplier)
-    for name in ("vanilla", "cutmix-p0.5", "comixup", "comixup-one-pass")
+    for name in (
+        "vanilla",
+        "cutmix-p0.5",
+        "comixup",
+        "comixup-one-pass",
+        "comixup-one-pass-shuffled",
+    )
     for length, multiplier in _LENGTHS.items()
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from comixup.reproduce.cells import Cell
-from comixup.reproduce.small_data._arms import METRICS, SEEDS
+from comixup.reproduce.small_data._arms import METRICS, seeds_of_arms
 from comixup.reproduce.small_data._contrasts import Contrast, exploratory
 from comixup.reproduce.small_data._markdown import difference, markdown_table
 
@@ -28,6 +28,8 @@ QUESTIONS = {
     ("comixup-one-pass-double", "cutmix-clean"): "... CutMix with a clean loss (equal compute)?",
     ("comixup-one-pass-double", "comixup-shuffled"): "... Co-Mixup with shuffled saliency (equal "
     "compute)?",
+    ("comixup-one-pass-double", "comixup-one-pass-shuffled-double"): "Does the memory matter: does "
+    "it beat one-pass Co-Mixup with other examples' maps (equal compute)?",
     ("comixup-one-pass", "vanilla"): "Does one-pass Co-Mixup beat vanilla training of as many "
     "epochs (equal compute)?",
     ("comixup-one-pass", "cutmix-p0.5"): "... CutMix with p = 0.5 of as many epochs (equal "
@@ -59,8 +61,10 @@ def _answer(contrast: Contrast | None) -> str:
     if contrast is None or contrast.pairs < 2:
         return "open"
     shown = difference(contrast)
-    if contrast.pairs < len(SEEDS):
-        return f"open: {shown}, {contrast.pairs} of {len(SEEDS)} seeds"
+    seeds = seeds_of_arms()
+    planned = min(len(seeds[contrast.reference]), len(seeds[contrast.arm]))
+    if contrast.pairs < planned:
+        return f"open: {shown}, {contrast.pairs} of {planned} seeds"
     lower = contrast.difference < 0
     if contrast.claimed:
         return f"**{'yes' if lower else 'no, worse'}**: {shown}"

@@ -42,6 +42,7 @@ OTHERS = {
     "comixup-no-clean": "Co-Mixup, no clean loss",
     "comixup-clean-mean": "Co-Mixup, mean of losses",
     "comixup-one-pass-shuffled": "One-pass, shuffled maps",
+    "comixup-one-pass-shuffled-double": "One-pass, shuffled maps, 2x epochs",
     "comixup-one-pass-spectral": "One-pass, spectral residual",
 }
 LENGTHS = {
