@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from comixup.training._method import Method
+from comixup.training._method import Method, Settings
 from comixup.training._phases import Phase
 from comixup.training._recipe import Recipe
 
@@ -117,18 +117,27 @@ _SMALL_DATA = {
     "comixup-one-pass-spectral": Method("comixup", saliency="one-pass-spectral"),
 }
 """The arms of our comparison on small data; the first and others come in several lengths."""
-_SMALL_DATA |= {
-    f"comixup-one-pass-{name}": Method("comixup", saliency="one-pass", memory=memory)
-    for name, memory in {
-        "rate0.33": {"rate": 1 / 3},
-        "rate0.67": {"rate": 2 / 3},
-        "recycle": {"recycle": True},
-        "every-batch": {"rate": 1.0, "recycle": True},
-        "within-batch": {"unit": "image"},
-        "momentum": {"momentum": 0.5},
-    }.items()
+_VARIED: dict[str, Settings] = {
+    "p0.5": {"p": 0.5},
+    "hard-clip": {"clip": "hard"},
+    "partition-50": {"partition_size": 50},
+    "whole-batch": {"partition_size": None},
+}
+"""Settings of Co-Mixup, one at a time."""
+_ONE_PASS_FORMS: dict[str, Settings] = {
+    "rate0.33": {"rate": 0.33},
+    "rate0.67": {"rate": 0.67},
+    "recycle": {"recycle": True},
+    "every-batch": {"rate": 1.0, "recycle": True},
+    "within-batch": {"unit": "image"},
+    "momentum": {"momentum": 0.5},
 }
 """Other forms of one-pass mixing: see docs/one-pass.md."""
+_SMALL_DATA |= {f"comixup-{name}": Method("comixup", own) for name, own in _VARIED.items()}
+_SMALL_DATA |= {
+    f"comixup-one-pass-{name}": Method("comixup", saliency="one-pass", memory=memory)
+    for name, memory in _ONE_PASS_FORMS.items()
+}
 _LENGTHS = {"half": 0.5, "double": 2.0}
 _SMALL_DATA |= {
     f"{name}-{length}": dataclasses.replace(_SMALL_DATA[name], epoch_multiplier=multiplier)

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 CELLS = Path("docs/results/small-data.csv")
 SEEDS = range(10)
 """Of the reported runs: all of them for headline arms."""
-OTHER_SEEDS, LENGTH_SEEDS = range(5), range(3)
-"""For the other arms, and for lengths of training that the headline has not got."""
+OTHER_SEEDS, FEW_SEEDS = range(5), range(3)
+"""For the other arms; for settings, and lengths of training that the headline has not got."""
 TEST_IMAGES = 2000
 ALPHA = 0.05
 METRICS = ("error", "ece")
@@ -45,6 +45,13 @@ OTHERS = {
     "comixup-one-pass-shuffled-double": "One-pass, shuffled maps, 2x epochs",
     "comixup-one-pass-spectral": "One-pass, spectral residual",
 }
+SETTINGS = {
+    "comixup-p0.5": "Co-Mixup, p = 0.5",
+    "comixup-hard-clip": 'Co-Mixup, clip="hard"',
+    "comixup-partition-50": "Co-Mixup, partitions of 50",
+    "comixup-whole-batch": "Co-Mixup, whole batch",
+}
+"""Beside Co-Mixup as it is: p = 1, clip="soft", partitions of 20."""
 LENGTHS = {
     "Vanilla": ("vanilla-half", "vanilla", "vanilla-double"),
     "CutMix, p = 0.5": ("cutmix-p0.5-half", "cutmix-p0.5", "cutmix-p0.5-double"),
@@ -66,7 +73,7 @@ def seeds_of_arms() -> dict[str, range]:
     """
     lengths = [arm for arms in LENGTHS.values() for arm in arms]
     return {
-        **dict.fromkeys(lengths, LENGTH_SEEDS),
+        **dict.fromkeys((*lengths, *SETTINGS), FEW_SEEDS),
         **dict.fromkeys(OTHERS, OTHER_SEEDS),
         **dict.fromkeys(HEADLINE, SEEDS),
     }
@@ -74,7 +81,7 @@ def seeds_of_arms() -> dict[str, range]:
 
 def titles() -> dict[str, str]:
     """Returns how tables call each arm."""
-    return {**HEADLINE, **OTHERS}
+    return {**HEADLINE, **OTHERS, **SETTINGS}
 
 
 def by_arm(cells: Sequence[Cell]) -> dict[str, list[Cell]]:

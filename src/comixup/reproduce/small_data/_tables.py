@@ -9,10 +9,12 @@ from comixup.reproduce.cells import Cell
 from comixup.reproduce.small_data._answers import answers_table
 from comixup.reproduce.small_data._arms import (
     ALPHA,
+    FEW_SEEDS,
     HEADLINE,
     LENGTHS,
     OTHERS,
     SEEDS,
+    SETTINGS,
     by_arm,
     titles,
 )
@@ -45,6 +47,10 @@ def report(cells: Sequence[Cell]) -> str:
     ]
     if any(arm in arms for arm in OTHERS):
         parts += ["### Other arms (exploratory)", _means_table(arms, OTHERS)]
+    if any(arm in arms for arm in SETTINGS):
+        names = {"comixup": HEADLINE["comixup"], **SETTINGS}
+        few = {arm: arms[arm][: len(FEW_SEEDS)] for arm in names if arm in arms}
+        parts += ["### Settings (exploratory, the first seeds)", _means_table(few, names)]
     lengths = {
         arm: f"{title}, {length}"
         for title, versions in LENGTHS.items()
