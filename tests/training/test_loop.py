@@ -22,7 +22,7 @@ from comixup.training import Hardware, Method, TrainingStopped, _loop, _setup
 from comixup.training._folder import read_metrics
 from comixup.training._loop import Stepper, Totals, train_steps
 from comixup.training._losses import soft_cross_entropy
-from comixup.training._recipes import METHODS
+from comixup.training._paper_recipes import METHODS
 from comixup.training._report import Reporter
 from comixup.training._validate import validate
 from comixup.training._vat import WeightedVat

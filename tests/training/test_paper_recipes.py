@@ -11,7 +11,7 @@ import torch
 from comixup import CoMixup
 from comixup.training import RECIPES
 from comixup.training._methods import make_mixer
-from comixup.training._recipes import METHODS
+from comixup.training._paper_recipes import METHODS
 
 # ---- The paper's tables -------------------------------------------------------------------------
 

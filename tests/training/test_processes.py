@@ -13,7 +13,7 @@ import pytest
 
 from comixup.training import Hardware
 from comixup.training._folder import METADATA, METRICS
-from comixup.training._recipes import METHODS
+from comixup.training._paper_recipes import METHODS
 from small_runs import (
     TEST,
     WAIT_SECONDS,

@@ -13,7 +13,7 @@ from comixup import data, models
 from comixup.training import RECIPES, train
 from comixup.training._folder import read_metrics
 from comixup.training._methods import make_mixer
-from comixup.training._recipes import METHODS
+from comixup.training._paper_recipes import METHODS
 from small_sets import CIFAR_TRAIN, HERE, reduced, write_all
 
 SMALL_NETWORK = type(models.build("small", 10))
