@@ -55,7 +55,9 @@ def measured_run(
         metrics = evaluation.measure(
             evaluation.predictions_of(*training.read_logits(folder.logits)["test"])
         )
-        row = metrics.summary
+        # From the run itself where it has them: its logits are kept in half precision.
+        final = result.final.get("test", {})
+        row = {**metrics.summary, **{name: final[name] for name in ("nll", "ece") if name in final}}
     bins = " ".join(f"{b.count}:{b.confidence:.5g}:{b.accuracy:.5g}" for b in metrics.bins)
     train_seconds = {} if result.cpu_seconds is None else {"cpu_seconds": result.cpu_seconds}
     return {**row, **train_seconds, "error": result.error, "epochs": result.epochs, "bins": bins}
