@@ -81,7 +81,7 @@ def modes_figure(cells: Sequence[Cell]) -> Figure:
     modes = by_mode(cells)
     names = list(reversed(modes))
     with style.context("default"):
-        figure = Figure((9.0, 0.6 + 0.33 * len(names)), facecolor="white", layout="constrained")
+        figure = Figure((9.5, 0.6 + 0.33 * len(names)), facecolor="white", layout="constrained")
         errors, costs = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
         for y, mode in enumerate(names):
             values = [cell.validation_error for cell in modes[mode]]
@@ -90,8 +90,8 @@ def modes_figure(cells: Sequence[Cell]) -> Figure:
             errors.plot(statistics.fmean(values), y, "D", color=colour, ms=7)
             costs.barh(y, cost_of(modes[mode], modes), height=0.6, color=colour)
         errors.set_yticks(range(len(names)), [MODES[mode] for mode in names])
-        errors.set_xlabel("Top-1 error on images held out, % (rings: seeds, diamonds: means)")
-        costs.set_xlabel("CPU time, vanilla training = 1")
+        errors.set_xlabel("Held-out error, % (rings: seeds, diamonds: means)")
+        costs.set_xlabel("CPU time (vanilla: 1)")
         costs.axvline(1, color="black", lw=0.8, ls=":")
         for ax in (errors, costs):
             ax.grid(axis="x", color="#dddddd", lw=0.6)
