@@ -75,6 +75,7 @@ def seeds_of_arms() -> dict[str, range]:
     return {
         **dict.fromkeys((*lengths, *SETTINGS), FEW_SEEDS),
         **dict.fromkeys(OTHERS, OTHER_SEEDS),
+        "comixup-one-pass-shuffled-double": SEEDS,  # five, and a replication with the others
         **dict.fromkeys(HEADLINE, SEEDS),
     }
 
