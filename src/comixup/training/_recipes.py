@@ -1,4 +1,4 @@
-"""Every recipe by name: the paper's experiments, then our own."""
+"""The recipes: the paper's experiments, then our own."""
 
 from __future__ import annotations
 
@@ -6,3 +6,4 @@ from comixup.training._own_recipes import OWN_RECIPES
 from comixup.training._paper_recipes import PAPER_RECIPES
 
 RECIPES = {recipe.name: recipe for recipe in (*PAPER_RECIPES, *OWN_RECIPES)}
+"""Every recipe by name."""
