@@ -1,6 +1,7 @@
 """Cells of result tables: read from runs, kept as CSV, made into tables and figures."""
 
 import dataclasses
+import re
 import statistics
 import sys
 from pathlib import Path
@@ -23,6 +24,7 @@ from comixup.reproduce.small_data import (
     report,
     write_report,
 )
+from comixup.reproduce.small_data._arms import MEMORY_CONTROL
 from comixup.training import RECIPES, passes_per_image
 from small_runs import recipe, train_here, write_images
 
@@ -149,6 +151,29 @@ def test_the_report_is_made_from_the_table_alone(cells, run_folder, tmp_path):
     collect(run_folder, cells=table)
     assert len(read_cells(table)) == len(cells)  # seed 0 of Co-Mixup in another recipe's name
     assert report(cells).count("\n") > 20
+
+
+def test_settings_are_compared_on_the_first_seeds(cell):
+    more = [
+        made_up(cell, arm, seed, error + seed, 5.0)
+        for arm, error in (("comixup", 30.0), ("comixup-whole-batch", 20.0))
+        for seed in range(5)
+    ]
+    (table,) = re.findall(r"### Settings.*?\n\n(.*?)\n\n", report(more), re.DOTALL)
+    assert "| Co-Mixup | 3 | 60 | 31.00 ± 1.00 |" in table
+    assert "| Co-Mixup, whole batch | 3 | 60 | 21.00 ± 1.00 |" in table
+
+
+def test_a_replication_is_told_by_itself(cell):
+    own, other = MEMORY_CONTROL
+    differences = [-1.0, -2.0, -3.0, -1.0, -3.0, 1.0, -1.0, 1.0, -1.0, 0.0]
+    runs = [made_up(cell, other, seed, 30.0, 5.0) for seed in range(10)]
+    runs += [made_up(cell, own, seed, 30.0 + d, 5.0) for seed, d in enumerate(differences)]
+    text = report(runs)
+    assert "| 0 to 4 | 5 | -2.00 [" in text
+    assert "| 5 to 9 | 5 | +0.00 [" in text
+    assert "| 0 to 9 | 10 | -1.00 [" in text
+    assert "remembered maps" not in report(runs[:10])
 
 
 def test_a_claim_needs_all_seeds_and_a_small_p(cell):

@@ -58,3 +58,10 @@ def test_report_is_written_from_the_cells(tmp_path):
     one_pass_modes.write_report(tmp_path / "cells.csv", tmp_path)
     assert "| Vanilla training | 36.0 |" in (tmp_path / "one-pass-modes.md").read_text()
     assert (tmp_path / "figures" / "one-pass-modes.png").is_file()
+
+
+def test_costs_need_vanilla_runs_of_the_same_seed():
+    with pytest.raises(ValueError, match=r"`cells` must have vanilla runs.*--seeds 101"):
+        one_pass_modes.modes_table([cell("vanilla", 100, 36.0, 1.0), CELLS[4]])
+    with pytest.raises(ValueError, match="`cells` must have vanilla runs"):
+        one_pass_modes.modes_figure(CELLS[2:4])

@@ -1,5 +1,6 @@
 """Pictures of mixed images, drawn with a run's network and images."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -8,14 +9,16 @@ import torch
 
 sys.path.append(str(Path(__file__).parents[1] / "training"))
 
-from comixup.reproduce import Workspace, _illustrations
+from comixup.reproduce import ITEMS, Workspace, _illustrations
 from comixup.reproduce._figures import convergence_figure, mixed_batches_figure, run_time_figure
 from comixup.reproduce._illustrations import draw_methods, draw_procedure, draw_samples
 from comixup.reproduce._images import Images
 from comixup.reproduce._mixed_batches import mixed_batches_rows
 from comixup.reproduce._solver_analyses import run_time_rows
 from comixup.reproduce._trained_runs import measured_run
+from comixup.training import RECIPES
 from small_runs import RECIPE, recipe, train_here, write_images
+from small_sets import reduced, write_tiny_imagenet
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +97,22 @@ def test_a_run_is_trained_and_measured(data, tmp_path):
     counts = [int(part.split(":")[0]) for part in row["bins"].split()]
     assert len(counts) == 10
     assert sum(counts) == 7  # test images
-    assert {"ece", "nll", "cpu_seconds"} <= set(row)
+    final = json.loads((tmp_path / "runs" / RECIPE / "comixup/seed-1/result.json").read_text())
+    # In full precision, where the logits that are kept have half of it.
+    assert (row["ece"], row["nll"]) == tuple(final["final"]["test"][n] for n in ("ece", "nll"))
+    assert row["cpu_seconds"] > 0
+
+
+def test_boxes_are_measured_beside_those_that_know_nothing(tmp_path):
+    boxed = write_tiny_imagenet(tmp_path / "data", each=3, val=6).parent
+    chosen = reduced(RECIPES["tiny-imagenet-small"], batch_size=3)
+    row = measured_run(Workspace(tmp_path, boxed), chosen, "vanilla", 0, boxes=True)
+    for name in ("top1_loc", "gt_known", "max_box_acc_v2"):
+        assert 0 <= row[name] <= 100
+        assert {f"whole_{name}", f"centre_{name}"} <= set(row)
+    assert {"replaced_error", "noise_error", "added_noise_error"} <= set(row)
+    columns = {entry.metric for entry in ITEMS["second-set"].entries}
+    assert columns <= set(row)
 
 
 def test_a_run_without_weights_is_told(tmp_path):

@@ -58,8 +58,14 @@ def by_mode(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
 
 def cost_of(runs: Sequence[Cell], modes: Mapping[str, Sequence[Cell]]) -> float:
     """Returns the CPU time of a mode's runs, in that of vanilla training with the same seeds."""
-    plain = {cell.seed: cell.cpu_seconds for cell in modes[PLAIN]}
+    plain = {cell.seed: cell.cpu_seconds for cell in modes.get(PLAIN, ())}
     ratios = [cell.cpu_seconds / plain[cell.seed] for cell in runs if cell.seed in plain]
+    if not ratios:
+        raise ValueError(
+            f"`cells` must have {PLAIN} runs to measure costs in, got none with a seed of "
+            f"{runs[0].method}. Train them: comixup train cifar100-small-data --method {PLAIN} "
+            f"--seeds {runs[0].seed}."
+        )
     return statistics.fmean(ratios)
 
 

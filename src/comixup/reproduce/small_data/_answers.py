@@ -28,8 +28,6 @@ QUESTIONS = {
     ("comixup-one-pass-double", "cutmix-clean"): "... CutMix with a clean loss (equal compute)?",
     ("comixup-one-pass-double", "comixup-shuffled"): "... Co-Mixup with shuffled saliency (equal "
     "compute)?",
-    ("comixup-one-pass-double", "comixup-one-pass-shuffled-double"): "Does the memory matter: does "
-    "it beat one-pass Co-Mixup with other examples' maps (equal compute)?",
     ("comixup-one-pass", "vanilla"): "Does one-pass Co-Mixup beat vanilla training of as many "
     "epochs (equal compute)?",
     ("comixup-one-pass", "cutmix-p0.5"): "... CutMix with p = 0.5 of as many epochs (equal "

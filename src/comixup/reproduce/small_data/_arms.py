@@ -52,6 +52,8 @@ SETTINGS = {
     "comixup-whole-batch": "Co-Mixup, whole batch",
 }
 """Beside Co-Mixup as it is: p = 1, clip="soft", partitions of 20."""
+MEMORY_CONTROL = ("comixup-one-pass-double", "comixup-one-pass-shuffled-double")
+"""The method of the lowest error, and the same with other examples' maps."""
 LENGTHS = {
     "Vanilla": ("vanilla-half", "vanilla", "vanilla-double"),
     "CutMix, p = 0.5": ("cutmix-p0.5-half", "cutmix-p0.5", "cutmix-p0.5-double"),
@@ -75,7 +77,7 @@ def seeds_of_arms() -> dict[str, range]:
     return {
         **dict.fromkeys((*lengths, *SETTINGS), FEW_SEEDS),
         **dict.fromkeys(OTHERS, OTHER_SEEDS),
-        "comixup-one-pass-shuffled-double": SEEDS,  # five, and a replication with the others
+        MEMORY_CONTROL[1]: SEEDS,  # five, and a replication with the others
         **dict.fromkeys(HEADLINE, SEEDS),
     }
 
