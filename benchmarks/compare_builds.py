@@ -20,7 +20,7 @@ from types import ModuleType
 
 import numpy as np
 
-from comixup._grid import edges
+from comixup.core.grid import edges
 from common import console, machine, table
 
 SOLVER = (((4, 4), 20, 5), ((4, 4), 100, 1), ((8, 8), 20, 1), ((16, 16), 6, 1))

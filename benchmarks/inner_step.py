@@ -16,10 +16,11 @@ from unittest import mock
 import numpy as np
 from gco import cut_grid_graph
 
-from comixup import Problem, _native, _reference
-from comixup._grid import edges
-from comixup._solve import weights_of
+from comixup import Problem, _native
 from comixup.baseline_solvers import random_guess
+from comixup.core import reference as numpy_reference
+from comixup.core.grid import edges
+from comixup.core.solve import weights_of
 from common import (
     has_images,
     image_saliency,
@@ -72,8 +73,8 @@ def harvest(maps: str, seed: int) -> list[Step]:
     saliency = MAPS[maps](INPUTS, seed)
     problem = Problem.from_saliency(saliency, clip=clip, generator=seeded(seed))
     start = random_guess(problem, generator=seeded(seed)).sources.flatten(1).numpy()
-    with mock.patch.object(_reference, "minimise", record):
-        _reference.solve(weights_of(problem), start, sweeps=4, levels=2, resolve=False)
+    with mock.patch.object(numpy_reference, "minimise", record):
+        numpy_reference.solve(weights_of(problem), start, sweeps=4, levels=2, resolve=False)
     return steps
 
 
@@ -113,7 +114,7 @@ def native(step: Step) -> np.ndarray:
 
 
 def reference(step: Step) -> np.ndarray:
-    return _reference.minimise(step.unary, step.pairwise, GRID, step.start)
+    return numpy_reference.minimise(step.unary, step.pairwise, GRID, step.start)
 
 
 def gco_swap(step: Step) -> np.ndarray:
@@ -184,7 +185,7 @@ def main() -> None:
             begin = time.perf_counter()
             labels = way(step)
             times[name].append(time.perf_counter() - begin)
-            energy = _reference.energy(step.unary, step.pairwise, pairs, labels)
+            energy = numpy_reference.energy(step.unary, step.pairwise, pairs, labels)
             gaps[name].setdefault((step.maps, step.kind), []).append(energy - least)
             if energy < least - 1e-9:
                 raise RuntimeError(f"{name} is below the exact minimum: the benchmark is wrong")

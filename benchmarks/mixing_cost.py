@@ -19,7 +19,7 @@ from torch.profiler import ProfilerActivity, profile
 from torchvision.transforms import v2
 
 from comixup import CoMixup, mix
-from comixup._gather import gather_pixels
+from comixup.core.gather import gather_pixels
 from common import options, seeded, smooth_saliency, table, target
 
 SIZES = [(100, 3, 32, 32), (64, 3, 224, 224)]

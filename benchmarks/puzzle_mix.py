@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 
 from comixup import PuzzleMix
-from comixup._grid import edges
-from comixup._maps import pool
-from comixup._puzzle import best_masks, border_differences, mask_energy
 from comixup._random import dirichlet, numpy_generator
+from comixup.core.grid import edges
+from comixup.core.maps import pool
+from comixup.core.puzzle import best_masks, border_differences, mask_energy
 from common import (
     console,
     has_images,

@@ -27,8 +27,8 @@ from comixup import (
     solve,
     training_step,
 )
-from comixup._maps import pool_maps
-from comixup._problem import build_problems
+from comixup.core.maps import pool_maps
+from comixup.core.problem import build_problems
 from comixup.mixers._comixup import partitions
 from common import console, options, progress, seeded, smooth_saliency, table, target
 from mixing_cost import medians

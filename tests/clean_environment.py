@@ -69,10 +69,14 @@ def closure(requirements):
 def core_tests():
     """The test files that import the core, its dependencies and the tools of testing alone."""
     allowed = {*sys.stdlib_module_names, "comixup", "numpy", "torch", *TOOLS}
-    layers = {folder.name for folder in (HERE.parent / "src" / "comixup").iterdir()} - {"mixers"}
+    layers = {folder.name for folder in (HERE.parent / "src" / "comixup").iterdir()} - {
+        "core",
+        "mixers",
+    }
     return [
         path
-        for path in sorted(HERE.glob("test_*.py"))
+        for folder in (HERE, HERE / "core", HERE / "mixers")
+        for path in sorted(folder.glob("test_*.py"))
         if path.stem.removeprefix("test_") not in OF_THE_REPOSITORY
         and all(
             name.split(".")[0] in allowed

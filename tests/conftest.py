@@ -38,7 +38,7 @@ LONGEST = (
     *PROCESSES,
     "evaluation/test_evaluation_commands.py",
     "test_examples.py",
-    "test_cli.py",
+    "cli/test_cli.py",
     "training/test_recipes.py",
     "training/test_sweep.py",
     "training/test_pictures.py",

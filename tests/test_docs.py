@@ -174,11 +174,11 @@ def test_the_kernels_map_names_every_header():
 
 def test_the_kernel_and_its_readable_twin_name_each_others_steps():
     kernel = (ROOT / "native" / "solver" / "algorithm.hpp").read_text(encoding="utf-8")
-    reference = (ROOT / "src" / "comixup" / "_reference.py").read_text(encoding="utf-8")
+    reference = (ROOT / "src" / "comixup" / "core" / "reference.py").read_text(encoding="utf-8")
     sources = "".join(
         file.read_text(encoding="utf-8") for file in (ROOT / "native" / "solver").glob("*.hpp")
     )
-    assert "src/comixup/_reference.py" in kernel
+    assert "src/comixup/core/reference.py" in kernel
     assert "native/solver/algorithm.hpp" in reference
     rows = re.findall(r"^//   (\S+) {2,}(\S.*)$", kernel.split("#pragma once")[0], re.MULTILINE)
     assert len(rows) > 8

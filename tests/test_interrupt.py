@@ -17,8 +17,8 @@ PRELUDE = """
 import os, signal, threading, time
 import numpy as np, torch
 from comixup import Problem, solve
-from comixup._grid import edges
-from comixup._puzzle import best_masks, transport
+from comixup.core.grid import edges
+from comixup.core.puzzle import best_masks, transport
 
 torch.manual_seed(0)
 

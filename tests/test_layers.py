@@ -13,16 +13,28 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src"
 
 BELOW = {
+    "shared": (),
     "core": (),
-    "mixers": ("core",),
+    "plots": (),
+    "baseline_solvers": ("core",),
+    "mixers": ("core", "plots"),
     "adapters": ("core", "mixers"),
     "diagnostics": ("core", "mixers"),
     "models": ("core", "mixers"),
     "data": ("core", "mixers"),
     "training": ("core", "mixers", "models", "data"),
     "evaluation": ("core", "mixers", "models", "data", "training"),
-    "reproduce": ("core", "mixers", "models", "data", "training", "evaluation"),
-    "explorer": ("core", "mixers", "models", "data", "training", "evaluation"),
+    "reproduce": (
+        "core",
+        "plots",
+        "baseline_solvers",
+        "mixers",
+        "models",
+        "data",
+        "training",
+        "evaluation",
+    ),
+    "explorer": ("core", "plots", "mixers", "models", "data", "training", "evaluation"),
     "cli": (
         "core",
         "mixers",
@@ -34,57 +46,33 @@ BELOW = {
         "explorer",
         "diagnostics",
     ),
-    "examples": ("core", "mixers", "adapters"),
+    "examples": ("core", "plots", "mixers", "adapters"),
 }
-"""The packages whose public names each may import; files of `comixup` itself are the core."""
+"""The packages whose public names each may import. Files of `comixup` itself are shared by all of
+them; `comixup` exports the names of the core and of the mixers, and there others find them."""
 
 STEPS = {
-    "_saliency": 1,
-    "_spectral": 1,
-    "_cell_means": 1,
-    "_memory": 1,
-    "_compatibility": 2,
-    "_problem_checks": 2,
-    "_problem": 2,
-    "_objective": 3,
-    "_solve": 3,
-    "baseline_solvers": 3,
-    "_reference": 3,
-    "_puzzle": 3,
-    "_labelling": 3,
-    "_mix": 4,
+    "saliency": 1,
+    "spectral": 1,
+    "cell_means": 1,
+    "memory": 1,
+    "compatibility": 2,
+    "problem_checks": 2,
+    "problem": 2,
+    "objective": 3,
+    "solve": 3,
+    "reference": 3,
+    "puzzle": 3,
+    "labelling": 3,
+    "mix": 4,
 }
 """Files of the core by step: saliency -> problem -> solve -> mix. No step imports a later one; the
 other files of the core are shared by the steps, and import none of them."""
 
-SHARED = (
-    "_archives",
-    "_atomic_write",
-    "_batch_page",
-    "_center_view",
-    "_checks",
-    "_crops",
-    "_did_you_mean",
-    "_eager",
-    "_grid",
-    "_lazy_imports",
-    "_lightning",
-    "_locks",
-    "_masks",
-    "_normalize",
-    "_orientation",
-    "_plots",
-    "_progress",
-    "_random",
-    "_recording",
-    "_repr",
-    "_tables",
-    "_targets",
-    "_tensor_checks",
-    "_unmixable",
-    "_wrappers",
-)
-"""Files of the core that several packages need and none owns: all packages may import them."""
+BUILT_ON_THE_CORE = ("mixers", "baseline_solvers")
+"""Packages that import from the files of the core; others import what `comixup` exports."""
+OF_SEVERAL = ("grid", "masks", "targets", "tensor_checks")
+"""Files of the core that others need too."""
 
 
 def imports(source):
@@ -106,7 +94,7 @@ def package_of(module):
         return "examples"
     if parts[-1] == "__main__":  # `python -m comixup`
         return "cli"
-    return parts[1] if len(parts) > 1 and parts[1] in BELOW else "core"
+    return parts[1] if len(parts) > 1 and parts[1] in BELOW else "shared"
 
 
 def is_public(module, name):
@@ -130,33 +118,42 @@ def is_own(module, name, value):
     )
 
 
+def is_module(name):
+    path = SOURCE.joinpath(*name.split("."))
+    return path.is_dir() or any(path.with_suffix(end).exists() for end in (".py", ".pyi"))
+
+
+def targets_of(source):
+    """Yields (module, name) for each import of comixup; a module that is imported is no name."""
+    for origin, name in imports(source):
+        inside = f"{origin}.{name}"
+        yield (inside, None) if is_module(inside) else (origin, name)
+
+
 def breaches(module, source):
     """Yields what a module imports and should not."""
     own = package_of(module)
-    for origin, name in imports(source):
-        target = origin
-        if origin == "comixup" and name is not None:
-            submodule = name.startswith("_") or name in BELOW
-            target = f"comixup.{name}" if submodule else origin
-            name = None if submodule else name  # noqa: PLW2901
+    for target, name in targets_of(source):
         package, file = package_of(target), target.split(".")[-1]
         whole = target if name is None else f"{target}.{name}"
-        if package == own:
-            last = STEPS.get(module.split(".")[-1], 0)
-            later = own == "core" and module != "comixup" and STEPS.get(file, 0) > last
-            assembled = own == "core" and module != "comixup" and target == "comixup"
-            if later or assembled:
-                yield whole
-        elif module == "comixup" and is_public(target, name):
-            continue  # it assembles the core and the mixers
+        if target == "comixup":  # what it exports: not for the files that it is assembled from
+            allowed = own not in ("shared", "core", "plots")
+        elif module == "comixup":
+            allowed = package in ("shared", "core") or is_public(target, name)
+        elif package == own:
+            allowed = own != "core" or STEPS.get(file, 0) <= STEPS.get(module.split(".")[-1], 0)
+        elif target == "comixup._native":
+            allowed = own in ("core", *BUILT_ON_THE_CORE)
+        elif package == "shared":
+            allowed = own != "examples" and not (name or "").startswith("_")
         elif package not in BELOW[own]:
-            yield whole
-        elif package == "core" and target != "comixup":
-            direct = own == "mixers" or (file in SHARED and own != "examples")
-            public = is_public(target, name)  # `baseline_solvers`
-            if not (direct or public) or (name or "").startswith("_"):
-                yield whole
-        elif not is_public(target, name):
+            allowed = False
+        elif package == "core":
+            direct = own in BUILT_ON_THE_CORE or (file in OF_SEVERAL and own != "examples")
+            allowed = direct and not (name or "").startswith("_")
+        else:
+            allowed = is_public(target, name)
+        if not allowed:
             yield whole
 
 
@@ -185,17 +182,21 @@ def test_packages_import_public_names_of_those_below_them():
         ("comixup.training._new", "def f():\n    from comixup.evaluation import measure"),
         ("comixup.data._new", "from comixup.models import build"),
         ("comixup.models._new", "from comixup._checks import _integer"),
-        ("comixup.models._new", "from comixup._solve import solve"),
+        ("comixup.models._new", "from comixup.core.solve import solve"),
+        ("comixup.models._new", "from comixup.core import solve"),
+        ("comixup.core.problem", "from comixup._checks import _integer"),
+        ("comixup.training._new", "from comixup import _native"),
+        ("comixup.plots._new", "from comixup.core.maps import pool"),
         ("comixup.reproduce._new", "from comixup.baseline_solvers import _energies"),
-        ("comixup._solve", "from comixup._mix import mix"),
-        ("comixup._problem", "from comixup import _solve"),
-        ("comixup._problem", "from comixup import solve"),
-        ("comixup._checks", "from comixup._saliency import saliency"),
-        ("comixup._problem", "from comixup.mixers import CoMixup"),
-        ("comixup.mixers._new", "from comixup._mix import _private"),
+        ("comixup.core.solve", "from comixup.core.mix import mix"),
+        ("comixup.core.problem", "from comixup.core import solve"),
+        ("comixup.core.problem", "from comixup import solve"),
+        ("comixup._checks", "from comixup.core.saliency import saliency"),
+        ("comixup.core.problem", "from comixup.mixers import CoMixup"),
+        ("comixup.mixers._new", "from comixup.core.mix import _private"),
         ("comixup.explorer._new", "from comixup.reproduce import ITEMS"),
         ("comixup.explorer._new", "from comixup.mixers._output_shares import output_shares"),
-        ("plain_pytorch", "from comixup._mix import mix"),
+        ("plain_pytorch", "from comixup.core.mix import mix"),
         ("plain_pytorch", "from comixup.mixers._mixer import Mixer"),
         ("plain_pytorch", "from comixup.training import train"),
     ],
@@ -212,8 +213,10 @@ def test_a_breach_is_seen(module, line):
         ("comixup.training._new", "from comixup._checks import check_count"),
         ("comixup.cli._new", "from comixup.evaluation import measure"),
         ("comixup.reproduce._new", "from comixup.baseline_solvers import exhaustive"),
-        ("comixup.mixers._new", "from comixup._solve import solve"),
-        ("comixup._mix", "from comixup._solve import solve"),
+        ("comixup.mixers._new", "from comixup.core.solve import solve"),
+        ("comixup.core.mix", "from comixup.core.solve import solve"),
+        ("comixup.core.solve", "from comixup import _native"),
+        ("comixup.data._new", "from comixup.core.grid import cell_numbers"),
         ("plain_pytorch", "from comixup.adapters.timm import Mixup"),
         ("plain_pytorch", "import torch\nfrom comixup import CoMixup"),
     ],

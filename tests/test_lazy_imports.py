@@ -69,7 +69,7 @@ def test_importing_the_package_loads_no_torch():
 
 def test_modules_are_attributes_as_after_plain_imports():
     program = (
-        "import comixup; comixup.mixers.CoMixup(10); comixup._solve.solve; comixup.models.build"
+        "import comixup; comixup.mixers.CoMixup(10); comixup.core.solve.solve; comixup.models.build"
     )
     assert "torch" in loaded_by(program)  # or else the tests above prove nothing
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from comixup import _native
-from comixup._grid import edges
+from comixup.core.grid import edges
 
 ROOT = Path(__file__).parents[1]
 CLANG = shutil.which("clang++")

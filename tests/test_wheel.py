@@ -56,7 +56,7 @@ def test_the_sdist_has_what_a_build_and_its_tests_need(built):
     with tarfile.open(built[1]) as sdist:
         names = {name.partition("/")[2] for name in sdist.getnames()}
     assert {"CMakeLists.txt", "LICENSE", "pyproject.toml", "native/solver/algorithm.hpp"} <= names
-    assert {"tests/test_solve.py", "src/comixup/py.typed", "constraints.txt"} <= names
+    assert {"tests/core/test_solve.py", "src/comixup/py.typed", "constraints.txt"} <= names
     assert not any(name.startswith((".github", "benchmarks", "build/", ".venv")) for name in names)
 
 
@@ -83,10 +83,12 @@ def test_the_cores_tests_pass_there(environment, tmp_path):
     tests = core_tests()
     assert len(tests) > 30
     assert {"test_solve", "test_comixup", "test_masks"} <= {path.stem for path in tests}
-    for path in HERE.glob("*.py"):  # elsewhere, so that no file of the checkout is imported
-        shutil.copy(path, tmp_path)
+    for path in (*HERE.glob("*.py"), *tests):  # so that no file of the checkout is imported
+        copy = tmp_path / path.relative_to(HERE)
+        copy.parent.mkdir(exist_ok=True)
+        shutil.copy(path, copy)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    names = [path.name for path in tests]
+    names = [str(path.relative_to(HERE)) for path in tests]
     options = ("-q", "-p", "no:cacheprovider", "-o", "testpaths=.", "-o", "pythonpath=.")
     run = environment.run("-m", "pytest", *options, *names, cwd=tmp_path, timeout=1800)
     assert " passed" in run.stdout

@@ -1,7 +1,7 @@
-"""The reference of public names, whatever private module an object comes from.
+"""The reference of public names, whatever file an object comes from.
 
-The packages import their names when they are first used, and `__module__` of a class is the private
-file that defines it: `comixup._problem.Problem`. Annotations carry that name, the reference has
+The packages import their names when they are first used, and `__module__` of a class is the
+file that defines it: `comixup.core.problem.Problem`. Annotations carry that name, the reference has
 `comixup.Problem`. Here the one is led to the other, and constants get the docstring that stands
 below them in that file; nothing of the package is changed.
 """
@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 PACKAGES = (
     "comixup",
     "comixup.mixers",
+    "comixup.plots",
     "comixup.models",
     "comixup.data",
     "comixup.training",

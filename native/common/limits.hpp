@@ -9,7 +9,7 @@
 namespace comixup {
 
 /// Locations of a grid, labels (outputs x locations) of a problem, levels and threads: as in
-/// `_problem.py` and `_solve.py`.
+/// `core/problem.py` and `core/solve.py`.
 constexpr std::size_t kMostLocations = std::size_t{1} << 20;
 constexpr std::size_t kMostLabels = std::size_t{1} << 28;
 constexpr int kMostLevels = 16;

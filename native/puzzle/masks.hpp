@@ -36,7 +36,7 @@ namespace comixup {
 
 using EdgeList = std::vector<std::pair<int, int>>;
 
-/// Neighbouring locations of a grid in row-major order, axis by axis, as `comixup._grid.edges`.
+/// Neighbouring locations of a grid in row-major order, axis by axis, as `comixup.core.grid.edges`.
 inline EdgeList grid_edges(const std::vector<int>& sides) {
   int size = 1;
   for (const int side : sides) size *= side;

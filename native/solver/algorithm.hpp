@@ -1,6 +1,6 @@
 // Algorithm 1: iterative submodular minimisation over the outputs of one batch.
 //
-// src/comixup/_reference.py is this file's twin, written to be read: the same steps in the same
+// src/comixup/core/reference.py is this file's twin, written to be read: the same steps in the same
 // order. Letters are the paper's in both: i input, j output, k location, m inputs, n locations, L
 // levels, z_j the labels of output j, o_j its source counts, v the pressure, A the compatibility; t
 // is a location in visiting order (see grid.hpp).

@@ -5,22 +5,22 @@ from typing import TYPE_CHECKING
 from comixup._lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
-    from comixup._labelling import Labelling as Labelling
-    from comixup._memory import Origin as Origin
-    from comixup._memory import SaliencyMemory as SaliencyMemory
-    from comixup._mix import Plan as Plan
-    from comixup._mix import mix as mix
-    from comixup._mix import mix_mask_probabilities as mix_mask_probabilities
-    from comixup._objective import Terms as Terms
-    from comixup._objective import objective as objective
-    from comixup._problem import Problem as Problem
-    from comixup._saliency import Backward as Backward
-    from comixup._saliency import CleanPass as CleanPass
-    from comixup._saliency import LossFn as LossFn
-    from comixup._saliency import saliency as saliency
-    from comixup._solve import solve as solve
-    from comixup._spectral import spectral_residual as spectral_residual
     from comixup._version import __version__ as __version__
+    from comixup.core.labelling import Labelling as Labelling
+    from comixup.core.memory import Origin as Origin
+    from comixup.core.memory import SaliencyMemory as SaliencyMemory
+    from comixup.core.mix import Plan as Plan
+    from comixup.core.mix import mix as mix
+    from comixup.core.mix import mix_mask_probabilities as mix_mask_probabilities
+    from comixup.core.objective import Terms as Terms
+    from comixup.core.objective import objective as objective
+    from comixup.core.problem import Problem as Problem
+    from comixup.core.saliency import Backward as Backward
+    from comixup.core.saliency import CleanPass as CleanPass
+    from comixup.core.saliency import LossFn as LossFn
+    from comixup.core.saliency import saliency as saliency
+    from comixup.core.solve import solve as solve
+    from comixup.core.spectral import spectral_residual as spectral_residual
     from comixup.mixers import CoMixup as CoMixup
     from comixup.mixers import CutMix as CutMix
     from comixup.mixers import InputMixup as InputMixup
@@ -39,14 +39,14 @@ else:
     __getattr__, __dir__, __all__ = lazy_imports(
         __name__,
         {
-            "_labelling": "Labelling",
-            "_memory": "Origin SaliencyMemory",
-            "_mix": "Plan mix mix_mask_probabilities",
-            "_objective": "Terms objective",
-            "_problem": "Problem",
-            "_saliency": "Backward CleanPass LossFn saliency",
-            "_solve": "solve",
-            "_spectral": "spectral_residual",
+            "core.labelling": "Labelling",
+            "core.memory": "Origin SaliencyMemory",
+            "core.mix": "Plan mix mix_mask_probabilities",
+            "core.objective": "Terms objective",
+            "core.problem": "Problem",
+            "core.saliency": "Backward CleanPass LossFn saliency",
+            "core.solve": "solve",
+            "core.spectral": "spectral_residual",
             "mixers": (
                 "CoMixup CutMix InputMixup ManifoldMixup Mixed Mixer NoMix OnePass "
                 "OnePassCollate PuzzleMix Step mix_dict plot_batch training_step"

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from comixup import _native
-from comixup._grid import edges
-from comixup._labelling import Labelling
-from comixup._objective import clipped, pairwise_cost, prior
-from comixup._problem import Problem
-from comixup._solve import weights_of
+from comixup.core.grid import edges
+from comixup.core.labelling import Labelling
+from comixup.core.objective import clipped, pairwise_cost, prior
+from comixup.core.problem import Problem
+from comixup.core.solve import weights_of
 
 MAX_LABELLINGS = 2**22
 """Most labellings of one output that `exhaustive` lists: a few hundred megabytes."""

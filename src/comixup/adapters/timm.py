@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from comixup import Backward, CleanPass, LossFn, Plan, spectral_residual
 from comixup._checks import check_boolean, check_number
 from comixup._random import coin
-from comixup._targets import soft_targets
+from comixup.core.targets import soft_targets
 from comixup.mixers import Boxes, CoMixup, CutMix, InputMixup, ManifoldMixup, Mixed, Mixer
 
 

@@ -13,8 +13,8 @@ from torchvision import tv_tensors  # type: ignore[import-untyped]
 from torchvision.transforms import v2  # type: ignore[import-untyped]
 
 from comixup import Plan, spectral_residual
-from comixup._masks import IGNORE_INDEX
 from comixup._unmixable import check_mixable
+from comixup.core.masks import IGNORE_INDEX
 from comixup.mixers import ManifoldMixup, Mixer
 
 SaliencyFn = Callable[[Tensor], Tensor]

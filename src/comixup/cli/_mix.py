@@ -61,7 +61,7 @@ def mix(
     """
     # Here, so that --help does not wait for torch.
     from comixup import evaluation  # noqa: PLC0415
-    from comixup._plots import check_suffix, write_figure  # noqa: PLC0415
+    from comixup._figures import check_suffix, write_figure  # noqa: PLC0415
 
     name = method_name(method, METHODS)
     if name not in METHODS:

@@ -22,8 +22,8 @@ from comixup import Origin, SaliencyMemory
 from comixup._center_view import CenterView
 from comixup._checks import check_count, check_number, check_positive
 from comixup._crops import resized_side
-from comixup._grid import cell_numbers
 from comixup._normalize import normalize
+from comixup.core.grid import cell_numbers
 from comixup.data._digest import digest_of, file_sources
 from comixup.data._image_file import read_image
 from comixup.data._order import Order

@@ -8,7 +8,7 @@ from matplotlib import style
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from comixup._plots import shortened, write_figure
+from comixup._figures import shortened, write_figure
 from comixup.evaluation._localisation import upsampled
 
 OPACITY = 0.5

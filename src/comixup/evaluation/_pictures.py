@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from torch import Tensor, nn
 
-from comixup._plots import shortened, write_figure
+from comixup._figures import shortened, write_figure
 from comixup.data import DataSet, Split
 from comixup.evaluation._boxes import box_areas
 from comixup.evaluation._cam import ActivationMaps, CamMethod

@@ -10,7 +10,7 @@ from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from comixup._plots import shortened, write_figure
+from comixup._figures import shortened, write_figure
 from comixup.evaluation._metrics import Bin, Metrics, wilson_interval
 
 DPI = 150

@@ -8,9 +8,9 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from comixup._batch_page import Inputs, Look, Output, batch_figure
-from comixup._mix import mix_targets
-from comixup._targets import soft_targets
+from comixup.core.mix import mix_targets
+from comixup.core.targets import soft_targets
+from comixup.mixers._batch_page import Inputs, Look, Output, batch_figure
 from comixup.mixers._mixer import Mixed
 from comixup.mixers._output_shares import output_shares
 from comixup.plots import colour_of, tinted

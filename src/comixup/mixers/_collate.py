@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.utils.data import default_collate
 
 from comixup._checks import check_count
-from comixup._memory import Origin
 from comixup._random import coin
-from comixup._targets import soft_targets
+from comixup.core.memory import Origin
+from comixup.core.targets import soft_targets
 from comixup.mixers._one_pass import OnePass, checked_origin
 
 Batch: TypeAlias = tuple[Tensor, Tensor, Origin | None]

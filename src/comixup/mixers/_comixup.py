@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 from comixup._checks import check_boolean, check_choice, check_count
-from comixup._compatibility import CompatibilityFn
-from comixup._labelling import Labelling
-from comixup._maps import check_grid, grid_of_batch, pool_maps
-from comixup._mix import Plan
-from comixup._problem import Partition, build_problems
-from comixup._problem_checks import check_prior_settings, check_term_scale
-from comixup._solve import check_settings, solve
-from comixup._tensor_checks import floating
-from comixup._weights import Clip, Smoothness, Weighted, Weights
+from comixup.core.compatibility import CompatibilityFn
+from comixup.core.labelling import Labelling
+from comixup.core.maps import check_grid, grid_of_batch, pool_maps
+from comixup.core.mix import Plan
+from comixup.core.problem import Partition, build_problems
+from comixup.core.problem_checks import check_prior_settings, check_term_scale
+from comixup.core.solve import check_settings, solve
+from comixup.core.tensor_checks import floating
+from comixup.core.weights import Clip, Smoothness, Weighted, Weights
 from comixup.mixers._mixer import CleanReduction, Mixed
 from comixup.mixers._saliency_mixer import SaliencyMixer
 

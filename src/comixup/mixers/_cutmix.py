@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from comixup._gather import in_format_of
-from comixup._masks import IGNORE_INDEX, check_masks, with_channels
+from comixup.core.gather import in_format_of
+from comixup.core.masks import IGNORE_INDEX, check_masks, with_channels
 from comixup.mixers._input import check_same_batch
 from comixup.mixers._mixer import Mixed
 from comixup.mixers._partners import PartnerMixer, ratio_matrix

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from comixup._mix import Plan
 from comixup._wrappers import unwrapped
+from comixup.core.mix import Plan
 from comixup.mixers._checkpointing import (
     calls_under_way,
     checkpointed_blocks,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from comixup._masks import IGNORE_INDEX, check_masks, leading_class
-from comixup._tensor_checks import check_precision
+from comixup.core.masks import IGNORE_INDEX, check_masks, leading_class
+from comixup.core.tensor_checks import check_precision
 from comixup.mixers._mixer import Mixed
 from comixup.mixers._partners import PartnerMixer, ratio_matrix
 

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from comixup._masks import IGNORE_INDEX
-from comixup._mix import mix_targets
-from comixup._targets import soft_targets
-from comixup._tensor_checks import check_images
 from comixup._unmixable import check_mixable
+from comixup.core.masks import IGNORE_INDEX
+from comixup.core.mix import mix_targets
+from comixup.core.targets import soft_targets
+from comixup.core.tensor_checks import check_images
 from comixup.mixers._manifold import ManifoldMixup
 from comixup.mixers._mixer import Mixer
 

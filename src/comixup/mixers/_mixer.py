@@ -12,18 +12,18 @@ import torch
 from torch import Tensor, nn
 
 from comixup._checks import check_boolean, check_choice, check_count, check_number
-from comixup._eager import eager
-from comixup._labelling import Labelling
-from comixup._mix import Plan, mix, mix_targets
-from comixup._problem import Problem
 from comixup._random import coin
 from comixup._recording import check_no_transform
-from comixup._repr import call_of
-from comixup._saliency import Backward, CleanPass, LossFn, clean_pass
-from comixup._targets import soft_targets
-from comixup._tensor_checks import check_images, check_model
+from comixup.core.labelling import Labelling
+from comixup.core.mix import Plan, mix, mix_targets
+from comixup.core.problem import Problem
+from comixup.core.saliency import Backward, CleanPass, LossFn, clean_pass
+from comixup.core.targets import soft_targets
+from comixup.core.tensor_checks import check_images, check_model
+from comixup.mixers._eager import eager
 from comixup.mixers._hooks import check_and_disarm, layer_hooks
 from comixup.mixers._kept_gradient import KeptGradient
+from comixup.mixers._repr import call_of
 
 CleanReduction: TypeAlias = Literal["sum", "mean"]
 

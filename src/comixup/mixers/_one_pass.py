@@ -11,19 +11,19 @@ import torch
 from torch import Tensor
 
 from comixup._checks import check_boolean, check_choice, check_number
-from comixup._eager import eager
-from comixup._grid import upsampled
-from comixup._labelling import Labelling
-from comixup._memory import Origin, SaliencyMemory, warn_of_skipped
-from comixup._mix import mix
 from comixup._recording import recordable
-from comixup._repr import call_of
-from comixup._saliency import channel_norm
-from comixup._targets import soft_targets
-from comixup._tensor_checks import check_images
+from comixup.core.grid import upsampled
+from comixup.core.labelling import Labelling
+from comixup.core.memory import Origin, SaliencyMemory, warn_of_skipped
+from comixup.core.mix import mix
+from comixup.core.saliency import channel_norm
+from comixup.core.targets import soft_targets
+from comixup.core.tensor_checks import check_images
 from comixup.mixers._comixup import CoMixup
+from comixup.mixers._eager import eager
 from comixup.mixers._mixer import Mixed, Mixer, host_by_default
 from comixup.mixers._partly_mixed import PartlyMixed
+from comixup.mixers._repr import call_of
 
 Unit: TypeAlias = Literal["batch", "image"]
 

@@ -7,8 +7,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from comixup._labelling import Labelling
-from comixup._mix import Plan
+from comixup.core.labelling import Labelling
+from comixup.core.mix import Plan
 from comixup.mixers._cutmix import Boxes
 from comixup.mixers._input import Blend
 from comixup.mixers._puzzlemix import Puzzle

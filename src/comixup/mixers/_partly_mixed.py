@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from comixup._gather import in_format_of
-from comixup._masks import IGNORE_INDEX
-from comixup._mix import Plan
+from comixup.core.gather import in_format_of
+from comixup.core.masks import IGNORE_INDEX
+from comixup.core.mix import Plan
 
 
 @dataclass(frozen=True, eq=False)

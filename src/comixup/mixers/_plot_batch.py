@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from comixup._checks import check_boolean, check_choice, check_count
-from comixup._mix import Plan
-from comixup._tensor_checks import check_images
+from comixup.core.mix import Plan
+from comixup.core.tensor_checks import check_images
 from comixup.mixers._mixer import Mixed, Mixer
 from comixup.mixers._one_pass import OnePass
 

@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from comixup._checks import check_boolean, check_count, check_number, check_positive, warn_caller
-from comixup._gather import gather_cells, in_format_of
-from comixup._labelling import Labelling
-from comixup._maps import check_grid, grid_of_batch, pool, pool_maps
-from comixup._masks import IGNORE_INDEX, check_masks, leading_class, with_channels
-from comixup._puzzle import (
+from comixup._random import dirichlet, numpy_generator
+from comixup.core.gather import gather_cells, in_format_of
+from comixup.core.labelling import Labelling
+from comixup.core.maps import check_grid, grid_of_batch, pool, pool_maps
+from comixup.core.masks import IGNORE_INDEX, check_masks, leading_class, with_channels
+from comixup.core.puzzle import (
     best_masks,
     block_sides,
     border_differences,
@@ -21,9 +22,8 @@ from comixup._puzzle import (
     move_blocks,
     transport,
 )
-from comixup._random import dirichlet, numpy_generator
-from comixup._solve import check_settings
-from comixup._tensor_checks import check_precision
+from comixup.core.solve import check_settings
+from comixup.core.tensor_checks import check_precision
 from comixup.mixers._mixer import CleanReduction, Mixed
 from comixup.mixers._saliency_mixer import SaliencyMixer
 

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from comixup._checks import check_boolean, warn_caller
-from comixup._maps import Maps
-from comixup._saliency import check_scale
-from comixup._solve import check_settings
+from comixup.core.maps import Maps
+from comixup.core.saliency import check_scale
+from comixup.core.solve import check_settings
 from comixup.mixers._mixer import CleanReduction, Mixer
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from comixup._memory import Origin
 from comixup._recording import check_can_record, recordable
-from comixup._saliency import Backward, LossFn, loss_of
-from comixup._tensor_checks import check_model
+from comixup.core.memory import Origin
+from comixup.core.saliency import Backward, LossFn, loss_of
+from comixup.core.tensor_checks import check_model
 from comixup.mixers._hooks import check_and_disarm, layer_hooks
 from comixup.mixers._manifold import ManifoldMixup
 from comixup.mixers._mixer import Mixer

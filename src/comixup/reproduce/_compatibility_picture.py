@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from comixup import Labelling, Problem, objective, solve
-from comixup._plots import write_figure
+from comixup._figures import write_figure
 from comixup.plots import colour_of
 from comixup.reproduce._store import Row
 

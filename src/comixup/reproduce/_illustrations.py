@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from comixup import CoMixup, CutMix, InputMixup, Labelling, Mixer, PuzzleMix
-from comixup._plots import shortened, write_figure
+from comixup._figures import shortened, write_figure
 from comixup.plots import Box, Page, colour_of
 from comixup.reproduce._images import Batch, Images
 from comixup.reproduce._store import Row

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from comixup._atomic_write import make_folder
-from comixup._plots import write_figure
+from comixup._figures import write_figure
 from comixup.evaluation import Bin, Metrics, draw_reliability
 from comixup.reproduce import small_data
 from comixup.reproduce._costs import Cost

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from comixup._atomic_write import atomic_write
-from comixup._plots import write_figure
+from comixup._figures import write_figure
 from comixup._tables import markdown_table
 from comixup.reproduce.cells import Cell, read_cells
 

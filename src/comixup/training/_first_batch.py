@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from comixup import Mixer, NoMix, OnePass, Plan, plot_batch
-from comixup._plots import write_figure
+from comixup._figures import write_figure
 from comixup.data import DataSet, Loader
 
 MAX_INPUTS = 10

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from comixup._plots import write_figure
+from comixup._figures import write_figure
 
 GREY = "#555555"
 LINES = {

@@ -14,7 +14,7 @@ from rich import box
 from rich.table import Table
 
 from comixup._atomic_write import atomic_write, make_folder
-from comixup._plots import write_figure
+from comixup._figures import write_figure
 from comixup._tables import NOTHING, csv_table, markdown_table
 from comixup.training._method import Method
 from comixup.training._methods import make_mixer, mixer_class

@@ -14,8 +14,8 @@ from torch.nn.parameter import is_lazy
 
 from comixup._checks import check_choice, check_count, check_positive
 from comixup._recording import check_can_record, check_no_transform, gradient_by
-from comixup._tensor_checks import check_images, check_precision
 from comixup._wrappers import allowing_gradients, layers_of_wrapping, unwrapped, without_sync
+from comixup.core.tensor_checks import check_images, check_precision
 
 Norm: TypeAlias = Literal["l2", "linf"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from matplotlib import style
 from matplotlib.figure import Figure
 
-from comixup._plots import write_figure
+from comixup._figures import write_figure
 from comixup.evaluation import draw_reliability, paired_interval
 from comixup.reproduce.cells import Cell
 from comixup.reproduce.small_data._arms import HEADLINE, LENGTHS, TEST_IMAGES, by_arm

@@ -1,0 +1,125 @@
+"""Pixels of each output from the inputs that its cells name: the work of mixing images."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from comixup import _native
+from comixup.core.grid import cell_of_pixel, upsampled
+from comixup.core.tensor_checks import thread_count
+
+RUN_ELEMENTS = 2**21
+"""Elements that torch operations mix at a time: enough to keep a device busy."""
+
+_MEANS_IN_KERNEL = (torch.float32, torch.float64, torch.bfloat16)
+_CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+
+def gather_cells(images: Tensor, sources: Tensor) -> Tensor:
+    """Returns the mean over l of images[sources[j, l, cell of the pixel]], (m', C, *size).
+
+    No tensor has a place for every pair of input and output; beyond `RUN_ELEMENTS`, memory stays
+    within three times the answer's. In host memory the kernel copies runs of pixels; other devices,
+    and images that gradients flow through, take `gather_pixels`. Both give the same numbers.
+
+    Args:
+        images: (m, C, *size), of any dtype; floating where there is more than one level.
+        sources: (m', L, *grid) integers, on any device.
+    """
+    in_kernel = (
+        images.device.type == "cpu"
+        and (sources.shape[1] == 1 or images.dtype in _MEANS_IN_KERNEL)
+        and not (images.requires_grad and torch.is_grad_enabled())
+        and not torch.compiler.is_compiling()
+    )
+    sources = sources.to(images.device, torch.int64, non_blocking=True)
+    return (_gather_blocks if in_kernel else gather_pixels)(images, sources)
+
+
+def gather_pixels(images: Tensor, sources: Tensor) -> Tensor:
+    """Returns what `gather_cells` returns, by torch operations that know every device."""
+    run = max(1, RUN_ELEMENTS // images[0].numel())
+    if len(sources) <= run:
+        return in_format_of(images, _gather_run(images, sources))
+    starts = range(0, len(sources), run)
+    runs = (_gather_run(images, sources[start : start + run]) for start in starts)
+    if images.requires_grad and torch.is_grad_enabled():
+        return in_format_of(images, torch.cat(list(runs)))
+    mixed = images.new_empty((len(sources), *images.shape[1:]))
+    for start, answer in zip(starts, runs, strict=True):
+        mixed[start : start + run] = answer
+    return in_format_of(images, mixed)
+
+
+def _gather_run(images: Tensor, sources: Tensor) -> Tensor:
+    """Returns the outputs of a few sources; indices and wide sums take more memory than they."""
+    shape = (len(sources), *images.shape[1:])
+    # One level after the other, so that indices and terms of a single one are in memory.
+    levels = (
+        upsampled(level, images.shape[2:]).unsqueeze(1).expand(shape) for level in sources.unbind(1)
+    )
+    mean = images.gather(0, next(levels))
+    if sources.shape[1] > 1:
+        # As in the kernel: half precision is widened, and a mean of equal pixels is that pixel.
+        mean = mean.to(torch.promote_types(images.dtype, torch.float32))
+        for count, level in enumerate(levels, start=2):
+            mean += images.gather(0, level).to(mean.dtype).sub_(mean).mul_(1 / count)
+    return mean.to(images.dtype)
+
+
+def in_format_of(images: Tensor, mixed: Tensor) -> Tensor:
+    """Returns mixed images in the memory format of those they were made of."""
+    format_ = _CHANNELS_LAST.get(images.ndim)
+    if format_ is None or images.is_contiguous() or not images.is_contiguous(memory_format=format_):
+        return mixed
+    return mixed.contiguous(memory_format=format_)
+
+
+def _gather_blocks(images: Tensor, sources: Tensor) -> Tensor:
+    """Returns what `gather_cells` returns, by the kernel."""
+    size = tuple(images.shape[2:])
+    format_ = _CHANNELS_LAST.get(images.ndim)
+    last = format_ is not None and images.is_contiguous(memory_format=format_)
+    last = last and not images.is_contiguous()
+    images = images.detach() if last else images.detach().contiguous()
+    out = torch.empty(
+        (len(sources), *images.shape[1:]),
+        dtype=images.dtype,
+        device=images.device,
+        memory_format=format_ if last and format_ is not None else torch.contiguous_format,
+    )
+    row_cell, column_begin = _layout(images.shape[1], size, tuple(sources.shape[2:]), last)
+    _native.mix_blocks(
+        _flat(images, last),
+        sources.flatten(2).contiguous(),
+        row_cell,
+        column_begin,
+        thread_count(None),
+        _flat(out, last),
+    )
+    return out
+
+
+def _flat(images: Tensor, channels_last: bool) -> Tensor:
+    """Returns a view (m, elements) of images in the order they have in memory."""
+    return (images.movedim(1, -1) if channels_last else images).view(len(images), -1)
+
+
+@functools.lru_cache(maxsize=64)
+def _layout(
+    channels: int, size: tuple[int, ...], grid: tuple[int, ...], channels_last: bool
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Returns the first cell of each row of an image, and where cells begin along a row."""
+    first = np.zeros(1, dtype=np.int64)
+    for pixels, cells in zip(size[:-1], grid[:-1], strict=True):
+        cell = cell_of_pixel(pixels, cells).numpy()
+        first = (first[:, None] * cells + cell).ravel()
+    columns = np.searchsorted(cell_of_pixel(size[-1], grid[-1]).numpy(), np.arange(grid[-1] + 1))
+    if channels_last:
+        return first * grid[-1], columns * channels
+    return np.tile(first * grid[-1], channels), columns

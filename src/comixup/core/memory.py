@@ -1,0 +1,377 @@
+"""Saliency that is remembered from epoch to epoch, so that mixing takes no pass of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from comixup import _native
+from comixup._checks import check_count, check_number, warn_caller
+from comixup.core.cell_means import cell_means, joined, looked_up, pixel_layout
+from comixup.core.grid import MAX_DIMENSIONS, cell_numbers
+from comixup.core.maps import check_grid
+from comixup.core.saliency import channel_norm
+from comixup.core.tensor_checks import thread_count
+
+MAX_CELLS = 254
+"""Cells of a map: their numbers, from 1, fit into a byte, and so does 0 for none."""
+
+
+class Origin(NamedTuple):
+    """Where the images of a batch come from.
+
+    Attributes:
+        indices: (m,) integers: which example of the data set each image shows.
+        cells: (m, *size) integers: which cell of that example each pixel shows, numbered from 1 in
+            row-major order as in `SaliencyMemory.cell_numbers`; 0 where it shows none of them
+            (padding). None if the images have the geometry of the data set's own: no crop, no
+            flip, no rotation.
+    """
+
+    indices: Tensor
+    cells: Tensor | None = None
+
+
+class SaliencyMemory:
+    """The last known saliency map of every example of a data set, a few dozen bytes each.
+
+    Maps are read as they were at the start of the epoch; what is written takes effect at
+    `end_epoch`. So it does not matter in which order, in how many worker processes or on which
+    device of several an epoch's batches are read and written.
+
+    Memory follows augmentation by *cell numbers*: a picture of the numbers of an example's cells
+    goes through the same geometric transforms as its pixels (see `Origin`).
+
+    Args:
+        num_examples: of the data set.
+        cells: cells per side of a map, or a number for each side.
+        dimensions: spatial dimensions of the images, where `cells` is a single number.
+        momentum: weight of an example's previous map when a new one is written; 0 replaces it.
+        device: where the maps are kept; two bytes per cell and example.
+
+    Attributes:
+        skipped: how many maps were not written because they were zero, NaN or infinite, as a
+            tensor on the device. They leave what was known.
+
+    >>> memory = SaliencyMemory(num_examples=1000)
+    >>> origin = Origin(torch.tensor([3, 5]))
+    >>> memory.write(origin, torch.rand(2, 32, 32))
+    >>> memory.end_epoch()
+    >>> memory.read(origin, size=(32, 32)).shape
+    torch.Size([2, 32, 32])
+    """
+
+    def __init__(
+        self,
+        num_examples: int,
+        *,
+        cells: int | Sequence[int] = 8,
+        dimensions: int = 2,
+        momentum: float = 0.0,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        check_count("num_examples", num_examples)
+        check_count("dimensions", dimensions, high=MAX_DIMENSIONS)
+        check_number("momentum", momentum, high=1)
+        check_grid(cells)
+        self.grid = tuple(cells) if isinstance(cells, Iterable) else (cells,) * dimensions
+        if math.prod(self.grid) > MAX_CELLS:
+            raise ValueError(
+                f"`cells` must give a map of at most {MAX_CELLS} cells, got {self.grid}. A few "
+                "dozen are enough: mixing reads a coarser grid."
+            )
+        self.momentum = momentum
+        shape = (num_examples, math.prod(self.grid))
+        self._maps = torch.zeros(shape, dtype=torch.uint8, device=device)
+        self._next = torch.zeros(shape, dtype=torch.uint8, device=device)
+        self._epoch = torch.zeros((), dtype=torch.int64, device="cpu")
+        self.skipped = torch.zeros((), dtype=torch.int64, device=device)
+
+    def __repr__(self) -> str:
+        return (
+            f"SaliencyMemory({len(self)}, cells={self.grid}, momentum={self.momentum}, "
+            f"device={str(self.device)!r})"
+        )
+
+    def __len__(self) -> int:
+        return len(self._maps)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the maps are kept."""
+        return self._maps.device
+
+    @property
+    def epoch(self) -> int:
+        """How often `end_epoch` was called."""
+        return int(self._epoch)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that the maps take, of both buffers."""
+        return self._maps.nbytes + self._next.nbytes
+
+    @property
+    def num_cells(self) -> int:
+        """The cells of a map."""
+        return self._maps.shape[1]
+
+    def known(self, indices: Tensor) -> Tensor:
+        """Returns which examples have a map, (m,) booleans."""
+        return self._maps[self._rows(indices)].amax(1) > 0
+
+    def cell_numbers(self, size: Sequence[int]) -> Tensor:
+        """Returns the number of the cell that each pixel of an example lies in, (*size) uint8.
+
+        Give it to the same geometric transforms as the example's pixels, by nearest neighbour and
+        filled with 0: a `tv_tensors.Mask` behaves so by default.
+
+        >>> SaliencyMemory(1, cells=2).cell_numbers((2, 4)).tolist()
+        [[1, 1, 2, 2], [3, 3, 4, 4]]
+        """
+        if len(size) != len(self.grid):
+            raise ValueError(
+                f"`size` must have {len(self.grid)} sides, as the memory's cells {self.grid} have, "
+                f"got {tuple(size)}."
+            )
+        return cell_numbers(size, self.grid, self.device).to(torch.uint8)
+
+    def read(self, origin: Origin | Tensor, size: Sequence[int] | None = None) -> Tensor:
+        """Returns a saliency map for each image of a batch, (m, *size) float32.
+
+        An example that has none yet is salient everywhere alike; what an image shows of no example
+        (padding) is not salient at all.
+
+        Args:
+            origin: where the images come from; indices alone if they were not cropped or flipped.
+            size: of the images, needed where `origin` has no cell numbers.
+        """
+        rows, numbers = self._locate(origin, size)
+        if self.device.type != "cpu" or not numbers.numel():
+            return looked_up(self._maps.index_select(0, rows), numbers)
+        saliency = torch.empty(numbers.shape, dtype=torch.float32, device="cpu")
+        _native.read_maps(
+            self._maps, rows.contiguous(), _as_bytes(numbers), saliency.view(len(rows), -1)
+        )
+        return saliency
+
+    def write(self, origin: Origin | Tensor, saliency: Tensor) -> None:
+        """Keeps new maps of a batch's examples, to be read from the next epoch on.
+
+        Only a map's proportions count. Cells that an image does not show keep their value relative
+        to the others. An example written several times in an epoch keeps the larger value of each
+        cell, so that the order does not matter.
+
+        Args:
+            origin: where the images come from; indices alone if they were not cropped or flipped.
+            saliency: (m, *size), not negative, a map for each image.
+        """
+        if not isinstance(saliency, Tensor) or saliency.ndim != 1 + len(self.grid):
+            got = tuple(saliency.shape) if isinstance(saliency, Tensor) else type(saliency).__name__
+            raise ValueError(
+                f"`saliency` must have shape (m, *size) with {len(self.grid)} spatial dimensions, "
+                f"got {got}."
+            )
+        rows, numbers = self._locate(origin, saliency.shape[1:])
+        self._check_pixels("saliency", numbers, saliency.shape)
+        self.write_cells(rows, *cell_means(numbers, saliency, self.num_cells))
+
+    def write_gradient(self, origin: Origin | Tensor, gradient: Tensor) -> None:
+        """Keeps new maps of a batch's examples: the norm over channels of the images' gradient.
+
+        Gradients in host memory are read once, by the kernel; others as `write` does it.
+
+        Args:
+            origin: where the images come from; indices alone if they were not cropped or flipped.
+            gradient: (m, C, *size) of a loss with respect to the images.
+        """
+        if gradient.ndim != 2 + len(self.grid):
+            raise ValueError(
+                f"`gradient` must have shape (m, C, *size) with {len(self.grid)} spatial "
+                f"dimensions, got {tuple(gradient.shape)}."
+            )
+        layout = pixel_layout(gradient)
+        if layout is None or self.device.type != "cpu":
+            self.write(origin, channel_norm(gradient))
+            return
+        rows, numbers = self._locate(origin, gradient.shape[2:])
+        self._check_pixels("gradient", numbers, (len(gradient), *gradient.shape[2:]))
+        self.skipped += _native.write_maps(
+            layout[0],
+            _as_bytes(numbers),
+            layout[1],
+            rows.contiguous(),
+            self._maps,
+            self.momentum,
+            thread_count(None),
+            self._next,
+        )
+
+    def write_cells(self, rows: Tensor, means: Tensor, shown: Tensor) -> None:
+        """Keeps new values of some cells of examples.
+
+        Args:
+            rows: (m,) the examples' indices.
+            means: (m, cells) values, on one scale.
+            shown: (m, cells) which of them are known.
+        """
+        rows = self._rows(rows)
+        seen = self._maps.index_select(0, rows).to(means.device)
+        self._put(rows, *joined(means, shown, seen.float(), self.momentum))
+
+    @staticmethod
+    def _check_pixels(name: str, numbers: Tensor, shape: Sequence[int]) -> None:
+        """Rejects what has other pixels than the cell numbers."""
+        if tuple(numbers.shape) != tuple(shape):
+            raise ValueError(
+                f"`{name}` must have a value for each of the pixels {tuple(numbers.shape)} that "
+                f"`origin` describes, got {tuple(shape)}."
+            )
+
+    def _put(self, rows: Tensor, maps: Tensor, usable: Tensor) -> None:
+        self.skipped += (~usable).sum().to(self.device)
+        index = rows.unsqueeze(1).expand(-1, self._next.shape[1])
+        self._next.scatter_reduce_(0, index, maps.to(self.device), "amax")
+
+    def merge(self) -> None:
+        """Gives every process of torch.distributed what all of them have written in this epoch.
+
+        All processes must call it. `end_epoch` does; a checkpoint within an epoch needs it too.
+        """
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            torch.distributed.all_reduce(self._next, torch.distributed.ReduceOp.MAX)
+
+    def end_epoch(self) -> None:
+        """Lets what was written since the last call be read from now on, in all processes.
+
+        Call it at the end of every epoch, in every process. The maps change in place, so that
+        worker processes which share them see it.
+        """
+        self.merge()
+        written = self._next.amax(1, keepdim=True) > 0
+        torch.where(written, self._next, self._maps, out=self._maps)
+        self._next.zero_()
+        self._epoch += 1
+
+    def share_memory_(self) -> SaliencyMemory:
+        """Moves the maps to shared memory, so that worker processes read them; returns itself."""
+        for shared in (self._maps, self._epoch):
+            shared.share_memory_()  # type: ignore[no-untyped-call]
+        return self
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns all that is known, to be saved with a checkpoint.
+
+        With several processes call `merge` before, in each of them.
+        """
+        return {
+            "grid": list(self.grid),
+            "momentum": self.momentum,
+            "epoch": self.epoch,
+            "maps": self._maps.clone(),
+            "next": self._next.clone(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes over what `state_dict` returned, for a memory of the same data set and size."""
+        if not isinstance(state, Mapping) or not {"grid", "maps", "next"} <= set(state):
+            raise ValueError(
+                "`state` must be what SaliencyMemory.state_dict() returned, got "
+                f"{sorted(state) if isinstance(state, Mapping) else type(state).__name__}."
+            )
+        maps = (state["maps"], state["next"])
+        if tuple(state["grid"]) != self.grid or any(
+            not isinstance(new, Tensor) or new.shape != self._maps.shape or new.dtype != torch.uint8
+            for new in maps
+        ):
+            shape = tuple(getattr(maps[0], "shape", ()))
+            raise ValueError(
+                f"`state` must be of a memory of {len(self)} examples with cells {self.grid}, got "
+                f"maps {shape} with cells {tuple(state['grid'])}. Did the data set change? Then "
+                "begin with a new memory."
+            )
+        self._epoch.fill_(int(state.get("epoch", 0)))
+        self._maps.copy_(maps[0])
+        self._next.copy_(maps[1])
+
+    def _locate(self, origin: Origin | Tensor, size: Sequence[int] | None) -> tuple[Tensor, Tensor]:
+        """Returns the examples' rows and the (m, *size) cell numbers, on the memory's device."""
+        indices, cells = origin if isinstance(origin, tuple) else (origin, None)
+        rows = self._rows(indices)
+        if cells is None:
+            if size is None:
+                raise ValueError(
+                    "`size` must be given where `origin` has no cell numbers: the spatial size of "
+                    "the images."
+                )
+            numbers = self.cell_numbers(size).expand(len(rows), *size)
+            return rows, numbers
+        if (
+            not isinstance(cells, Tensor)
+            or cells.is_floating_point()
+            or cells.ndim != 1 + len(self.grid)
+            or len(cells) != len(rows)
+        ):
+            got = tuple(cells.shape) if isinstance(cells, Tensor) else type(cells).__name__
+            raise ValueError(
+                f"`origin.cells` must be integers of shape ({len(rows)}, *size) with "
+                f"{len(self.grid)} spatial dimensions, got {got}. Put "
+                "memory.cell_numbers(size) through the transforms of each image."
+            )
+        if cells.device.type == "cpu" and cells.numel():
+            low, high = map(int, torch.aminmax(cells))
+            if low < 0 or high > self.num_cells:
+                raise ValueError(
+                    f"`origin.cells` must lie in 0..{self.num_cells}, the numbers of this "
+                    f"memory's cells {self.grid} and 0 for none, got values from {low} to {high}. "
+                    "Were they made by another memory, or interpolated?"
+                )
+        return rows, cells.to(self.device, non_blocking=True)
+
+    def _rows(self, indices: Tensor) -> Tensor:
+        """Returns indices of examples, checked, on the memory's device."""
+        if (
+            not isinstance(indices, Tensor)
+            or indices.ndim != 1
+            or indices.is_floating_point()
+            or indices.dtype == torch.bool
+        ):
+            got = (
+                f"{indices.dtype} of shape {tuple(indices.shape)}"
+                if isinstance(indices, Tensor)
+                else type(indices).__name__
+            )
+            raise ValueError(
+                f"`origin.indices` must be a tensor of integers, one per image, got {got}. Let the "
+                "data set return each example's index beside its image and target."
+            )
+        # Looking at the values of a tensor on another device would make the caller wait for it.
+        if indices.device.type == "cpu" and len(indices):
+            low, high = map(int, torch.aminmax(indices))
+            if low < 0 or high >= len(self):
+                raise IndexError(
+                    f"`origin.indices` must lie in 0..{len(self) - 1}, the memory's "
+                    f"{len(self)} examples, got values from {low} to {high}. Has the data set "
+                    "grown? Then begin with a new memory."
+                )
+        return indices.to(self.device, torch.int64, non_blocking=True)
+
+
+def warn_of_skipped(memory: SaliencyMemory) -> None:
+    """Warns that maps were not written; to be called once."""
+    warn_caller(
+        f"{int(memory.skipped)} saliency maps were zero, NaN or infinite and were not kept: their "
+        "examples keep the maps of before. Half-precision gradients can vanish or overflow: see "
+        "torch.amp.GradScaler."
+    )
+
+
+def _as_bytes(numbers: Tensor) -> Tensor:
+    """Returns cell numbers for the kernel: (m, pixels) bytes, one row if all are alike."""
+    if numbers.stride(0) == 0:  # of examples that were not moved
+        numbers = numbers[:1]
+    return numbers.to(torch.uint8).flatten(1).contiguous()

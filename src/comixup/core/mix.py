@@ -1,0 +1,109 @@
+"""From a plan and a batch to mixed images and soft targets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from comixup._checks import check_count
+from comixup.core.masks import IGNORE_INDEX, one_hot_masks
+from comixup.core.targets import soft_targets
+from comixup.core.tensor_checks import check_images
+
+
+class Plan(Protocol):
+    """How a batch is to be mixed: drawn once, applied to as many tensors as wanted.
+
+    A `Labelling` is one; every other method has its own.
+    """
+
+    @property
+    def num_inputs(self) -> int:
+        """m, the number of inputs it mixes."""
+
+    @property
+    def masks(self) -> Tensor:
+        """The share of each input at each location of each output, (m', m, *grid or size)."""
+
+    def source_ratio(self, size: Sequence[int] | None = None) -> Tensor:
+        """Returns the share of each input in each output of a size, (m', m); rows sum to one."""
+
+    def mix_images(self, images: Tensor) -> Tensor:
+        """Returns a tensor (m, C, *size) mixed: images, one-hot masks, a teacher's maps."""
+
+    def mix_masks(self, masks: Tensor, ignore_index: int | None = IGNORE_INDEX) -> Tensor:
+        """Returns masks of class indices, (m, *size) integers, mixed like the images.
+
+        Where inputs are blended, the class of the largest share.
+        """
+
+
+def mix(
+    images: Tensor,
+    targets: Tensor,
+    plan: Plan,
+    *,
+    num_classes: int | None = None,
+    source_ratio: Tensor | None = None,
+    validate: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Returns the mixed images, (m', C, *size), and their soft targets, (m', classes) float32.
+
+    The target of output j is the mean of its inputs' targets, weighted by o~_j, their share of its
+    pixels (section 3 of the paper).
+
+    Args:
+        images: (m, C, *size) with 1 to 3 spatial dimensions. Not changed.
+        targets: (m,) class indices, or (m, classes) probabilities or multi-label. Not changed.
+        plan: how to mix: a `Labelling`, or another method's plan (`mixer.last.plan`).
+        num_classes: the number of classes; needed for class indices.
+        source_ratio: (m', m) weights of the targets, in place of the shares of the pixels.
+        validate: check class indices even where the host has to wait for a device.
+
+    >>> import torch
+    >>> from comixup import Labelling
+    >>> halves = Labelling(torch.tensor([[[[0, 1]]], [[[1, 1]]]]), num_inputs=2)
+    >>> images = torch.tensor([1.0, 2.0]).view(2, 1, 1, 1).expand(2, 1, 1, 4)
+    >>> mixed, targets = mix(images, torch.tensor([0, 2]), halves, num_classes=3)
+    >>> mixed.squeeze().tolist(), targets.tolist()
+    ([[1.0, 1.0, 2.0, 2.0], [2.0, 2.0, 2.0, 2.0]], [[0.5, 0.0, 0.5], [0.0, 0.0, 1.0]])
+    """
+    check_images(images)
+    soft = soft_targets(targets, len(images), num_classes, validate=validate)
+    if source_ratio is None:
+        source_ratio = plan.source_ratio(images.shape[2:])
+    return plan.mix_images(images), mix_targets(soft, source_ratio)
+
+
+def mix_targets(targets: Tensor, source_ratio: Tensor) -> Tensor:
+    """Returns the targets of the outputs, (m', classes), from those of the inputs, (m, classes)."""
+    # Under autocast the product would be in half precision, too coarse for a probability.
+    with torch.autocast(targets.device.type, enabled=False):
+        return source_ratio.to(targets.device, non_blocking=True) @ targets
+
+
+def mix_mask_probabilities(
+    masks: Tensor, plan: Plan, num_classes: int, *, ignore_index: int | None = IGNORE_INDEX
+) -> Tensor:
+    """Returns the classes' shares of each pixel of mixed masks, (m', classes, *size) float32.
+
+    What `cross_entropy` takes as class probabilities. A pixel's shares sum to the share of the
+    inputs that have a class there: 1, and 0 where all are ignored, which then has no loss.
+
+    Args:
+        masks: (m, *size) class indices. Not changed.
+        plan: how to mix (`mixer.last.plan`).
+        num_classes: the number of classes.
+        ignore_index: the value of pixels without a class; None if every value is one.
+
+    >>> import torch
+    >>> from comixup import Labelling
+    >>> both = Labelling(torch.tensor([[[0, 1], [1, 1]]]), num_inputs=2)
+    >>> mix_mask_probabilities(torch.tensor([[0, 0, 0, 0], [1, 255, 1, 1]]), both, 2).tolist()
+    [[[0.5, 0.5, 0.0, 0.0], [0.5, 0.0, 1.0, 1.0]]]
+    """
+    check_count("num_classes", num_classes)
+    return plan.mix_images(one_hot_masks(masks, num_classes, ignore_index))

@@ -1,0 +1,387 @@
+"""One batch's discrete problem: what Eq. (1) needs to know, checked at the door."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from comixup._checks import check_count
+from comixup._random import dirichlet, numpy_generator
+from comixup.core.compatibility import (
+    CompatibilityFn,
+    checked_compatibility,
+    paper_compatibility,
+    partition_compatibility,
+    warn_if_indefinite,
+)
+from comixup.core.grid import MAX_DIMENSIONS
+from comixup.core.maps import Maps, grid_sides, pool_maps
+from comixup.core.problem_checks import (
+    PRIOR_FLOOR,
+    check_prior_settings,
+    check_size,
+    check_term_scale,
+    checked_prior,
+)
+from comixup.core.tensor_checks import Floats, check_finite, floating, host_copy
+from comixup.core.weights import Clip, Smoothness, Weighted, Weights
+
+_HOST = torch.device("cpu")
+
+
+class HostArrays(NamedTuple):
+    """A problem's tensors as float64 arrays in host memory, which checks and solver read."""
+
+    cost: Floats
+    """(m, n)."""
+    compatibility: Floats
+    prior: Floats | None
+
+
+class Partition(NamedTuple):
+    """Inputs that are mixed together, and how many outputs are made of them."""
+
+    num_inputs: int
+    num_outputs: int
+
+
+class Problem(Weighted):
+    """Eq. (1) for m inputs and m' outputs on a grid of n locations.
+
+    A problem is a snapshot: it copies the tensors that it is given into host memory, and reading
+    one of them returns a copy, so that no later write changes what has been checked.
+
+    The weights are the paper's values. They act per location, so the objective uses beta / n,
+    gamma / n and eta / n.
+
+    Args:
+        cost: c, (m, *grid): cost of filling a location from an input; minus its saliency.
+        compatibility: A, (m, m), symmetric and not negative: how unwelcome two inputs are in
+            *different* outputs. The identity asks that outputs share no input.
+        num_outputs: m'; None means m.
+        beta: weight of smoothness.
+        gamma: weight of the compatibility penalty between outputs.
+        tau: load up to which nothing is penalised, relative to the mean load of an input.
+        eta: weight of the prior.
+        prior: lambda, (m,), the mixing ratio's distribution; None means no prior.
+        clip: what `tau` does to the penalty: "soft" (Eq. (2)) counts what exceeds it, "hard" (the
+            official implementation) all of what lies above it, None (the appendix's tables)
+            ignores it.
+        smoothness: pairwise cost of two neighbours z, z': "squared" is |z - z'|^2 / 2, "inner" is
+            1 - z.z' (Eq. (1) to the letter), "official" the table of the official implementation
+            ("released", its former name, still works). All the same for one-hot labels.
+
+    Attributes:
+        weights: `beta`, `gamma`, `tau`, `eta`, `clip` and `smoothness`, which can also be read as
+            attributes of the problem.
+        grid: the sides of the grid of locations.
+        device: of `cost`; labellings are returned there.
+        host: the tensors as arrays in host memory.
+
+    >>> problem = Problem(cost=-torch.eye(2), compatibility=torch.eye(2))
+    >>> problem.num_inputs, problem.num_outputs, problem.grid, problem.beta
+    (2, 2, (2,), 0.32)
+    """
+
+    num_outputs: int
+    grid: tuple[int, ...]
+    device: torch.device
+    dtype: torch.dtype
+    host: HostArrays
+
+    def __init__(
+        self,
+        cost: Tensor,
+        compatibility: Tensor,
+        num_outputs: int | None = None,
+        beta: float = 0.32,
+        gamma: float = 1.0,
+        tau: float = 0.83,
+        eta: float = 0.05,
+        prior: Tensor | None = None,
+        clip: Clip = "soft",
+        smoothness: Smoothness = "squared",
+    ) -> None:
+        weights = Weights(beta, gamma, tau, eta, clip, smoothness)
+        cost = floating("cost", cost)
+        if not 2 <= cost.ndim <= 1 + MAX_DIMENSIONS or cost.numel() == 0:
+            raise ValueError(
+                "`cost` must have shape (inputs, *grid) with at least one input and a grid of 1 to "
+                f"{MAX_DIMENSIONS} dimensions, got {tuple(cost.shape)}."
+            )
+        m, n = cost.shape[0], cost[0].numel()
+        host_cost = host_copy(cost).reshape(m, n)
+        check_finite("cost", host_cost)
+        matrix = checked_compatibility(compatibility, m)
+        warn_if_indefinite(matrix)
+        if num_outputs is None:
+            num_outputs = m
+        check_count("num_outputs", num_outputs)
+        check_size(n, num_outputs)
+        ratio = None if prior is None else checked_prior(prior, m)
+        spread = float(np.ptp(host_cost, axis=0).max())
+        check_term_scale(spread, weights, n, matrix.max(), has_prior=ratio is not None)
+        host = HostArrays(host_cost, matrix, ratio)
+        grid = tuple(cost.shape[1:])
+        self._hold(host, weights, grid, int(num_outputs), cost.device, cost.dtype)
+
+    def _hold(
+        self,
+        host: HostArrays,
+        weights: Weights,
+        grid: tuple[int, ...],
+        num_outputs: int,
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> None:
+        for array in host:
+            if array is not None:
+                array.setflags(write=False)
+        vars(self).update(
+            host=host,
+            weights=weights,
+            grid=grid,
+            num_outputs=num_outputs,
+            device=device,
+            dtype=dtype,
+        )
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        """Raises: a problem has been checked as it is."""
+        raise AttributeError(
+            f"`{name}` must stay as it is: a Problem is a snapshot. Use problem.replace({name}=...)"
+            " for another one."
+        )
+
+    def __delattr__(self, name: str) -> NoReturn:
+        """Raises: a problem has been checked as it is."""
+        raise AttributeError(f"`{name}` must stay as it is: a Problem is a snapshot.")
+
+    def __repr__(self) -> str:
+        w = self.weights
+        return (
+            f"{Problem.__name__}({self.num_inputs} inputs, {self.num_outputs} outputs, grid "
+            f"{self.grid}, beta={w.beta:g}, gamma={w.gamma:g}, tau={w.tau:g}, eta={w.eta:g}, "
+            f"clip={w.clip!r}, smoothness={w.smoothness!r})"
+        )
+
+    def replace(self, **changes: Any) -> Problem:
+        """Returns a problem with other values of some arguments.
+
+        >>> problem = Problem(cost=-torch.eye(2), compatibility=torch.eye(2))
+        >>> problem.replace(tau=0.5).tau, problem.tau
+        (0.5, 0.83)
+        """
+        own = {
+            "cost": self.cost,
+            "compatibility": self.compatibility,
+            "num_outputs": self.num_outputs,
+            "prior": self.prior,
+            **vars(self.weights),
+        }
+        return Problem(**{**own, **changes})
+
+    @property
+    def cost(self) -> Tensor:
+        """c, (m, *grid), a copy."""
+        return self._tensor(self.host.cost).view(-1, *self.grid)
+
+    @property
+    def compatibility(self) -> Tensor:
+        """A, (m, m), a copy."""
+        return self._tensor(self.host.compatibility)
+
+    @property
+    def prior(self) -> Tensor | None:
+        """lambda, (m,), a copy, at least `PRIOR_FLOOR` everywhere; None means no prior."""
+        return None if self.host.prior is None else self._tensor(self.host.prior)
+
+    def _tensor(self, array: Floats) -> Tensor:
+        return torch.tensor(array, dtype=self.dtype, device=self.device)
+
+    @property
+    def num_inputs(self) -> int:
+        """m, the number of inputs."""
+        return int(self.host.cost.shape[0])
+
+    @property
+    def num_locations(self) -> int:
+        """n, the number of locations."""
+        return int(self.host.cost.shape[1])
+
+    @property
+    def pressure_clip(self) -> float:
+        """tau' = 2 tau n m'/m, where Eq. (2) clips the pressure v_-j on an input."""
+        return 2 * self.tau * self.num_locations * self.num_outputs / self.num_inputs
+
+    @property
+    def total_clip(self) -> float:
+        """Where Eq. (1) clips the sum over all pairs of outputs: tau n^2 m'^2 / m."""
+        return self.tau * (self.num_locations * self.num_outputs) ** 2 / self.num_inputs
+
+    @classmethod
+    def from_saliency(
+        cls,
+        saliency: Tensor,
+        *,
+        grid: int | Sequence[int] = 4,
+        num_outputs: int | None = None,
+        beta: float = 0.32,
+        gamma: float = 1.0,
+        tau: float = 0.83,
+        eta: float = 0.05,
+        omega: float = 0.001,
+        alpha: float | None = 2.0,
+        compatibility: Tensor | CompatibilityFn | None = None,
+        clip: Clip = "soft",
+        smoothness: Smoothness = "squared",
+        generator: torch.Generator | None = None,
+    ) -> Problem:
+        """Returns the problem of a batch, from the saliency map of each of its inputs.
+
+        Pools each map to the grid, normalises it to sum 1 and takes it as minus the cost; builds
+        A = (1 - omega) I + omega A_c from the distances between the most salient locations; draws
+        the prior's lambda ~ Dirichlet(alpha, ..., alpha). `CoMixup` builds its problems the same
+        way, in float64, except that it gives inputs without a usable map a uniform one, where this
+        raises.
+
+        Args:
+            saliency: (m, *size), not negative, with 1 to 3 spatial dimensions of any size.
+            grid: cells per side (a number, or one per side); at most one per pixel.
+            num_outputs: m'; None means m.
+            beta: weight of smoothness.
+            gamma: weight of the compatibility penalty.
+            tau: load up to which nothing is penalised, relative to the mean load of an input.
+            eta: weight of the prior.
+            omega: weight of the distances in A, from 0 to 1.
+            alpha: the Dirichlet's parameter; None leaves the prior out.
+            compatibility: A itself, as an (m, m) tensor or a function of the (m, *size) saliency
+                that returns it; `omega` then is not used.
+            clip: see `Problem`.
+            smoothness: see `Problem`.
+            generator: where the prior's draw comes from; None means torch's global one.
+
+        >>> problem = Problem.from_saliency(torch.rand(6, 32, 48))
+        >>> problem.grid, round(float(problem.cost.sum()), 4)
+        ((4, 4), -6.0)
+        """
+        weights = Weights(beta, gamma, tau, eta, clip, smoothness)
+        check_prior_settings(omega, alpha)
+        saliency = floating("saliency", saliency)
+        if not 2 <= saliency.ndim <= 1 + MAX_DIMENSIONS or saliency.numel() == 0:
+            raise ValueError(
+                "`saliency` must have shape (inputs, *size) with 1 to "
+                f"{MAX_DIMENSIONS} spatial dimensions and none empty, got {tuple(saliency.shape)}."
+            )
+        m = len(saliency)
+        if num_outputs is None:
+            num_outputs = m
+        check_count("num_outputs", num_outputs)
+        maps = pool_maps(saliency, grid_sides(grid, tuple(saliency.shape[1:])))
+        maps.check_usable()
+        check_size(maps.cells[0].size, num_outputs)
+        (problem,) = build_problems(
+            maps,
+            [Partition(m, int(num_outputs))],
+            weights=weights,
+            omega=omega,
+            alpha=alpha,
+            compatibility=compatibility,
+            generator=generator,
+            device=saliency.device,
+            dtype=saliency.dtype,
+        )
+        if compatibility is None:  # a large omega may do that; the caller's own has been checked
+            warn_if_indefinite(problem.host.compatibility)
+        return problem
+
+
+class BuiltProblem(Problem):
+    """A problem whose arrays are right by construction: checks would take longer than the rest."""
+
+    def __init__(
+        self,
+        host: HostArrays,
+        weights: Weights,
+        grid: tuple[int, ...],
+        num_outputs: int,
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> None:
+        self._hold(host, weights, grid, num_outputs, device, dtype)
+
+
+def build_problems(
+    maps: Maps,
+    partitions: Sequence[Partition],
+    *,
+    weights: Weights,
+    omega: float,
+    alpha: float | None,
+    compatibility: Tensor | CompatibilityFn | None,
+    generator: torch.Generator | None,
+    device: torch.device = _HOST,
+    dtype: torch.dtype = torch.float64,
+) -> list[Problem]:
+    """Returns the problem of each partition of a batch, of consecutive inputs.
+
+    Args:
+        maps: the batch's saliency maps, pooled to the grid.
+        partitions: how many inputs each has, in all as many as there are maps.
+        weights: of the objective's terms.
+        omega: see `Problem.from_saliency`, as `alpha`, `compatibility` and `generator`.
+        alpha: see there.
+        compatibility: see there; a matrix is that of the whole batch.
+        generator: see there.
+        device: where labellings are to be returned.
+        dtype: of the tensors that the problems hand out.
+    """
+    random = None if alpha is None else numpy_generator(generator)
+    cost = -maps.cells.reshape(len(maps.cells), -1)
+    n, grid = cost.shape[1], maps.cells.shape[1:]
+    problems: list[Problem] = []
+    first = 0
+    for m, run in itertools.groupby(partitions, key=lambda partition: partition.num_inputs):
+        alike = list(run)  # built together: five small arrays cost five times one large array
+        rows = slice(first, first + m * len(alike))
+        matrices = _compatibilities(compatibility, maps, rows, m, omega)
+        # The costs of an input sum to one: their scale is known.
+        largest = 1.0 if compatibility is None else float(matrices.max())
+        check_term_scale(1.0, weights, n, largest, has_prior=random is not None)
+        costs = cost[rows].reshape(-1, m, n)
+        priors = _draw_priors(alpha, m, len(alike), random)
+        for host, partition in zip(map(HostArrays, costs, matrices, priors), alike, strict=True):
+            problems.append(BuiltProblem(host, weights, grid, partition.num_outputs, device, dtype))
+        first = rows.stop
+    return problems
+
+
+def _compatibilities(
+    compatibility: Tensor | CompatibilityFn | None, maps: Maps, rows: slice, m: int, omega: float
+) -> Floats:
+    """Returns A of successive partitions of m inputs, (partitions, m, m)."""
+    if compatibility is None:
+        locations = maps.locations[rows]
+        return paper_compatibility(locations.reshape(-1, m, locations.shape[1]), omega)
+    matrices = []
+    for start in range(rows.start, rows.stop, m):
+        part = slice(start, start + m)
+        matrix = partition_compatibility(compatibility, maps.saliency, part)
+        warn_if_indefinite(matrix)  # the caller's own
+        matrices.append(matrix)
+    return np.stack(matrices)
+
+
+def _draw_priors(
+    alpha: float | None, m: int, rows: int, random: np.random.Generator | None
+) -> Iterable[Floats | None]:
+    """Returns lambda of successive partitions of m inputs, (partitions, m); Nones for no prior."""
+    if random is None or alpha is None:
+        return itertools.repeat(None, rows)
+    priors: Floats = np.maximum(dirichlet(alpha, m, random, rows).numpy(), PRIOR_FLOOR)
+    return priors

@@ -1,0 +1,379 @@
+"""Algorithm 1 in NumPy, written to be read beside the paper; the kernel is tested against it.
+
+`native/solver/algorithm.hpp` is this file's twin, written to be fast: the same steps in the same
+order. Its header lists which function here is which there.
+
+Letters are the paper's in both: i input, j output, k location, m inputs, n locations, L levels, z_j
+the labels of output j, o_j its source counts, v the pressure, A the compatibility; t is a location
+in visiting order. A label is a multiset of L inputs, kept as a sorted row of a (labels, L) array:
+z = (1/L) sum_l onehot.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from comixup.core.grid import edges
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+TOP_SOURCES = 3
+"""Mixed labels are built from this many of the inputs that an output uses most."""
+
+EXACT_STATES = 2**16
+"""Largest table of the exact step; beyond it, fusion moves."""
+
+TIE = 1e-12
+"""Energies closer than this, relative to their size, are equal: rounding must not decide."""
+
+ROUNDING = 1e-14
+"""Objective values closer than this, relative to their size, are equal."""
+
+_WIDEST = 1e-200
+"""The unit of energy is at least this, relative to the largest number there is."""
+
+
+class Weights(NamedTuple):
+    """A problem as plain arrays; the weights are already those per location (beta / n, ...)."""
+
+    cost: Floats  # (m, n), the prior of one-hot labels folded in
+    compatibility: Floats  # (m, m)
+    grid: tuple[int, ...]
+    beta: float
+    gamma: float
+    eta: float  # 0 where there is no prior
+    clip: str | None
+    clip_level: float  # tau'
+    smoothness: str
+
+
+def solve(
+    w: Weights, start: Ints, *, sweeps: int, levels: int, resolve: bool
+) -> tuple[Ints, Floats]:
+    """Returns the labels, (m', n, L), and the objective value after every sweep: Algorithm 1.
+
+    With `resolve`, a labelling with fewer duplicated outputs is the better one whatever its
+    objective value.
+
+    Paper: the algorithm ends when a sweep changes nothing. Sweeps left over are spent on kicks:
+    see `kick`.
+    """
+    unit = energy_unit(w, len(start))
+    w = w._replace(cost=w.cost / unit, beta=w.beta / unit, gamma=w.gamma / unit, eta=w.eta / unit)
+    z = np.repeat(start[..., None], levels, axis=2)
+    best, best_rank = z, (0.0, 0.0)
+    objective_values = np.zeros(sweeps)
+    settled = False
+    kicks = itertools.count()
+    for sweep in range(sweeps):
+        resolving = resolve and sweep > 0 and sweep == sweeps - 1
+        spare = settled and not resolving
+        if resolving or settled:
+            z = best
+        if spare:
+            kicked = kick(z, len(w.cost), next(kicks))
+            if kicked is None:
+                objective_values[sweep] = objective_values[sweep - 1]
+                continue
+            z = kicked
+        extra = resolving_penalty(w, z) if resolving else np.zeros((len(z), len(w.cost)))
+        previous, z = z, z.copy()
+        for j in range(len(z)):
+            allowed = levels if sweep > 0 else 1  # the first sweep knows one-hot labels alone
+            z[j] = minimise_output(w, z, j, allowed, extra[j])
+        objective_values[sweep] = objective_value(w, z)
+        rank = (duplicates(z) if resolve else 0, objective_values[sweep])
+        better = sweep == 0 or is_better(rank, best_rank)
+        if better:
+            best, best_rank = z, rank
+        settled = not better if spare else sweep > 0 and np.array_equal(z, previous)
+        if spare and not better:
+            objective_values[sweep] = objective_values[sweep - 1]
+    return best, objective_values * unit
+
+
+def energy_unit(w: Weights, num_outputs: int) -> float:
+    """Returns the power of two next to the largest energy that decides between labels.
+
+    In this unit energies are neither too large nor too small for the tolerances below. That is the
+    most that inputs differ by at a location, beta or eta; where all are 0, the largest penalty.
+    """
+    penalty = 2 * w.gamma * float(w.compatibility.max()) * w.cost.shape[1] * num_outputs
+    largest = max(float(np.ptp(w.cost, axis=0).max()), w.beta, w.eta) or penalty
+    # Whatever else there is has to stay finite.
+    largest = max(largest, _WIDEST * max(penalty, float(np.abs(w.cost).max())))
+    return 2.0 ** (math.frexp(largest)[1] - 1) if largest > 0 else 1.0
+
+
+def is_better(rank: tuple[float, float], other: tuple[float, float]) -> bool:
+    """Returns whether a pair (duplicates, objective value) is better by more than rounding."""
+    if rank[0] != other[0]:
+        return rank[0] < other[0]
+    return rank[1] < other[1] - ROUNDING * abs(other[1])
+
+
+def kick(z: Ints, m: int, number: int) -> Ints | None:
+    """Returns labels from which a settled run may find a better optimum; None if all were tried.
+
+    The first kick gives every output an input of its own, the one it uses most of those that no
+    earlier output took; the others set one output to one input.
+    """
+    z = z.copy()
+    if number == 0:
+        taken = np.zeros(m, dtype=bool)
+        for j, z_j in enumerate(z):
+            free = ~taken if not taken.all() else np.ones(m, dtype=bool)
+            own = int(np.where(free, source_counts(z_j, m), -1).argmax())
+            z[j] = own
+            taken[own] = True
+        return z
+    i, j = divmod(number - 1, len(z))
+    if i >= m:
+        return None
+    z[j] = i
+    return z
+
+
+def minimise_output(w: Weights, z: Ints, j: int, levels: int, extra: Floats) -> Ints:
+    """Returns argmin of the modularised f_j: one pass of the inner loop of Algorithm 1."""
+    m = len(w.cost)
+    counts = np.stack([source_counts(z_j, m) for z_j in z])
+    v = 2 * w.compatibility @ (counts.sum(0) - counts[j])
+    penalty = w.gamma * phi(v, w) + extra
+    labels = candidate_labels(z[j], m, levels)
+    unary = (w.cost + penalty[:, None])[labels].mean(1) - w.eta * mixing_bonus(labels)[:, None]
+    pairwise = w.beta * pairwise_costs(labels, m, w.smoothness)
+    start = np.array([index_of(labels, z_jk) for z_jk in z[j]])
+    return labels[minimise(unary, pairwise, w.grid, start)]
+
+
+def phi(v: Floats, w: Weights) -> Floats:
+    """Returns the penalty of inputs under pressure v, Eq. (2) (less the constant tau')."""
+    if w.clip is None:
+        return v
+    if w.clip == "soft":
+        return np.maximum(v - w.clip_level, 0)
+    return np.where(v > w.clip_level, v, 0.0)
+
+
+def objective_value(w: Weights, z: Ints) -> float:
+    """Returns what `objective` calls `total`, from plain arrays."""
+    m = len(w.cost)
+    counts = np.stack([source_counts(z_j, m) for z_j in z])
+    v = 2 * (counts.sum(0) - counts) @ w.compatibility
+    value = w.gamma / 2 * float((phi(v, w) * counts).sum())
+    pairs = edges(w.grid)
+    for z_j in z:
+        labels, site = np.unique(z_j, axis=0, return_inverse=True)
+        unary = w.cost[labels].mean(1) - w.eta * mixing_bonus(labels)[:, None]
+        pairwise = w.beta * pairwise_costs(labels, m, w.smoothness)
+        site = site.ravel()
+        value += float(unary[site, np.arange(len(site))].sum())
+        value += float(pairwise[site[pairs[:, 0]], site[pairs[:, 1]]].sum())
+    return value
+
+
+def source_counts(z_j: Ints, m: int) -> Floats:
+    """Returns o_j = sum_k z_jk of one output, (m,)."""
+    counts: Floats = np.bincount(z_j.ravel(), minlength=m) / z_j.shape[1]
+    return counts
+
+
+def candidate_labels(z_j: Ints, m: int, levels: int) -> Ints:
+    """Returns the labels an output may take, one-hot ones first.
+
+    All one-hot labels; the multisets of the inputs it uses most; the labels it holds now.
+    """
+    width = z_j.shape[1]
+    rows = {(i,) * width: None for i in range(m)}
+    if levels > 1:
+        counts = source_counts(z_j, m)
+        used = np.flatnonzero(counts)
+        top = sorted(used[np.argsort(-counts[used], kind="stable")][:TOP_SOURCES].tolist())
+        rows.update(dict.fromkeys(itertools.combinations_with_replacement(top, width)))
+        rows.update(dict.fromkeys(map(tuple, z_j.tolist())))
+    return np.array(list(rows))
+
+
+def mixing_bonus(labels: Ints) -> Floats:
+    """Returns (1/L) log of the number of orders each label can be drawn in: 0 if one-hot."""
+    levels = labels.shape[1]
+    log_orders = [
+        math.lgamma(levels + 1) - sum(math.lgamma(row.count(i) + 1) for i in set(row))
+        for row in labels.tolist()
+    ]
+    bonus: Floats = np.array(log_orders) / levels
+    return bonus
+
+
+def pairwise_costs(labels: Ints, m: int, form: str) -> Floats:
+    """Returns V(z, z') between all labels, (labels, labels)."""
+    z = np.stack([np.bincount(row, minlength=m) for row in labels]) / labels.shape[1]
+    inner: Floats = z @ z.T
+    norm = inner.diagonal()
+    squared: Floats = (norm[:, None] + norm[None, :]) / 2 - inner
+    if form == "squared":
+        return squared
+    if form == "inner":
+        return np.ones_like(inner) - inner
+    pure = z.max(1) == 1
+    part_of = (pure[:, None] | pure[None, :]) & (inner > 0)
+    table = np.where(part_of, squared, 1.0)
+    np.fill_diagonal(table, 0)
+    return table
+
+
+def index_of(labels: Ints, row: Ints) -> int:
+    """Returns the number of the label that a row is."""
+    return int(np.flatnonzero((labels == row).all(1))[0])
+
+
+def duplicates(z: Ints) -> int:
+    """Returns how many outputs have the same support as an earlier one."""
+    return len(z) - len({frozenset(z_j.ravel().tolist()) for z_j in z})
+
+
+def resolving_penalty(w: Weights, z: Ints) -> Floats:
+    """Returns the extra penalty, (m', m), that drives outputs with the same support apart.
+
+    The r-th output with a support pays gamma / n for the support's r-th input (the authors'
+    code, for pairs; the paper has no such step).
+    """
+    extra = np.zeros((len(z), len(w.cost)))
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for j, z_j in enumerate(z):
+        groups.setdefault(tuple(np.unique(z_j).tolist()), []).append(j)
+    for support, outputs in groups.items():
+        if len(outputs) > 1:
+            for j, i in zip(outputs, support, strict=False):
+                extra[j, i] = w.gamma
+    return extra
+
+
+# ---- The inner step: minimise sum_k unary[x_k, k] + sum_(k,k') pairwise[x_k, x_k'] ---------------
+
+
+def minimise(unary: Floats, pairwise: Floats, grid: Sequence[int], start: Ints) -> Ints:
+    """Returns a labelling (n,) of least energy, exactly if few labels survive elimination.
+
+    Otherwise: fusion moves from `start`, each an exact choice between the current label and
+    another at every location, until none helps.
+    """
+    pairs = edges(grid)
+    allowed = eliminate(unary, pairwise, pairs)
+    if frontier_states(allowed, grid) <= EXACT_STATES:
+        return frontier_minimum(unary, pairwise, grid, allowed)
+    x = start
+    for k, labels in enumerate(allowed):
+        if x[k] not in labels:  # a dominated label has a better one whatever its neighbours are
+            x = x.copy()
+            x[k] = labels[unary[labels, k].argmin()]
+    value = energy(unary, pairwise, pairs, x)
+    improved = True
+    while improved:
+        improved = False
+        for label in range(len(unary)):
+            choices = [
+                np.array([x_k] if x_k == label or label not in labels else [x_k, label])
+                for x_k, labels in zip(x, allowed, strict=True)
+            ]
+            proposal = frontier_minimum(unary, pairwise, grid, choices)
+            proposed = energy(unary, pairwise, pairs, proposal)
+            if proposed < value - TIE * max(1.0, abs(value)):
+                x, value, improved = proposal, proposed, True
+    return x
+
+
+def energy(unary: Floats, pairwise: Floats, pairs: Ints, x: Ints) -> float:
+    """Returns the energy of a labelling x."""
+    return float(unary[x, np.arange(len(x))].sum() + pairwise[x[pairs[:, 0]], x[pairs[:, 1]]].sum())
+
+
+def eliminate(unary: Floats, pairwise: Floats, pairs: Ints) -> list[Ints]:
+    """Returns the labels that may still be optimal at each location.
+
+    Label l can go if some l' is better there whatever the neighbours hold:
+    unary[l] - unary[l'] > sum over neighbours of max_x (pairwise[l', x] - pairwise[l, x]).
+    """
+    num_labels, n = unary.shape
+    neighbours: list[list[int]] = [[] for _ in range(n)]
+    for k, other in pairs.tolist():
+        neighbours[k].append(other)
+        neighbours[other].append(k)
+    allowed = [np.arange(num_labels) for _ in range(n)]
+    changed = True
+    while changed:
+        changed = False
+        for k in range(n):
+            labels = allowed[k]
+            best = labels[unary[labels, k].argmin()]
+            # How much the neighbours can favour each label over the best one, at the most.
+            favour = sum(
+                (pairwise[best][allowed[other]] - pairwise[labels][:, allowed[other]]).max(1)
+                for other in neighbours[k]
+            )
+            slack = TIE * max(1.0, float(np.abs(unary[labels, k]).max()))
+            keep = unary[labels, k] - unary[best, k] <= favour + slack
+            if not keep.all():
+                allowed[k] = labels[keep]
+                changed = True
+    return allowed
+
+
+def frontier(grid: Sequence[int]) -> tuple[Ints, int]:
+    """Returns the order in which locations are visited and the size of a slab.
+
+    Slabs lie across the longest side: a location's neighbours are at most one slab's size back.
+    """
+    longest = int(np.argmax(grid))
+    order = np.arange(math.prod(grid)).reshape(tuple(grid))
+    return np.moveaxis(order, longest, 0).ravel(), math.prod(grid) // grid[longest]
+
+
+def frontier_states(allowed: list[Ints], grid: Sequence[int]) -> int:
+    """Returns the size of the largest table that `frontier_minimum` would fill."""
+    order, width = frontier(grid)
+    counts = [len(allowed[k]) for k in order]
+    return max(math.prod(counts[max(0, t - width) : t + 1]) for t in range(len(counts)))
+
+
+def frontier_minimum(
+    unary: Floats, pairwise: Floats, grid: Sequence[int], allowed: list[Ints]
+) -> Ints:
+    """Returns the labelling of least energy by dynamic programming over the frontier.
+
+    The table holds, for every choice of labels at the last `width` locations, the least energy of
+    all locations visited so far. No submodularity is needed.
+    """
+    order, width = frontier(grid)
+    neighbours = {tuple(pair) for pair in np.sort(edges(grid), axis=1).tolist()}
+    table = np.zeros(())
+    front: list[int] = []
+    choices: list[Ints] = []
+    for k in order.tolist():
+        table = table[..., None] + unary[allowed[k], k]
+        for axis, other in enumerate(front):
+            if (min(k, other), max(k, other)) in neighbours:
+                between = pairwise[np.ix_(allowed[other], allowed[k])]
+                shape = [1] * table.ndim
+                shape[axis], shape[-1] = between.shape
+                table = table + between.reshape(shape)
+        front.append(k)
+        if len(front) > width:
+            choices.append(table.argmin(0))
+            table = table.min(0)
+            front.pop(0)
+    x = np.empty(len(order), dtype=np.int64)
+    chosen = list(np.unravel_index(int(table.argmin()), table.shape))
+    for choice in reversed(choices):
+        chosen.insert(0, choice[tuple(chosen[:width])])
+    for k, index in zip(order.tolist(), chosen, strict=True):
+        x[k] = allowed[k][index]
+    return x

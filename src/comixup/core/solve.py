@@ -1,0 +1,203 @@
+"""Algorithm 1: from a problem to a labelling."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from comixup import _native
+from comixup._checks import check_boolean, check_count
+from comixup.core import reference
+from comixup.core.labelling import Labelling
+from comixup.core.problem import Problem
+from comixup.core.problem_checks import MAX_LABELS
+from comixup.core.tensor_checks import MAX_THREADS, thread_count
+
+MAX_LEVELS = 16
+"""Mixed labels grow with the square of the levels; the paper uses 2, and 3 in a timing figure."""
+
+MAX_SWEEPS = 10**6
+"""A handful is enough; the objective value of every one is kept."""
+
+_Starts: TypeAlias = npt.NDArray[np.int32]
+
+
+def solve(
+    problem: Problem | Sequence[Problem],
+    *,
+    sweeps: int = 4,
+    levels: int = 2,
+    starts: int = 1,
+    resolve: bool = False,
+    method: Literal["native", "reference"] = "native",
+    num_threads: int | None = None,
+    generator: torch.Generator | None = None,
+) -> Labelling:
+    """Returns a labelling that (nearly) minimises Eq. (1), by Algorithm 1 of the paper.
+
+    From random one-hot labels, each sweep replaces the labels of one output after the other by
+    the best ones given all others. The first sweep knows one-hot labels alone; later ones also mix
+    the inputs that an output already uses. The best of all sweeps is returned.
+
+    Args:
+        problem: one problem, or a sequence of problems on the same grid (the partitions of a
+            batch). A sequence gives one labelling of all inputs and outputs in order.
+        sweeps: T, the passes over the outputs. Once a sweep changes nothing, those left over start
+            from elsewhere (see docs/solver.md) and count only if they lead to something better.
+        levels: L; masks are multiples of 1/L. 1 gives one-hot masks.
+        starts: random starts, of which the one with the least objective value is kept.
+        resolve: before the last sweep, penalise outputs with identical supports for different
+            inputs (a step of the official implementation); fewer duplicates then rank before a
+            lower objective value.
+        method: "native", or "reference": the same algorithm in NumPy, slow, for reading.
+        num_threads: threads that share problems and starts; None means torch's number, which is 1
+            in a data loader's workers. The answer does not depend on it, and fewer are used where
+            the system has no more to give.
+        generator: where the random starts come from; None means torch's global one.
+
+    >>> problem = Problem.from_saliency(torch.rand(5, 16, 16))
+    >>> solve(problem).masks.shape
+    torch.Size([5, 5, 4, 4])
+    """
+    problems = _checked_problems(problem)
+    check_settings(sweeps=sweeps, levels=levels, starts=starts, num_threads=num_threads)
+    check_boolean("resolve", resolve)
+    labels = starts * levels * sum(p.num_outputs * p.num_locations for p in problems)
+    if labels > MAX_LABELS:
+        raise ValueError(
+            f"`problem` must have at most {MAX_LABELS} labels over all starts and levels, got "
+            f"{labels}. Use fewer starts, outputs or locations."
+        )
+    if method not in ("native", "reference"):
+        raise ValueError(f'`method` must be "native" or "reference", got {method!r}.')
+    begin = [_random_labels(p, starts, generator) for p in problems]
+    run = _solve_native if method == "native" else _solve_reference
+    sources, objective_values = run(problems, begin, sweeps, levels, resolve, num_threads)
+    return Labelling(
+        torch.from_numpy(sources).to(problems[0].device),
+        sum(p.num_inputs for p in problems),
+        torch.from_numpy(objective_values),
+    )
+
+
+def check_settings(
+    *, sweeps: int = 1, levels: int = 1, starts: int = 1, num_threads: int | None = None
+) -> None:
+    """Rejects counts with which `solve` cannot run."""
+    for name, value in (("sweeps", sweeps), ("levels", levels), ("starts", starts)):
+        check_count(name, value)
+    if levels > MAX_LEVELS:
+        raise ValueError(f"`levels` must be at most {MAX_LEVELS}, got {levels}. The paper uses 2.")
+    if sweeps > MAX_SWEEPS:
+        raise ValueError(f"`sweeps` must be at most {MAX_SWEEPS}, got {sweeps}. Four will do.")
+    if num_threads is not None:
+        check_count("num_threads", num_threads, high=MAX_THREADS)
+
+
+def weights_of(problem: Problem) -> reference.Weights:
+    """Returns a problem as plain arrays, with weights per location and the prior in the costs."""
+    n = problem.num_locations
+    cost, compatibility, prior = problem.host
+    eta = 0.0 if prior is None else problem.eta / n
+    if prior is not None:
+        cost = cost - eta * np.log(prior)[:, None]
+    return reference.Weights(
+        cost=cost,
+        compatibility=compatibility,
+        grid=problem.grid,
+        beta=problem.beta / n,
+        gamma=problem.gamma / n,
+        eta=eta,
+        clip=problem.clip,
+        clip_level=problem.pressure_clip,
+        smoothness=problem.smoothness,
+    )
+
+
+def _solve_native(
+    problems: list[Problem],
+    begin: list[_Starts],
+    sweeps: int,
+    levels: int,
+    resolve: bool,
+    num_threads: int | None,
+) -> tuple[reference.Ints, reference.Floats]:
+    grid = problems[0].grid
+    sources = np.empty((sum(p.num_outputs for p in problems), levels, *grid), dtype=np.int64)
+    objective_values = np.empty((len(problems), sweeps))
+    weights = [weights_of(p) for p in problems]
+    _native.solve(
+        [w.cost for w in weights],
+        [w.compatibility for w in weights],
+        [(w.beta, w.gamma, w.eta, w.clip or "none", w.clip_level, w.smoothness) for w in weights],
+        begin,
+        list(grid),
+        sweeps,
+        levels,
+        resolve,
+        thread_count(num_threads),
+        sources,
+        objective_values,
+    )
+    return sources, objective_values
+
+
+def _solve_reference(
+    problems: list[Problem],
+    begin: list[_Starts],
+    sweeps: int,
+    levels: int,
+    resolve: bool,
+    num_threads: int | None,
+) -> tuple[reference.Ints, reference.Floats]:
+    sources, objective_values, first = [], [], 0
+    for problem, starts in zip(problems, begin, strict=True):
+        w = weights_of(problem)
+        runs = [
+            reference.solve(w, start, sweeps=sweeps, levels=levels, resolve=resolve)
+            for start in starts.astype(np.int64)
+        ]
+        z, sweep_values = runs[0]
+        for run in runs[1:]:
+            if reference.is_better(_rank(w, run[0], resolve), _rank(w, z, resolve)):
+                z, sweep_values = run
+        sources.append(z.transpose(0, 2, 1).reshape(len(z), levels, *problem.grid) + first)
+        objective_values.append(sweep_values)
+        first += problem.num_inputs
+    return np.concatenate(sources), np.stack(objective_values)
+
+
+def _rank(w: reference.Weights, z: reference.Ints, resolve: bool) -> tuple[float, float]:
+    return (reference.duplicates(z) if resolve else 0, reference.objective_value(w, z))
+
+
+def _random_labels(problem: Problem, starts: int, generator: torch.Generator | None) -> _Starts:
+    """Returns i.i.d. uniform one-hot labels, (starts, m', n)."""
+    shape = (starts, problem.num_outputs, problem.num_locations)
+    device = generator.device if generator is not None else None
+    draw = torch.randint(
+        problem.num_inputs, shape, generator=generator, device=device, dtype=torch.int32
+    )
+    labels: _Starts = draw.cpu().numpy()
+    return labels
+
+
+def _checked_problems(problem: Problem | Sequence[Problem]) -> list[Problem]:
+    if isinstance(problem, Problem):
+        return [problem]
+    problems = list(problem) if isinstance(problem, Iterable) else [problem]
+    for p in problems:
+        if not isinstance(p, Problem):
+            raise TypeError(
+                f"`problem` must be a Problem or a sequence of them, got {type(p).__name__}."
+            )
+    if not problems:
+        raise ValueError("`problem` must hold at least one problem, got an empty sequence.")
+    grids = {p.grid for p in problems}
+    if len(grids) > 1:
+        raise ValueError(f"`problem` must have one grid for all its problems, got {sorted(grids)}.")
+    return problems

@@ -1,0 +1,95 @@
+"""Checks of tensors that a caller gives; error messages name argument, rule, value and remedy."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from comixup._checks import MAX_MAGNITUDE
+from comixup.core.grid import MAX_DIMENSIONS
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+MAX_THREADS = 1024
+"""More threads than this are a mistake."""
+
+
+def floating(name: str, value: object) -> Tensor:
+    """Returns a tensor argument detached, in float32 or float64."""
+    if not isinstance(value, Tensor):
+        raise TypeError(
+            f"`{name}` must be a torch tensor, got {type(value).__name__}. Wrap it in "
+            "torch.as_tensor()."
+        )
+    if value.is_complex() or value.dtype == torch.bool:
+        raise TypeError(f"`{name}` must hold real numbers, got {value.dtype}.")
+    value = value.detach()
+    return value if value.dtype in (torch.float32, torch.float64) else value.float()
+
+
+def on_host(value: Tensor) -> Floats:
+    """Returns a tensor as a float64 array in host memory, where checks are cheap."""
+    return np.ascontiguousarray(value.numpy(force=True), dtype=np.float64)
+
+
+def host_copy(value: Tensor) -> Floats:
+    """Returns a copy of a tensor as a float64 array in host memory."""
+    return np.array(on_host(value))
+
+
+def check_precision(name: str, value: Tensor) -> None:
+    """Rejects floating-point numbers of fewer than 16 bits, which torch can hardly compute with."""
+    if value.is_floating_point() and value.dtype.itemsize < 2:
+        raise TypeError(
+            f"`{name}` must have at least 16 bits if floating point, got {value.dtype}. Convert "
+            "first, for instance by .to(torch.bfloat16)."
+        )
+
+
+def check_finite(name: str, values: Floats) -> None:
+    """Rejects NaN, infinities and absurd sizes; the first axis counts inputs."""
+    if not np.abs(values).max() <= MAX_MAGNITUDE:  # NaN is not
+        bad, *_ = index = np.argwhere(~(np.abs(values) <= MAX_MAGNITUDE))[0]
+        raise ValueError(
+            f"`{name}` must be finite and at most {MAX_MAGNITUDE:g} in size, got "
+            f"{values[tuple(index)]:g} for input {bad}. Replace that input's map, for instance by "
+            "a uniform one."
+        )
+
+
+def check_images(images: Tensor) -> None:
+    """Rejects what is not a batch of images, sounds or volumes."""
+    if not isinstance(images, Tensor):
+        raise TypeError(f"`images` must be a torch tensor, got {type(images).__name__}.")
+    if not 3 <= images.ndim <= 2 + MAX_DIMENSIONS or images.numel() == 0:
+        raise ValueError(
+            "`images` must have shape (batch, channels, *size) with 1 to "
+            f"{MAX_DIMENSIONS} spatial dimensions and none empty, got {tuple(images.shape)}. Mix "
+            "whole batches: after the data loader, or in its collate function."
+        )
+
+
+def thread_count(num_threads: int | None) -> int:
+    """Returns the number of threads to use: the one asked for, or else torch's."""
+    return min(torch.get_num_threads(), MAX_THREADS) if num_threads is None else int(num_threads)
+
+
+def check_model(model: object, arguments: str, others: tuple[type, ...] = ()) -> None:
+    """Rejects what is no model; a function will do.
+
+    Args:
+        model: what was given as such.
+        arguments: the caller's, in order, for the error message.
+        others: classes of the caller's other arguments, whose objects can be called too.
+    """
+    if isinstance(model, nn.Module):
+        return
+    if isinstance(model, (Tensor, *others)) or not callable(model):
+        raise TypeError(
+            f"`model` must be a torch module, got {type(model).__name__}. The arguments are "
+            f"({arguments})."
+        )

@@ -1,0 +1,178 @@
+"""Maps that the kernel writes to a saliency memory and reads, against torch and plain loops."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from cases import each_case
+from comixup import Origin, SaliencyMemory, _native
+from comixup.core.cell_means import cell_means, looked_up
+from comixup.core.saliency import channel_norm
+from problems import generator
+
+SIZES = {"1-d": (13,), "2-d": (7, 9), "3-d": (2, 5, 3), "more than a chunk": (40, 50)}
+GRIDS = {1: (6,), 2: (2, 3), 3: (1, 3, 2)}
+CELLS, EXAMPLES, M = 6, 9, 4
+
+
+def drawn(size, channels=3, seed=0):
+    """Gradients, and where their images come from: every other pixel's cell at random."""
+    source = generator(seed)
+    gradient = torch.randn(M, channels, *size, generator=source)
+    numbers = torch.randint(0, CELLS + 1, (M, *size), generator=source, dtype=torch.uint8)
+    numbers[0] = 1  # an image that shows a single cell
+    return gradient, Origin(torch.tensor([5, 0, 8, 5]), numbers)  # one example twice
+
+
+def memory(size, momentum=0.0):
+    return SaliencyMemory(EXAMPLES, cells=GRIDS[len(size)], momentum=momentum)
+
+
+def written(how, size, momentum, *batches):
+    """Returns the maps after an epoch for each batch."""
+    kept = memory(size, momentum)
+    for gradient, origin in batches:
+        if how == "kernel":
+            kept.write_gradient(origin, gradient)
+        else:
+            kept.write(origin, channel_norm(gradient))
+        kept.end_epoch()
+    return kept
+
+
+@each_case("size", SIZES.values(), ids=SIZES.keys())
+@each_case("channels", [1, 3, 5])
+@each_case("momentum", [0.0, 0.6])
+def test_the_kernel_writes_what_torch_does(size, channels, momentum):
+    batches = [drawn(size, channels, seed) for seed in range(2)]
+    ours = written("kernel", size, momentum, *batches)
+    theirs = written("torch", size, momentum, *batches)
+    # Sums are added in another order: a byte may be rounded the other way.
+    difference = ours._maps.int() - theirs._maps.int()
+    assert difference.abs().max() <= 1
+    assert (difference != 0).sum() <= 1
+    assert ours.known(torch.arange(EXAMPLES)).tolist() == [k in (0, 5, 8) for k in range(EXAMPLES)]
+
+
+@each_case("size", SIZES.values(), ids=SIZES.keys())
+def test_the_kernel_reads_what_torch_does(size):
+    gradient, origin = drawn(size)
+    kept = written("kernel", size, 0.0, (gradient, origin))
+    rows = torch.tensor([5, 1, 0, 5])  # one of them has no map
+    expected = looked_up(kept._maps[rows], origin.cells)
+    assert_close(kept.read(Origin(rows, origin.cells)), expected, rtol=0, atol=0)
+    assert_close(kept.read(Origin(rows, origin.cells.long())), expected, rtol=0, atol=0)
+    assert (expected[1] == (origin.cells[1] > 0)).all()
+    numbers = kept.cell_numbers(size).expand(M, *size)
+    assert_close(kept.read(rows, size), looked_up(kept._maps[rows], numbers), rtol=0, atol=0)
+
+
+def test_an_empty_batch_is_read():
+    kept = memory((7, 9))
+    assert kept.read(torch.empty(0, dtype=torch.int64), (7, 9)).shape == (0, 7, 9)
+
+
+@each_case("layout", ["channels last", "strided", "double", "part"])
+def test_other_layouts(layout):
+    size = (7, 9)
+    gradient, origin = drawn(size)
+    last = gradient.to(memory_format=torch.channels_last)
+    forms = {
+        "channels last": last,
+        "strided": gradient.repeat_interleave(2, dim=3)[..., ::2],
+        "double": gradient.double(),
+        "part": last[:2],  # the clean images of a batch that is half mixed
+    }
+    if layout == "part":
+        gradient, origin = gradient[:2], Origin(origin.indices[:2], origin.cells[:2])
+    ours = written("kernel", size, 0.0, (forms[layout], origin))
+    assert not forms[layout].is_contiguous() or layout == "double"
+    assert_close(ours._maps, written("kernel", size, 0.0, (gradient, origin))._maps)
+
+
+def test_means_are_those_of_loops():
+    gradient, origin = drawn((7, 9))
+    means, shown = cell_means(origin.cells, channel_norm(gradient), CELLS)
+    for i in range(M):
+        for cell in range(CELLS):
+            pixels = gradient[i][:, origin.cells[i] == cell + 1].double()
+            assert bool(shown[i, cell]) == (pixels.shape[1] > 0)
+            if pixels.shape[1]:
+                expected = pixels.square().sum(0).sqrt().mean().item()
+                assert means[i, cell].item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_images_that_were_not_moved_need_no_cell_numbers():
+    size = (8, 9)
+    gradient, (indices, _) = drawn(size)
+    cells = memory(size).cell_numbers(size).expand(M, *size).contiguous()
+    ours = written("kernel", size, 0.0, (gradient, Origin(indices)))
+    assert_close(ours._maps, written("kernel", size, 0.0, (gradient, Origin(indices, cells)))._maps)
+
+
+def test_gradients_that_cannot_be_used_leave_the_map_of_before():
+    size = (7, 9)
+    gradient, origin = drawn(size)
+    bad = gradient.clone()
+    bad[0, 1, 3, 3], bad[1] = float("nan"), 0  # examples 5 (once of twice) and 0
+    kept = memory(size)
+    kept.write_gradient(origin, gradient)
+    kept.end_epoch()
+    before = kept._maps.clone()
+    kept.write_gradient(origin, bad)
+    kept.end_epoch()
+    assert int(kept.skipped) == 2
+    assert_close(kept._maps[0], before[0])
+    assert kept._maps[5].any()
+
+
+def test_any_number_of_threads_gives_the_same_maps():
+    size = (300, 310)  # large enough for several
+    gradient, origin = drawn(size)
+    rows, numbers = origin.indices, origin.cells.flatten(1)
+    maps = torch.zeros(EXAMPLES, CELLS, dtype=torch.uint8)
+    found = []
+    for threads in (1, 4):
+        found.append(torch.zeros_like(maps))
+        skipped = _native.write_maps(
+            gradient.flatten(2), numbers, False, rows, maps, 0.0, threads, found[-1]
+        )
+        assert skipped == 0
+    assert_close(found[0], found[1], rtol=0, atol=0)
+    assert found[0].any()
+
+
+@each_case(
+    "changed, message",
+    [
+        ({"numbers": torch.zeros(4, 62, dtype=torch.uint8)}, "numbers must be"),
+        ({"numbers": torch.zeros(3, 63, dtype=torch.uint8)}, "numbers must be"),
+        ({"rows": torch.tensor([0, 1, 2])}, "rows must be"),
+        ({"rows": torch.tensor([0, 1, 2, EXAMPLES])}, "rows must be below"),
+        ({"rows": torch.tensor([0, 1, -1, 2])}, "rows must be below"),
+        ({"next": torch.zeros(EXAMPLES, 5, dtype=torch.uint8)}, "next must be"),
+        ({"maps": torch.zeros(EXAMPLES, 255, dtype=torch.uint8)}, "1 to 254 cells"),
+    ],
+    ids=str,
+)
+def test_the_kernel_rejects_other_shapes(changed, message):
+    arguments = {
+        "gradients": torch.zeros(4, 3, 63),
+        "numbers": torch.zeros(4, 63, dtype=torch.uint8),
+        "channels_last": False,
+        "rows": torch.arange(4),
+        "maps": torch.zeros(EXAMPLES, CELLS, dtype=torch.uint8),
+        "momentum": 0.0,
+        "threads": 1,
+        "next": torch.zeros(EXAMPLES, CELLS, dtype=torch.uint8),
+    }
+    with pytest.raises(ValueError, match=message):
+        _native.write_maps(**arguments | changed)
+
+
+def test_a_gradient_of_other_images_is_rejected():
+    gradient, origin = drawn((7, 9))
+    with pytest.raises(ValueError, match="`gradient` must have a value for each of the pixels"):
+        memory((7, 9)).write_gradient(origin, gradient[..., :8].contiguous())
+    with pytest.raises(ValueError, match="`gradient` must have shape"):
+        memory((7, 9)).write_gradient(origin, gradient[:, 0])

@@ -1,0 +1,379 @@
+"""`Problem` and `from_saliency` on good input; what they reject: test_bad_input."""
+
+import copy
+import pickle
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.testing import assert_close
+
+from comixup import CoMixup, Problem, objective, solve
+from comixup._random import numpy_generator
+from comixup.core.maps import location_distances, salient_locations
+from comixup.core.problem import PRIOR_FLOOR
+from comixup.core.tensor_checks import on_host
+from problems import generator, maps, ratio
+
+
+def spot(size, *places):
+    """A flat map with a bright 8 x 8 patch whose corner is at `places`."""
+    saliency = torch.full(size, 0.01)
+    for row, column in places:
+        saliency[row : row + 8, column : column + 8] = 1
+    return saliency
+
+
+# ---- Fields ------------------------------------------------------------------------------------
+
+
+def distances_of(saliency):
+    places = on_host(salient_locations(saliency))
+    return torch.from_numpy(location_distances(places)).float()
+
+
+def test_defaults_are_the_papers():
+    problem = Problem(-maps(3, (4, 4), 0), torch.eye(3))
+    found = (problem.beta, problem.gamma, problem.tau, problem.eta)
+    assert found == (0.32, 1.0, 0.83, 0.05)
+    assert (problem.clip, problem.smoothness, problem.prior) == ("soft", "squared", None)
+    assert (problem.num_inputs, problem.num_outputs) == (3, 3)
+    assert (problem.grid, problem.num_locations) == ((4, 4), 16)
+
+
+def test_the_former_name_of_the_official_smoothness_still_works():
+    fields = {"cost": -maps(4, (4, 4), 1, power=1), "compatibility": torch.eye(4)}
+    old = Problem(**fields, smoothness="released", prior=ratio(4, 1))
+    new = Problem(**fields, smoothness="official", prior=ratio(4, 1))
+    assert old.smoothness == new.smoothness == "official"
+    for method in ("native", "reference"):
+        z = [solve(p, method=method, generator=generator(2)) for p in (old, new)]
+        assert_close(z[0].sources, z[1].sources)
+        assert_close(objective(old, z[0]).total, objective(new, z[1]).total)
+    assert Problem.from_saliency(torch.rand(2, 8, 8), smoothness="released").smoothness == (
+        "official"
+    )
+    assert CoMixup(3, smoothness="released").weights.smoothness == "official"
+
+
+def test_clip_levels_are_relative_to_the_mean_load():
+    problem = Problem(-maps(5, (2, 3), 0), torch.eye(5), num_outputs=4, tau=0.5)
+    assert problem.pressure_clip == pytest.approx(2 * 0.5 * 6 * 4 / 5)
+    assert problem.total_clip == pytest.approx(0.5 * 6**2 * 4**2 / 5)
+
+
+def test_a_problem_cannot_be_changed():
+    problem = Problem(-maps(2, (2,), 0), torch.eye(2))
+    with pytest.raises(AttributeError, match="beta"):
+        problem.beta = 1.0
+    with pytest.raises(AttributeError, match="`grid` must stay as it is"):
+        del problem.grid
+    with pytest.raises(AttributeError, match=r"`num_outputs` .* problem.replace\(num_outputs="):
+        problem.num_outputs = 3
+
+
+TENSORS = ["cost", "compatibility", "prior"]
+
+
+def fields_of(dtype):
+    prior = ratio(4, 0).to(dtype)
+    return {"cost": -maps(4, (2, 3), 0).to(dtype), "compatibility": torch.eye(4).to(dtype)} | {
+        "prior": prior / prior.sum()
+    }
+
+
+def spoil(tensor):
+    """What a caller might do to a tensor: no value stays what it was."""
+    tensor.fill_(float("nan"))
+    tensor.view(-1)[0] = float("inf")
+
+
+@pytest.mark.parametrize("method", ["native", "reference"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", TENSORS)
+def test_a_problem_is_a_snapshot(name, dtype, method):
+    fields = fields_of(dtype)
+    problem = Problem(**fields)
+    before = solve(problem, method=method, generator=generator(1))
+    values = {n: getattr(problem, n) for n in TENSORS}
+    spoil(fields[name])  # the caller's own
+    spoil(getattr(problem, name))  # and what the problem gave out
+    after = solve(problem, method=method, generator=generator(1))
+    assert_close(after.sources, before.sources)
+    assert_close(after.objective_values, before.objective_values, rtol=0, atol=0)
+    assert_close({n: getattr(problem, n) for n in TENSORS}, values, rtol=0, atol=0)
+    assert objective(problem, after) == objective(problem, before)
+
+
+@pytest.mark.parametrize("name", TENSORS)
+def test_the_arrays_that_the_solver_reads_cannot_be_written_to(name):
+    problem = Problem(**fields_of(torch.float64))
+    of_saliency = Problem.from_saliency(maps(4, (2, 3), 0))
+    for array in (getattr(problem.host, name), getattr(of_saliency.host, name)):
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = float("nan")
+
+
+def test_a_problem_can_be_copied():
+    problem = Problem(**fields_of(torch.float64), beta=0.1)
+    expected = solve(problem, generator=generator(2))
+    copies = [
+        copy.copy(problem),
+        copy.deepcopy(problem),
+        pickle.loads(pickle.dumps(problem)),
+        problem.replace(),
+    ]
+    for other in copies:
+        spoil(other.cost)
+        assert other.beta == 0.1
+        assert_close(other.cost, problem.cost, rtol=0, atol=0)
+        assert_close(solve(other, generator=generator(2)).sources, expected.sources)
+    changed = problem.replace(cost=2 * problem.cost)
+    assert_close(changed.cost, 2 * problem.cost, rtol=0, atol=0)
+    assert_close(changed.prior, problem.prior, rtol=0, atol=0)
+
+
+def test_a_tensor_with_gradients_is_copied_without_them():
+    cost = (-maps(2, (2,), 0)).requires_grad_()
+    problem = Problem(cost, torch.eye(2))
+    assert not problem.cost.requires_grad
+    assert problem.cost.is_leaf
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int32, torch.uint8])
+def test_other_number_types_become_single_precision(dtype):
+    problem = Problem(torch.ones(2, 3).to(dtype), torch.eye(2).to(dtype))
+    assert problem.cost.dtype == problem.compatibility.dtype == torch.float32
+    assert_close(problem.cost, torch.ones(2, 3))
+
+
+@pytest.mark.parametrize("number", [np.float32(0.5), np.float64(0.5), Fraction(1, 2)])
+def test_any_real_number_is_a_weight(number):
+    problem = Problem(
+        -maps(2, (2,), 0), torch.eye(2), beta=number, gamma=number, tau=number, eta=number
+    )
+    for name in ("beta", "gamma", "tau", "eta"):
+        assert type(getattr(problem, name)) is float
+        assert getattr(problem, name) == 0.5
+
+
+def test_a_prior_of_zero_is_lifted_to_the_floor():
+    problem = Problem(-maps(2, (2,), 0), torch.eye(2), prior=torch.tensor([0.0, 1.0]))
+    assert_close(
+        problem.prior, torch.tensor([PRIOR_FLOOR, 1.0]).to(problem.cost), rtol=1e-6, atol=0
+    )
+
+
+def test_a_matrix_that_is_semi_definite_but_not_dominant_passes_in_silence():
+    Problem(-maps(3, (2,), 0), torch.ones(3, 3))  # eigenvalues 3, 0, 0; warnings are errors here
+
+
+# ---- From saliency: costs ----------------------------------------------------------------------
+
+
+def test_pooling_is_the_mean_of_each_cell():
+    saliency = torch.rand(3, 8, 12, generator=generator(0))
+    problem = Problem.from_saliency(saliency, grid=(4, 3))
+    mean = saliency.view(3, 4, 2, 3, 4).mean((2, 4))
+    assert_close(problem.cost, -mean / mean.sum((1, 2), keepdim=True))
+
+
+@given(
+    st.integers(1, 4),
+    st.lists(st.integers(1, 40), min_size=1, max_size=3),
+    st.integers(1, 5),
+    st.integers(0, 2**32),
+)
+def test_costs_are_minus_saliency_that_sums_to_one(m, size, cells, seed):
+    saliency = torch.rand(m, *size, generator=generator(seed)) + 1e-3
+    problem = Problem.from_saliency(saliency, grid=cells, generator=generator(seed))
+    assert problem.grid == tuple(min(cells, side) for side in size)
+    assert (problem.cost < 0).all()
+    assert_close(problem.cost.flatten(1).sum(1), -torch.ones(m))
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3, 50), (50, 3), (1,), (5,), (1, 1, 1), (4, 6, 8)])
+def test_any_size_will_do(size):
+    saliency = torch.rand(3, *size, generator=generator(1))
+    problem = Problem.from_saliency(saliency, generator=generator(1))
+    assert problem.grid == tuple(min(4, side) for side in size)
+    assert torch.isfinite(problem.compatibility).all()
+
+
+def test_the_scale_of_a_map_does_not_matter():
+    saliency = torch.rand(3, 8, 8, generator=generator(2))
+    one = Problem.from_saliency(saliency, alpha=None)
+    scaled = Problem.from_saliency(saliency * torch.tensor([1e-20, 1.0, 1e20]).view(3, 1, 1))
+    assert_close(scaled.cost, one.cost)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_saliency_of_any_precision(dtype):
+    saliency = torch.rand(3, 8, 8, generator=generator(3)).to(dtype)
+    problem = Problem.from_saliency(saliency)
+    assert problem.cost.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    assert_close(problem.cost.flatten(1).sum(1), -torch.ones(3, dtype=problem.cost.dtype))
+
+
+def test_the_callers_saliency_is_left_alone():
+    saliency = torch.rand(8, 8, 3, generator=generator(4)).permute(2, 0, 1).requires_grad_()
+    version, copy = saliency._version, saliency.detach().clone()
+    problem = Problem.from_saliency(saliency)
+    assert saliency._version == version
+    assert_close(saliency.detach(), copy, rtol=0, atol=0)
+    assert not problem.cost.requires_grad
+    assert_close(problem.cost, Problem.from_saliency(copy.contiguous()).cost)
+
+
+# ---- From saliency: compatibility --------------------------------------------------------------
+
+
+def test_distances_between_the_brightest_places_by_hand():
+    # Corners at (0, 0), (0, 6) and (16, 2): l1 distances 6, 18 and 20, twice each: sum 88.
+    size = (24, 24)
+    saliency = torch.stack([spot(size, (0, 0)), spot(size, (0, 6)), spot(size, (16, 2))])
+    expected = torch.tensor([[0.0, 6, 18], [6, 0, 20], [18, 20, 0]]) * 3 / 88
+    assert_close(distances_of(saliency), expected)
+    problem = Problem.from_saliency(saliency, omega=0.1)
+    assert_close(problem.compatibility, 0.9 * torch.eye(3) + 0.1 * expected)
+
+
+def test_one_hot_pixel_does_not_decide():
+    size = (24, 24)
+    steady, hot = spot(size, (0, 0)), spot(size, (0, 0))
+    hot[23, 23] = 20.0  # brighter than any pixel, but not than 64 of them
+    saliency = torch.stack([steady, hot, spot(size, (0, 16))])
+    assert_close(distances_of(saliency)[0, 1], torch.tensor(0.0))
+    assert distances_of(saliency)[0, 2] > 0
+
+
+def test_one_place_for_all_gives_no_distances():
+    saliency = torch.stack([spot((16, 16), (4, 4))] * 3)
+    assert_close(distances_of(saliency), torch.zeros(3, 3))
+    assert_close(Problem.from_saliency(saliency).compatibility, 0.999 * torch.eye(3))
+
+
+@pytest.mark.parametrize("size", [(40,), (12, 9), (9, 10, 11), (3, 3)])
+def test_distances_sum_to_the_number_of_inputs(size):
+    distance = distances_of(torch.rand(6, *size, generator=generator(5)))
+    assert_close(distance.sum(), torch.tensor(6.0 if max(size) > 8 else 0.0))
+    assert_close(distance, distance.T)
+
+
+@pytest.mark.parametrize("size", [(40,), (20, 13), (13, 20), (12, 5), (9, 10, 14)])
+def test_places_are_those_of_the_mean_over_a_window(size):
+    mean = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}[len(size)]
+    saliency = torch.rand(4, *size, generator=generator(5), dtype=torch.float64)
+    smooth = mean(saliency.unsqueeze(1), [min(8, side) for side in size], stride=1).squeeze(1)
+    places = [np.unravel_index(int(s.argmax()), s.shape) for s in smooth]
+    apart = torch.tensor([[np.abs(np.subtract(p, q)).sum() for q in places] for p in places])
+    assert_close(distances_of(saliency), apart * 4 / apart.sum().float())
+
+
+def test_the_users_own_matrix_or_function():
+    saliency = torch.rand(3, 8, 8, generator=generator(6))
+    matrix = torch.tensor([[2.0, 1, 0], [1, 2, 0], [0, 0, 1]])
+    assert_close(Problem.from_saliency(saliency, compatibility=matrix).compatibility, matrix)
+    seen = []
+
+    def function(maps):
+        seen.append(maps.shape)
+        return matrix
+
+    assert_close(Problem.from_saliency(saliency, compatibility=function).compatibility, matrix)
+    assert seen == [(3, 8, 8)]
+
+
+def test_a_large_omega_may_break_proposition_1_and_says_so():
+    saliency = torch.rand(6, 32, 32, generator=generator(7))
+    with pytest.warns(UserWarning, match="not positive semi-definite"):
+        Problem.from_saliency(saliency, omega=1.0)
+
+
+# ---- From saliency: prior ----------------------------------------------------------------------
+
+
+def test_the_prior_is_drawn_from_the_generator_alone():
+    saliency = torch.rand(5, 8, 8, generator=generator(8))
+    before = torch.get_rng_state()
+    first = Problem.from_saliency(saliency, generator=generator(1)).prior
+    assert_close(torch.get_rng_state(), before)
+    assert_close(Problem.from_saliency(saliency, generator=generator(1)).prior, first)
+    other = Problem.from_saliency(saliency, generator=generator(2)).prior
+    assert not torch.equal(other, first)
+
+
+def test_without_a_generator_the_prior_follows_the_global_seed():
+    saliency = torch.rand(5, 8, 8, generator=generator(8))
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        first = Problem.from_saliency(saliency).prior
+        torch.manual_seed(3)
+        assert_close(Problem.from_saliency(saliency).prior, first)
+
+
+@pytest.mark.parametrize("alpha", [0.5, 2.0, 50.0])
+def test_the_prior_is_dirichlet(alpha):
+    saliency = torch.ones(4, 4, 4)
+    source = generator(9)
+    draws = torch.stack(
+        [Problem.from_saliency(saliency, alpha=alpha, generator=source).prior for _ in range(400)]
+    )
+    assert_close(draws.sum(1), torch.ones(400, dtype=draws.dtype))
+    # Mean 1/m and variance (1/m)(1 - 1/m) / (m alpha + 1), up to four standard errors.
+    variance = 0.25 * 0.75 / (4 * alpha + 1)
+    mean = torch.full((4,), 0.25, dtype=draws.dtype)
+    assert_close(draws.mean(0), mean, rtol=0, atol=4 * (variance / 400) ** 0.5)
+    assert float(draws.var(0).mean()) == pytest.approx(variance, rel=0.25)
+
+
+def test_no_alpha_no_prior_and_no_draw():
+    source = generator(1)
+    before = source.get_state()
+    assert Problem.from_saliency(torch.ones(3, 4, 4), alpha=None, generator=source).prior is None
+    assert_close(source.get_state(), before)
+
+
+def test_the_other_fields_pass_through():
+    problem = Problem.from_saliency(
+        torch.ones(3, 4, 4),
+        num_outputs=2,
+        beta=0.1,
+        gamma=0.2,
+        tau=0.3,
+        eta=0.4,
+        clip="hard",
+        smoothness="inner",
+    )
+    weights = (problem.beta, problem.gamma, problem.tau, problem.eta)
+    assert (problem.num_outputs, *weights) == (2, 0.1, 0.2, 0.3, 0.4)
+    assert (problem.clip, problem.smoothness) == ("hard", "inner")
+
+
+# ---- The partitions of a batch -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sizes", [(5, 5, 5), (6, 5, 5), (7, 6)])
+def test_the_problems_of_a_batch_are_those_of_its_partitions(sizes):
+    m = sum(sizes)
+    saliency = maps(m, (16, 24), 3)
+    mixup = CoMixup(num_classes=2, partition_size=max(sizes), alpha=None)
+    mixup(torch.rand(m, 1, 16, 24), torch.zeros(m, dtype=torch.long), saliency)
+    assert tuple(problem.num_inputs for problem in mixup.last.problems) == sizes
+    for found, part in zip(mixup.last.problems, saliency.split(sizes), strict=True):
+        alone = Problem.from_saliency(part.double(), alpha=None)
+        assert_close(found.cost, alone.cost)
+        assert_close(found.compatibility, alone.compatibility, rtol=0, atol=0)
+
+
+def test_priors_of_partitions_are_drawn_one_after_the_other():
+    mixup = CoMixup(num_classes=2, partition_size=6, generator=generator(4))
+    mixup(torch.rand(16, 1, 8, 8), torch.zeros(16, dtype=torch.long), maps(16, (8, 8), 1))
+    random = numpy_generator(generator(4))
+    for problem in mixup.last.problems:
+        drawn = random.dirichlet(np.full(problem.num_inputs, 2.0))
+        np.testing.assert_array_equal(problem.host.prior, np.maximum(drawn, PRIOR_FLOOR))

@@ -1,0 +1,341 @@
+"""Puzzle Mix as a mixer: its plan, its draws, and what it must not depend on."""
+
+import warnings
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import avg_pool2d
+from torch.testing import assert_close
+
+import comixup
+from comixup import PuzzleMix
+from comixup.core.puzzle import best_masks, border_differences, mask_energy, transport
+from comixup.mixers import Puzzle
+from problems import generator
+
+
+def batch(m=6, size=(32, 32), seed=0, channels=3):
+    images = torch.rand(m, channels, *size, generator=generator(seed))
+    targets = torch.arange(m) % 5
+    coarse = [min(8, side) for side in size]  # patches, few of them salient
+    saliency = torch.rand(m, *coarse, generator=generator(seed + 100)) ** 12
+    for axis, (side, patches) in enumerate(zip(size, coarse, strict=True), 1):
+        saliency = saliency.index_select(axis, torch.arange(side) * patches // side)
+    return images, targets, saliency
+
+
+def run(mixer, *tensors):
+    mixed, targets = mixer(*tensors)
+    return mixed, targets, mixer.last.plan
+
+
+def puzzle(**settings):
+    return PuzzleMix(5, **{"generator": generator(1), **settings})
+
+
+def mixture(plan, images):
+    """The output of a plan by its definition, pixel by pixel, for images whose sides divide."""
+    expected = torch.empty_like(images)
+    size, grid = images.shape[2:], plan.labels.shape[1:]
+    for j in range(len(images)):
+        sources = [images[j], images[plan.partners[j]]]
+        if plan.moves is not None:
+            blocks = plan.moves.shape[2:]
+            moved = []
+            for source, block_at in zip(sources, plan.moves[:, j], strict=True):
+                out = torch.empty_like(source)
+                h, w = (p // c for p, c in zip(size, blocks, strict=True))
+                for y in range(blocks[0]):
+                    for x in range(blocks[1]):
+                        a, b = divmod(int(block_at[y, x]), blocks[1])
+                        out[:, y * h : y * h + h, x * w : x * w + w] = source[
+                            :, a * h : a * h + h, b * w : b * w + w
+                        ]
+                moved.append(out)
+            sources = moved
+        for y in range(size[0]):
+            for x in range(size[1]):
+                cell = plan.labels[j, y * grid[0] // size[0], x * grid[1] // size[1]]
+                z = float(cell) / plan.levels
+                expected[j, :, y, x] = z * sources[0][:, y, x] + (1 - z) * sources[1][:, y, x]
+    return expected
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"t_size": 2}, {"transport": False}, {"levels": 3}], ids=str
+)
+@pytest.mark.parametrize("grid", [2, 4, 8])
+def test_images_are_what_the_plan_says(settings, grid):
+    images, targets, saliency = batch(4, (16, 24))
+    mixed, _, plan = run(puzzle(grid=grid, **settings), images, targets, saliency)
+    assert isinstance(plan, Puzzle)
+    assert (plan.moves is None) == ("transport" in settings)
+    assert_close(mixed, mixture(plan, images))
+
+
+def test_blocks_do_move_and_labels_do_differ():
+    mixer = puzzle(grid=4)
+    values, moved = set(), 0
+    for seed in range(10):
+        *_, plan = run(mixer, *batch(seed=seed))
+        values |= set(plan.labels.unique().tolist())
+        moved += int((plan.moves != torch.arange(16).view(4, 4)).sum())
+    assert values == {0, 1, 2}
+    assert moved > 0
+
+
+def test_masks_and_moves_are_those_of_the_images_and_their_partners():
+    images, targets, saliency = batch(6)
+    mixer = puzzle(grid=4, t_size=4, beta=0.4, eta=0.0, std=(1.0,))
+    _, _, plan = run(mixer, images, targets, saliency)
+    partners = plan.partners
+    cells, blocks = (avg_pool2d(saliency, side) for side in (8, 4))
+    cells, blocks = (maps / maps.sum((1, 2), keepdim=True) for maps in (cells, blocks))
+    differences = border_differences(images, partners, (4, 4), 4, torch.ones(1))
+    settings = {"levels": 2, "beta": 0.4, "gamma": 0.5, "eta": 0.0}
+    unary, weights = mask_energy(cells, partners, differences, 0.5, **settings)
+    assert_close(plan.labels, best_masks(unary, weights, (4, 4)))
+    assert len(plan.labels.unique()) == 3
+    z = (plan.labels / 2).repeat_interleave(2, 1).repeat_interleave(2, 2)
+    own = transport(blocks, z > 0, 0.8)
+    other = transport(blocks[partners], 1 - z > 0, 0.8)
+    assert not torch.equal(own, other)
+    assert_close(plan.moves, torch.stack([own, other]))
+
+
+@pytest.mark.parametrize("m", [1, 2, 19, 21])
+def test_targets_are_the_shares_of_the_pixels(m):
+    images, targets, saliency = batch(m)
+    mixer = puzzle()
+    for _ in range(4):
+        mixed, soft, plan = run(mixer, images, targets, saliency)
+        assert mixed.shape == images.shape
+        assert_close(soft.sum(1), torch.ones(m))
+        assert_close(plan.source_ratio((32, 32)).sum(1), torch.ones(m))
+        z = plan.labels.float().flatten(1).mean(1) / 2
+        one_hot = torch.nn.functional.one_hot(targets, 5).float()
+        assert_close(soft, z[:, None] * one_hot + (1 - z)[:, None] * one_hot[plan.partners])
+
+
+@pytest.mark.parametrize("size", [(32, 32), (16, 48), (3, 5), (1, 1), (17, 9)], ids=str)
+def test_masks_tell_whose_pixels_are_seen(size):
+    m = 5
+    tells = torch.eye(m).view(m, m, 1, 1).expand(m, m, *size)  # channel i is 1 in input i alone
+    _, _, saliency = batch(m, size)
+    mixer = puzzle()
+    for _ in range(6):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # sides that no grid divides
+            shown, _, plan = run(mixer, tells, torch.arange(m), saliency)
+        assert_close(shown.mean((2, 3)), plan.source_ratio(size))
+        assert_close(plan.source_ratio(), plan.masks.flatten(2).mean(2))
+        grid = plan.masks.shape[2:]
+        rows = torch.arange(size[0]) * grid[0] // size[0]
+        columns = torch.arange(size[1]) * grid[1] // size[1]
+        assert_close(shown, plan.masks[:, :, rows][:, :, :, columns])
+
+
+def test_salient_inputs_are_kept():
+    # One image is salient on the left, its partner on the right: both can be seen whole.
+    saliency = torch.full((2, 16, 16), 1e-3)
+    saliency[0, :, :8] = saliency[1, :, 8:] = 1.0
+    images = torch.rand(2, 3, 16, 16, generator=generator(0))
+    mixer = puzzle(grid=4, beta=0.1, eta=0.0, transport=False, generator=generator(3))
+    partners = []
+    while partners != [1, 0]:
+        mixed, soft, plan = run(mixer, images, torch.tensor([0, 1]), saliency)
+        partners = plan.partners.tolist()
+    assert_close(mixed[0, :, :, :8], images[0, :, :, :8])
+    assert_close(mixed[0, :, :, 8:], images[1, :, :, 8:])
+    assert_close(soft[:, :2], torch.full((2, 2), 0.5))
+
+
+def test_the_prior_follows_the_ratio():
+    images, targets, saliency = batch(20)
+    shares = []
+    for seed in range(8):
+        mixer = puzzle(grid=4, eta=100.0, generator=generator(seed))
+        _, _, plan = run(mixer, images, targets, saliency)
+        shares.append(plan.labels.unique().tolist())
+    assert all(len(labels) == 1 for labels in shares)  # the likeliest label, everywhere
+    assert {labels[0] for labels in shares} == {0, 1, 2}
+
+
+def test_one_grid_is_drawn_per_batch():
+    images, targets, saliency = batch(3)
+    mixer = puzzle(grid=(2, 8))
+    sides = {run(mixer, images, targets, saliency)[2].labels.shape[1:] for _ in range(20)}
+    assert sides == {(2, 2), (8, 8)}
+    default = puzzle()
+    sides = {run(default, images, targets, saliency)[2].labels.shape[1] for _ in range(40)}
+    assert sides == {2, 4, 8, 16}
+
+
+@pytest.mark.parametrize("size", [(24,), (8, 12, 16)], ids=["wave", "volume"])
+def test_other_dimensions_mix_too(size):
+    images, targets, saliency = batch(4, size, channels=2)
+    mixed, soft, plan = run(puzzle(grid=4, t_size=2), images, targets, saliency)
+    assert plan.labels.shape == (4, *[4] * len(size))
+    assert plan.moves is not None
+    assert mixed.shape == images.shape
+    assert_close(soft.sum(1), torch.ones(4))
+    assert not torch.equal(mixed, images)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_dtypes_are_kept(dtype):
+    images, targets, saliency = batch()
+    for settings in ({"grid": 4}, {"grid": 8, "transport": False}):
+        mixed, soft, plan = run(puzzle(**settings), images.to(dtype), targets, saliency)
+        assert mixed.dtype == dtype
+        assert soft.dtype == torch.float32
+        assert_close(mixed, plan.mix_images(images).to(dtype), rtol=2e-2, atol=1e-2)
+
+
+def test_memory_formats_change_nothing():
+    images, targets, saliency = batch()
+    mixed, *_ = run(puzzle(grid=4), images, targets, saliency)
+    last = images.to(memory_format=torch.channels_last)
+    assert_close(run(puzzle(grid=4), last, targets, saliency)[0], mixed)
+
+
+def test_the_same_generator_gives_the_same_result_on_any_threads():
+    tensors = batch(40)
+    torch.manual_seed(0)
+    first = [run(puzzle(num_threads=1), *tensors)[:2] for _ in range(2)]
+    torch.manual_seed(1)  # the global generator plays no part
+    second = [run(puzzle(num_threads=3), *tensors)[:2] for _ in range(2)]
+    assert_close(first, second, rtol=0, atol=0)
+    other, *_ = run(puzzle(generator=generator(2)), *tensors)
+    assert not torch.equal(other, first[0][0])
+
+
+def test_nothing_of_the_caller_changes():
+    tensors = batch()
+    versions, copies = [t._version for t in tensors], [t.clone() for t in tensors]
+    mixed, *_ = run(puzzle(), *tensors)
+    assert [t._version for t in tensors] == versions
+    assert_close(list(tensors), copies)
+    assert mixed.data_ptr() != tensors[0].data_ptr()
+
+
+def test_a_plan_mixes_other_tensors_alike():
+    images, targets, saliency = batch()
+    mixed, _, plan = run(puzzle(grid=4), images, targets, saliency)
+    assert_close(plan.mix_images(2 * images), 2 * mixed)
+    small = images[:, :, ::4, ::4]  # a teacher's maps: 8 x 8, two a block
+    assert_close(plan.mix_images(small), mixture(plan, small))
+    with pytest.raises(
+        ValueError, match=r"`images` must have sides that are multiples of \(4, 4\)"
+    ):
+        plan.mix_images(images[:, :, :30])
+    with pytest.raises(ValueError, match=r"`images` must have shape \(6, channels, \*, \*\)"):
+        plan.mix_images(images[:5])
+    with pytest.raises(TypeError, match="`images` must be floating point"):
+        plan.mix_images(images.long())
+
+
+def test_gradients_flow_through_the_mixture():
+    images, targets, saliency = batch()
+    images.requires_grad_()
+    mixed, *_ = run(puzzle(grid=4), images, targets, saliency)
+    mixed.sum().backward()
+    assert float(images.grad.sum()) == pytest.approx(mixed.numel(), rel=1e-4)
+
+
+def test_bad_maps_count_as_uniform_and_are_told_of_once():
+    images, targets, saliency = batch()
+    saliency[0], saliency[1], saliency[2, 0, 0] = 0, float("nan"), float("inf")
+    mixer = puzzle()
+    with pytest.warns(UserWarning, match="3 of 6 saliency maps"):
+        mixer(images, targets, saliency)
+    assert mixer.last.uniform_maps == 3
+    mixer(images, targets, saliency)  # says nothing: warnings are errors here
+
+
+def test_broken_images_break_no_other():
+    images, targets, saliency = batch()
+    images[0, 0, 0, 0] = float("nan")
+    mixed, _, plan = run(puzzle(grid=4), images, targets, saliency)
+    clean = [j for j in range(6) if j != 0 and int(plan.partners[j]) != 0]
+    assert torch.isfinite(mixed[clean]).all()
+
+
+def test_uneven_cells_are_mixed_without_transport_and_told_of_once():
+    images, targets, saliency = batch(4, (30, 32))
+    mixer = puzzle(grid=4)
+    with pytest.warns(UserWarning, match=r"size \(30, 32\) on a grid \(4, 4\) are mixed without"):
+        mixed, soft, plan = run(mixer, images, targets, saliency)
+    assert plan.moves is None
+    assert_close(mixed, mixture(plan, images))
+    assert_close(soft, plan.source_ratio((30, 32)) @ torch.eye(5)[targets])
+    mixer(images, targets, saliency)
+    puzzle(grid=4, transport=False)(images, targets, saliency)
+
+
+def test_maps_may_have_another_size():
+    images, targets, _ = batch(4)
+    saliency = torch.rand(4, 8, 8, generator=generator(5))
+    mixed, _, plan = run(puzzle(grid=16, t_size=2), images, targets, saliency)
+    assert plan.labels.shape == (4, 8, 8)  # at most a cell per pixel of the map
+    assert plan.moves.shape == (2, 4, 16, 16)
+    assert_close(mixed, mixture(plan, images))
+
+
+def test_the_clean_pass_is_made_as_set():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 64, 5))
+    images, targets, _ = batch(size=(8, 8))
+    for weight in (0.0, 1.0):
+        model.zero_grad()
+        mixer = puzzle(clean_weight=weight, grid=4)
+        saliency = mixer.saliency(model, images, targets)
+        assert (model[1].weight.grad is None) == (weight == 0)
+        assert saliency.shape == (6, 8, 8)
+        mixer(images, targets, saliency)
+    step = comixup.training_step(model, mixer, images, targets)
+    assert torch.isfinite(step.loss)
+
+
+def test_mixing_can_be_left_out():
+    images, targets, _ = batch()
+    mixer = puzzle(p=0.0)
+    mixed, soft = mixer(images, targets)
+    assert_close(mixed, images)
+    assert_close(soft, torch.eye(5)[targets])
+    assert not mixer.last.mixed
+
+
+@pytest.mark.parametrize(
+    ("setting", "error", "message"),
+    [
+        ({"alpha": 0}, ValueError, "`alpha` must be above 0"),
+        ({"grid": 0}, ValueError, "`grid` must be a positive integer"),
+        ({"grid": (4, 2.5)}, ValueError, "`grid` must be a positive integer"),
+        ({"grid": ()}, ValueError, "`grid` must hold at least one number"),
+        ({"levels": 0}, ValueError, "`levels` must be a positive integer"),
+        ({"beta": -1}, ValueError, "`beta` must be a number from 0"),
+        ({"gamma": float("nan")}, ValueError, "`gamma` must be a number from 0"),
+        ({"eta": "much"}, TypeError, "`eta` must be a number from 0"),
+        ({"t_eps": -0.1}, ValueError, "`t_eps` must be a number from 0"),
+        ({"neighbour": 0}, ValueError, "`neighbour` must be a positive integer"),
+        ({"t_size": 0}, ValueError, "`t_size` must be a positive integer"),
+        ({"clean_weight": -1}, ValueError, "`clean_weight` must be a number from 0"),
+        ({"std": (0.2, 0.0, 0.2)}, ValueError, "`std` must be above 0"),
+        ({"num_threads": 0}, ValueError, "`num_threads` must be a positive integer"),
+        ({"p": 1.5}, ValueError, "`p` must be a number from 0 to 1"),
+    ],
+)
+def test_bad_settings_are_rejected(setting, error, message):
+    with pytest.raises(error, match=message):
+        PuzzleMix(5, **setting)
+
+
+def test_bad_calls_are_rejected():
+    images, targets, saliency = batch()
+    with pytest.raises(ValueError, match="`saliency` must be given to PuzzleMix"):
+        puzzle()(images, targets)
+    with pytest.raises(ValueError, match="`std` must have one number, or one for each of the 3"):
+        puzzle(std=(0.2, 0.2))(images, targets, saliency)
+    puzzle(std=(0.5,))(images, targets, saliency)
+    puzzle(std=[0.2, 0.2, 0.3])(images, targets, saliency)
