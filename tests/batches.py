@@ -31,7 +31,7 @@ METHODS = {
     ),
     "manifold mixup at the input": functools.partial(ManifoldMixup, layers=["input"]),
     "manifold mixup inside": functools.partial(manifold, num_inputs=3),
-    # Masks tell whose pixels are seen, not where they moved from: tests/test_puzzlemix.py does.
+    # Masks tell whose pixels are seen, not where they moved from: test_puzzlemix.py does.
     "puzzle mix": functools.partial(PuzzleMix, grid=4, transport=False),
 }
 SALIENT = {name: METHODS[name] for name in ("co-mixup", "puzzle mix")}

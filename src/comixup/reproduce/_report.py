@@ -24,12 +24,14 @@ from comixup.reproduce._store import (
 )
 from comixup.reproduce._trained_tables import SCALES
 
+_TITLE = "# The paper's tables and figures, and what was measured"
 _INTRODUCTION = """\
 Every table and figure of *Co-Mixup: Saliency Guided Joint Mixup with Supermodular Diversity* (ICLR
 2021): what the paper printed, what was measured with this package, by which command, and why they
-differ. Where nothing was measured, the command that would do so and what it costs. Numbers in
-parentheses behind ours count seeds; ± is a standard deviation over them. This page is made from
-committed cells by `comixup reproduce --report`."""
+differ. Where nothing was measured, the command that would do so and what it costs. What is ours *at
+small scale* was trained by a recipe of our own, with another, small network and fewer classes than
+the line of the paper above it. Numbers in parentheses behind ours count seeds; ± is a standard
+deviation over them. This page is made from committed cells by `comixup reproduce --report`."""
 
 
 def write_report(results: Path, out: Path) -> Path:
@@ -100,7 +102,7 @@ def report_text(
         pictures: folders to look for pictures of mixed images in.
         suffixes: of the figures to draw.
     """
-    parts = ["# The paper, reproduced", _INTRODUCTION, _contents(made)]
+    parts = [_TITLE, _INTRODUCTION, _contents(made)]
     for item in ITEMS.values():
         parts.append(f"## {_heading(item)}")
         parts += item_section(item, made, results, folder, pictures, suffixes)

@@ -43,7 +43,8 @@ def trained_table(item: Item, made: Mapping[str, Made]) -> str:
             if any(cells.values()):
                 recipe = next(e.runs[scale][0].recipe for e in own.values() if e.runs[scale])
                 words = [_spread(cells.get(c, [])) for c in columns]
-                lines.append([row, f"ours, `{recipe}`", *words])
+                whose = "ours at small scale" if scale == "small" else "ours"
+                lines.append([row, f"{whose}, `{recipe}`", *words])
     if all(entry.paper is None for entry in item.entries):  # nothing to tell ours from
         return markdown_table(["", *columns], [[row, *words] for row, _, *words in lines])
     return markdown_table(["", "", *columns], lines)
