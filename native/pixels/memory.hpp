@@ -91,7 +91,8 @@ class MapWriter {
     }
   }
 
-  /// Both maps are brought to a mean of one over the cells that are shown.
+  /// Both maps are brought to a mean of one over the cells that are shown. If that of the map of
+  /// before was less than a byte's step, it counts as one: new values would be rounded away.
   bool join(const std::uint8_t* before, std::uint8_t* map) {
     const bool known = std::any_of(before, before + cells_, [](std::uint8_t b) { return b > 0; });
     float shown = 0, total = 0, known_total = 0;
@@ -105,7 +106,7 @@ class MapWriter {
     }
     std::fill_n(map, cells_, std::uint8_t{0});
     if (!(total > 0) || !std::isfinite(total)) return false;
-    const float new_scale = shown / total, old_scale = shown / std::max(known_total, 1e-9F);
+    const float new_scale = shown / total, old_scale = shown / std::max(known_total, shown);
     float top = 0;
     for (std::size_t c = 0; c < cells_; ++c) {
       const float old = old_[c] * old_scale, fresh = sums_[c + 1] * new_scale;

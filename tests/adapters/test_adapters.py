@@ -505,3 +505,17 @@ class TestTimm:
     def test_targets_that_are_no_tensor_are_rejected(self):
         with pytest.raises(TypeError, match="`targets` must be a torch tensor"):
             Mixup(num_classes=CLASSES)(batch()[0], [0, 1])
+
+
+def test_a_resumed_mixup_draws_what_it_would_have_drawn():
+    def make():
+        mixer = comixup.CoMixup(CLASSES, generator=seeded(1))
+        return Mixup(num_classes=CLASSES, mixer=mixer, generator=seeded(2))
+
+    images, targets = batch()
+    first, second = make(), make()
+    first(images, targets)
+    second.load_state_dict(copy.deepcopy(first.state_dict()))
+    for _ in range(3):
+        assert_close(first(images, targets), second(images, targets), rtol=0, atol=0)
+    second.load_state_dict({"generator": first.state_dict()["generator"]})  # of earlier versions

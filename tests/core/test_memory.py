@@ -126,6 +126,22 @@ def test_cells_that_are_not_shown_keep_their_proportion():
     assert_close(proportions(read), torch.tensor([[[2.0, 1.0, 4.0]]]) / 7, atol=0.005, rtol=0)
 
 
+@pytest.mark.parametrize("how", ["kernel", "torch"])
+def test_cells_that_had_no_saliency_can_get_some(how):
+    memory = memory_of(torch.tensor([[[255.0, 0.0, 0.0, 0.0]]]), (1, 4))
+    shown = Origin(torch.tensor([0]), torch.tensor([[[3, 4]]]))
+    fresh = torch.tensor([[[1.0, 3.0]]])
+    for _ in range(2):
+        if how == "kernel":
+            memory.write_gradient(shown, fresh.unsqueeze(1))
+        else:
+            memory.write(shown, fresh)
+        memory.end_epoch()
+    read = memory.read(Origin(torch.tensor([0])), (1, 4))
+    assert read[0, 0, 3] > 0
+    assert read[0, 0, 0] == 255  # what was not shown keeps the most
+
+
 def test_momentum_keeps_a_part_of_the_map_of_before():
     memory = memory_of(torch.tensor([[[1.0, 3.0]]]), (1, 2), momentum=0.5)
     memory.write(Origin(torch.tensor([0])), torch.tensor([[[30.0, 10.0]]]))

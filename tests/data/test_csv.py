@@ -63,6 +63,10 @@ def test_any_number_of_labels(table, lines):
     images, targets = next(data.test.loader(2, image_size=8).epoch(0))
     assert images.shape == (1, 3, 8, 8)
     torch.testing.assert_close(targets, torch.tensor([[1.0, 0.0]]))
+    for choice in ({"images_per_class": 1}, {"classes": ["cat"]}):
+        (name,) = choice
+        with pytest.raises(ValueError, match=f"`{name}` must be left out for images with any"):
+            load("folder", table(*lines), **choice)
 
 
 @pytest.mark.parametrize(

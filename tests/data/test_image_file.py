@@ -18,6 +18,7 @@ from comixup.data import load
 from comixup.data._disk import problem_of
 from comixup.data._image_file import read_image
 from comixup.data._tiny_imagenet import _decode
+from comixup.models import Preprocessing
 from data_files import batches, smooth_picture, write_folder
 
 SIDE = 16
@@ -54,6 +55,17 @@ def test_16_bit_grey_is_scaled_by_its_range(tmp_path):
     for name in ("a.png", "a.tif", "a.pgm", "a.jp2"):
         Image.fromarray(RAMP).save(tmp_path / name)
         np.testing.assert_array_equal(read(tmp_path / name), grey(RAMP >> 8), err_msg=name)
+
+
+def test_pictures_that_a_network_is_given_are_read_as_files_are(tmp_path):
+    preprocessing = Preprocessing((3, 4, 4), (0.0,) * 3, (1.0,) * 3, resize=4)
+    wide = np.linspace(0, 65535, 16).astype(np.uint16).reshape(4, 4)
+    Image.fromarray(wide).save(tmp_path / "a.png")
+    with Image.open(tmp_path / "a.png") as opened:
+        seen = preprocessing.view(opened)
+    np.testing.assert_array_equal(seen.permute(1, 2, 0).numpy(), grey(wide >> 8))
+    with pytest.raises(ValueError, match=r"`picture` must have unsigned pixels .*got floats"):
+        preprocessing.view(Image.new("F", (4, 4)))
 
 
 @pytest.mark.parametrize("order", ["<", ">"])

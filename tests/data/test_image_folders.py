@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch.testing import assert_close
 
 from comixup.data import load, median_side, near_copies
 from comixup.data._image_file import read_image
 from comixup.data._subsets import held_out
+from comixup.models import Preprocessing
 from data_files import noise, smooth_picture, write_folder
 
 
@@ -81,7 +83,15 @@ def test_images_are_turned_as_their_camera_says(tmp_path, orientation):
     exif[0x0112] = orientation
     path = tmp_path / "phone.png"
     Image.fromarray(np.ascontiguousarray(stored)).save(path, exif=exif)
-    np.testing.assert_array_equal(np.asarray(read_image(path)), np.asarray(upright))
+    read = read_image(path)
+    np.testing.assert_array_equal(np.asarray(read), np.asarray(upright))
+    # Nothing is left to apply: the network's own preprocessing takes orientations into account too.
+    preprocessing = Preprocessing((3, 6, 6), (0.0,) * 3, (1.0,) * 3, resize=6)
+    view = preprocessing.view(upright)
+    assert_close(preprocessing.view(read), view, rtol=0, atol=0)
+    with Image.open(path) as opened:
+        assert_close(preprocessing.view(opened), view, rtol=0, atol=0)
+        assert opened.getexif()[0x0112] == orientation  # the caller's picture is as it was
 
 
 def test_an_orientation_that_there_is_not_changes_nothing(tmp_path):

@@ -57,6 +57,22 @@ def test_a_folder_gets_the_probabilities_of_the_runs_own_logits(called, run, pic
     assert [row["problem"] for row in rows] == [""] * 6
 
 
+def test_photographs_are_turned_once(called, run, pictures, tmp_path):
+    with Image.open(pictures / "ant" / "00.jpg") as picture:
+        upright = picture.convert("RGB")
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    (tmp_path / "phone").mkdir()
+    upright.save(tmp_path / "phone" / "upright.png")
+    turned = upright.transpose(Image.Transpose.ROTATE_90)
+    turned.save(tmp_path / "phone" / "turned.png", exif=exif)
+    code, _, err = called(run, "phone", "--csv", "phone.csv")
+    assert code == 0, err
+    one, other = rows_of(tmp_path / "phone.csv")
+    for name in CLASSES:
+        assert float(one[f"p({name})"]) == pytest.approx(float(other[f"p({name})"]), abs=1e-6)
+
+
 def test_calibrated_probabilities(called, run, pictures, tmp_path):
     code, out, err = called(run, pictures / "ant" / "00.jpg", "--calibrated", "--csv", "one.csv")
     assert code == 0, err

@@ -349,5 +349,12 @@ def test_plans_are_made_on_the_host_whatever_the_default_device(method):
     images, targets, saliency = batch(6)
     expected = method(CLASSES, generator=generator(4))(images, targets, saliency)
     with torch.device("meta"):  # a device that holds no numbers: every stray tensor would show
-        answer = method(CLASSES, generator=generator(4))(images, targets, saliency)
+        mixer = method(CLASSES, generator=generator(4))
+        answer = mixer(images, targets, saliency)
+        plan = mixer.last.plan
+        assert_close(plan.mix_images(images), expected[0])
+        assert_close(plan.source_ratio().sum(1), torch.ones(6, device="cpu"))
+        assert plan.masks.device.type == "cpu"
+        masks = targets.view(-1, 1, 1).expand(-1, *images.shape[2:])
+        assert plan.mix_masks(masks).shape == masks.shape
     assert_close(answer, expected)

@@ -125,3 +125,30 @@ def test_wrong_use_is_told():
     collate = OnePassCollate(OnePass(CoMixup(CLASSES), memory))
     with pytest.raises(ValueError, match=r"`samples` must be \(image, target, index\)"):
         collate([(torch.rand(3, 8, 8), 1)])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_workers_stop_mixing_when_they_are_told(workers):
+    memory = SaliencyMemory(EXAMPLES, cells=4)
+    mixup = OnePass(CoMixup(CLASSES), memory, rate=1.0)
+    loader = DataLoader(
+        Pictures(),
+        6,
+        collate_fn=OnePassCollate(mixup),
+        num_workers=workers,
+        persistent_workers=workers > 0,
+    )
+    for enabled in (True, False, True):
+        mixup.enabled = enabled
+        assert [origin is None for _, _, origin in loader] == [enabled] * 4
+
+
+def test_origins_need_no_cell_numbers():
+    class Indices(Pictures):
+        def __getitem__(self, index):
+            return self.images[index], index % CLASSES, Origin(torch.tensor(index))
+
+    collate = OnePassCollate(OnePass(CoMixup(CLASSES), SaliencyMemory(EXAMPLES), rate=0.0))
+    _, _, origin = next(iter(DataLoader(Indices(), 6, collate_fn=collate)))
+    assert origin.indices.tolist() == list(range(6))
+    assert origin.cells is None

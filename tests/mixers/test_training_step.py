@@ -9,7 +9,16 @@ from torch import nn
 from torch.testing import assert_close
 
 from batches import CLASSES, batch, gradients, net, one_hot
-from comixup import CoMixup, CutMix, InputMixup, ManifoldMixup, training_step
+from comixup import (
+    CoMixup,
+    CutMix,
+    InputMixup,
+    ManifoldMixup,
+    OnePass,
+    Origin,
+    SaliencyMemory,
+    training_step,
+)
 from problems import generator
 from rejections import rejects
 
@@ -235,3 +244,39 @@ def test_swapped_arguments_are_named():
         rule = rf"`model` must be a torch module, got {name}\. The arguments are \(model, images"
         with rejects(TypeError, rule):
             mixer.saliency(wrong, model, targets)
+
+
+def test_clean_batches_of_one_pass_mixing_have_the_clean_loss():
+    called = []
+
+    def recorded(name):
+        def loss(outputs, targets):
+            called.append(name)
+            return F.cross_entropy(outputs, targets)
+
+        return loss
+
+    images, targets, _ = batch(6)
+    mixer = OnePass(CoMixup(CLASSES), SaliencyMemory(6))
+    for _ in range(4):
+        training_step(
+            net(),
+            mixer,
+            images,
+            targets,
+            origin=Origin(torch.arange(6)),
+            loss_fn=recorded("mixed"),
+            clean_loss_fn=recorded("clean"),
+        )
+    assert called == ["clean", "mixed"] * 2
+    mixer.enabled = False  # an epoch without mixing has no clean term
+    training_step(
+        net(),
+        mixer,
+        images,
+        targets,
+        origin=Origin(torch.arange(6)),
+        loss_fn=recorded("unmixed"),
+        clean_loss_fn=recorded("clean"),
+    )
+    assert called[-1] == "unmixed"

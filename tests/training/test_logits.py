@@ -12,6 +12,7 @@ from torch.testing import assert_close
 from comixup import models
 from comixup.data import load
 from comixup.evaluation import measure, predict
+from comixup.training import Hardware
 from comixup.training._folder import LOGITS, RESULT, WEIGHTS
 from comixup.training._logits import logits_bytes, measures, read_logits
 from comixup.training._tensors import safetensors_bytes
@@ -70,6 +71,32 @@ def test_measures_equal_the_metrics_of_evaluation():
     assert found["nll"] == pytest.approx(metrics.nll, rel=1e-6)
     assert found["ece"] == pytest.approx(metrics.ece, rel=1e-4)
     assert found["nll"] == pytest.approx(F.cross_entropy(logits, targets).item(), rel=1e-6)
+
+
+def test_very_sure_networks_have_one_calibration_error():
+    # Half of the images with a confidence that single precision rounds to 1, 2 % of them wrong.
+    logits = torch.zeros(2000, 2)
+    logits[:1000, 0], logits[1000:, 0] = 20.0, 5.5
+    targets = torch.zeros(2000, dtype=torch.int64)
+    targets[:20] = targets[1000:1005] = 1
+    metrics = measure(predict(torch.nn.Identity(), [(logits, targets)]))
+    assert measures(logits, targets)["ece"] == pytest.approx(metrics.ece, rel=1e-4)
+    sure = (1000 * torch.tensor(20.0).sigmoid() + 1000 * torch.tensor(5.5).sigmoid()) / 2000
+    assert metrics.ece == pytest.approx(100 * abs(float(sure) - 1975 / 2000), rel=1e-3)
+
+
+@pytest.mark.parametrize("labels", [0, 1, 2])
+def test_labels_that_no_test_image_has_count_for_nothing(labels):
+    logits = torch.tensor([[3.0, -1.0, 0.5], [-2.0, 1.0, 0.4], [1.0, 2.0, -3.0]])
+    targets = torch.zeros(3, 3)
+    targets[0, :labels] = 1
+    found = measures(logits, targets)
+    assert found["error"] >= 0
+    if labels == 0:
+        assert "mean_average_precision" not in found
+    else:  # the image with the first label comes first of three; that with the second comes last
+        expected = {1: 1.0, 2: (1 + 1 / 3) / 2}[labels]
+        assert found["mean_average_precision"] == pytest.approx(100 * expected)
 
 
 def test_logits_are_kept_in_two_bytes_and_huge_ones_are_cut_off(tmp_path):
@@ -136,3 +163,12 @@ def test_identical_runs_give_identical_weights_and_logits(folder, data, tmp_path
     again = train_here(data, tmp_path, "comixup", chosen)
     for name in (WEIGHTS, LOGITS):
         assert (again / name).read_bytes() == (folder / name).read_bytes()
+
+
+@pytest.mark.parametrize("precision", ["bf16-true", "64-true", "bf16-mixed"])
+def test_runs_in_other_precisions_are_measured(data, tmp_path, precision):
+    hardware = Hardware(accelerator="cpu", precision=precision)
+    folder = train_here(data, tmp_path, "comixup", recipe(epochs=1), hardware)
+    logits, _ = read_logits(folder / LOGITS)["test"]
+    assert logits.isfinite().all()
+    assert 0 <= json.loads((folder / RESULT).read_text())["final"]["test"]["error"] <= 100

@@ -98,7 +98,13 @@ class WithOrigins(Dataset[Sample]):
 def _checked(transform: Any) -> v2.Transform:
     """Returns a copy of a transform that fills cell numbers with 0, or raises."""
     transform = copy.deepcopy(transform)
-    for step in _transforms(transform):
+    steps = list(_transforms(transform))
+    if any(isinstance(step, v2.ToPureTensor) for step in steps[:-1]):
+        raise ValueError(
+            "`transform` must have ToPureTensor last, if at all: transforms behind it would move "
+            "the image and not its cell numbers."
+        )
+    for step in steps:
         if isinstance(step, _WITHOUT_MASKS):
             raise ValueError(
                 f"`transform` must carry masks, which {type(step).__name__} cannot. {_INSTEAD}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -190,6 +191,16 @@ class Mixup(Mixer):
         self._chosen = self._choose()
         soft = self.smooth(targets)
         return self._chosen.clean_pass(model, images, soft, loss_fn=loss_fn, backward=backward)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the states of its own generator and of Co-Mixup's."""
+        return {**super().state_dict(), "comixup": self.comixup.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes over what `state_dict` returned."""
+        super().load_state_dict(state)
+        if "comixup" in state:  # earlier versions left it out
+            self.comixup.load_state_dict(state["comixup"])
 
     def forget_clean_pass(self) -> None:
         """Forgets the clean pass, and the method chosen for it."""

@@ -52,9 +52,11 @@ def joined(means: Tensor, shown: Tensor, before: Tensor, momentum: float) -> tup
     usable = (total > 0) & total.isfinite()
     known = before.amax(1, keepdim=True) > 0
     before = torch.where(known, before, torch.ones_like(before))
-    # Both maps are brought to a mean of one over the cells that both have.
-    new = means * (shown.sum(1, keepdim=True) / total)
-    old = before * (shown.sum(1, keepdim=True) / (before * shown).sum(1, keepdim=True).clamp(1e-9))
+    # Both maps are brought to a mean of one over the cells that both have. If that of the map of
+    # before was less than a byte's step, it counts as one: new values would be rounded away.
+    count = shown.sum(1, keepdim=True)
+    new = means * (count / total)
+    old = before * (count / torch.maximum((before * shown).sum(1, keepdim=True), count))
     mixed = torch.where(known, torch.lerp(new, old, momentum), new)
     joined = torch.where(shown, mixed, old)
     usable = usable & joined.isfinite().all(1, keepdim=True)

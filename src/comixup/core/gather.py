@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from comixup import _native
+from comixup._devices import to_device
 from comixup.core.grid import cell_of_pixel, upsampled
 from comixup.core.tensor_checks import thread_count
 
@@ -37,7 +38,7 @@ def gather_cells(images: Tensor, sources: Tensor) -> Tensor:
         and not (images.requires_grad and torch.is_grad_enabled())
         and not torch.compiler.is_compiling()
     )
-    sources = sources.to(images.device, torch.int64, non_blocking=True)
+    sources = to_device(sources, images.device, torch.int64)
     return (_gather_blocks if in_kernel else gather_pixels)(images, sources)
 
 

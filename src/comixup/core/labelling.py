@@ -82,7 +82,7 @@ class Labelling:
     @property
     def source_counts(self) -> Tensor:
         """o, (m', m): how many locations of each output each input fills."""
-        return self._sum_of_masks(torch.ones(self.grid))
+        return self._sum_of_masks(torch.ones(self.grid, device=self.sources.device))
 
     def source_ratio(self, size: Sequence[int] | None = None) -> Tensor:
         """Returns o~, (m', m): the share of each input in each output; rows sum to one.

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from comixup import _native
 from comixup._checks import check_count, check_number, warn_caller
+from comixup._devices import communicating_device, to_device
 from comixup.core.cell_means import cell_means, joined, looked_up, pixel_layout
 from comixup.core.grid import MAX_DIMENSIONS, cell_numbers
 from comixup.core.maps import check_grid
@@ -243,7 +244,12 @@ class SaliencyMemory:
         All processes must call it. `end_epoch` does; a checkpoint within an epoch needs it too.
         """
         if torch.distributed.is_available() and torch.distributed.is_initialized():
-            torch.distributed.all_reduce(self._next, torch.distributed.ReduceOp.MAX)
+            # NCCL takes no tensor of the host, where the maps usually are.
+            backends = torch.distributed.get_backend_config()
+            exchanged = self._next.to(communicating_device(self.device, backends))
+            torch.distributed.all_reduce(exchanged, torch.distributed.ReduceOp.MAX)
+            if exchanged is not self._next:
+                self._next.copy_(exchanged)
 
     def end_epoch(self) -> None:
         """Lets what was written since the last call be read from now on, in all processes.
@@ -322,15 +328,17 @@ class SaliencyMemory:
                 f"{len(self.grid)} spatial dimensions, got {got}. Put "
                 "memory.cell_numbers(size) through the transforms of each image."
             )
-        if cells.device.type == "cpu" and cells.numel():
-            low, high = map(int, torch.aminmax(cells))
+        moved = to_device(cells, self.device)
+        known = _on_host(cells, moved)
+        if known is not None and known.numel():
+            low, high = map(int, torch.aminmax(known))
             if low < 0 or high > self.num_cells:
                 raise ValueError(
                     f"`origin.cells` must lie in 0..{self.num_cells}, the numbers of this "
                     f"memory's cells {self.grid} and 0 for none, got values from {low} to {high}. "
                     "Were they made by another memory, or interpolated?"
                 )
-        return rows, cells.to(self.device, non_blocking=True)
+        return rows, moved
 
     def _rows(self, indices: Tensor) -> Tensor:
         """Returns indices of examples, checked, on the memory's device."""
@@ -349,16 +357,22 @@ class SaliencyMemory:
                 f"`origin.indices` must be a tensor of integers, one per image, got {got}. Let the "
                 "data set return each example's index beside its image and target."
             )
-        # Looking at the values of a tensor on another device would make the caller wait for it.
-        if indices.device.type == "cpu" and len(indices):
-            low, high = map(int, torch.aminmax(indices))
+        moved = to_device(indices, self.device, torch.int64)
+        known = _on_host(indices, moved)
+        if known is not None and len(known):
+            low, high = map(int, torch.aminmax(known))
             if low < 0 or high >= len(self):
                 raise IndexError(
                     f"`origin.indices` must lie in 0..{len(self) - 1}, the memory's "
                     f"{len(self)} examples, got values from {low} to {high}. Has the data set "
                     "grown? Then begin with a new memory."
                 )
-        return indices.to(self.device, torch.int64, non_blocking=True)
+        return moved
+
+
+def _on_host(given: Tensor, moved: Tensor) -> Tensor | None:
+    """Returns which of two copies can be looked at without waiting for a device."""
+    return next((values for values in (given, moved) if values.device.type == "cpu"), None)
 
 
 def warn_of_skipped(memory: SaliencyMemory) -> None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from comixup._checks import check_count
+from comixup._devices import to_device
 from comixup.core.masks import IGNORE_INDEX, one_hot_masks
 from comixup.core.targets import soft_targets
 from comixup.core.tensor_checks import check_images
@@ -82,7 +83,7 @@ def mix_targets(targets: Tensor, source_ratio: Tensor) -> Tensor:
     """Returns the targets of the outputs, (m', classes), from those of the inputs, (m, classes)."""
     # Under autocast the product would be in half precision, too coarse for a probability.
     with torch.autocast(targets.device.type, enabled=False):
-        return source_ratio.to(targets.device, non_blocking=True) @ targets
+        return to_device(source_ratio, targets.device) @ targets
 
 
 def mix_mask_probabilities(

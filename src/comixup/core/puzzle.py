@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from comixup import _native
+from comixup._devices import to_device
 from comixup.core.grid import edges
 from comixup.core.maps import MAX_LOCATIONS, pool
 from comixup.core.tensor_checks import thread_count
@@ -47,7 +48,7 @@ def border_differences(
         low, high = pixels.transpose(0, 1).flatten(1).aminmax(dim=1)
         scale = 1 / (high - low).clamp(min=torch.finfo(torch.float32).tiny)
     else:
-        scale = std.to(pixels.device, non_blocking=True)
+        scale = to_device(std, pixels.device)
     means = pool(pixels.flatten(0, 1), fine).view(*images.shape[:2], *fine)
     means = means * scale.view(-1, *[1] * len(size))
     found = [torch.zeros(3, len(images), 0, device=images.device)]
@@ -212,12 +213,12 @@ def move_blocks(images: Tensor, block_at: Tensor) -> Tensor:
     # The first pixel of the block that each location receives, and each pixel's way from the first
     # of its block: both as row-major numbers, so that they add up.
     first = torch.zeros_like(block_at)
-    way = torch.zeros((), dtype=torch.int64)
+    way = torch.zeros((), dtype=torch.int64, device=block_at.device)
     for axis, (p, c) in enumerate(zip(size, blocks, strict=True)):
         stride, inner = math.prod(size[axis + 1 :]), math.prod(blocks[axis + 1 :])
         first = first + block_at // inner % c * (p // c * stride)
-        way = way.unsqueeze(-1) + torch.arange(p) % (p // c) * stride
-    first, way = (part.to(images.device, non_blocking=True) for part in (first, way))
+        way = way.unsqueeze(-1) + torch.arange(p, device=way.device) % (p // c) * stride
+    first, way = (to_device(part, images.device) for part in (first, way))
     for axis, (p, c) in enumerate(zip(size, blocks, strict=True), start=1):
         first = first.repeat_interleave(p // c, axis)
     pixel = (first + way).flatten(1).unsqueeze(1).expand(-1, images.shape[1], -1)

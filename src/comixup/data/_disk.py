@@ -22,6 +22,7 @@ from comixup import Origin, SaliencyMemory
 from comixup._center_view import CenterView
 from comixup._checks import check_count, check_number, check_positive
 from comixup._crops import resized_side
+from comixup._devices import to_device
 from comixup._normalize import normalize
 from comixup.core.grid import cell_numbers
 from comixup.data._digest import digest_of, file_sources
@@ -164,7 +165,7 @@ class DiskLoader:
             if isinstance(batch, str):
                 raise ValueError(batch)
             pixels, targets, indices, cells = batch
-            pixels, targets = (t.to(self._device, non_blocking=True) for t in (pixels, targets))
+            pixels, targets = (to_device(t, self._device) for t in (pixels, targets))
             yield normalize(pixels, self._split.mean, self._split.std), targets, indices, cells
 
 

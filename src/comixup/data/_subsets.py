@@ -16,6 +16,7 @@ from comixup.data._sets import DataSet
 
 def keep_classes(data: DataSet, classes: Sequence[str | int]) -> DataSet:
     """Returns the set with these classes alone, numbered from 0 in the order they had."""
+    _check_one_label(data, "classes")
     kept = sorted({_class_index(data, given) for given in classes})
     if len(kept) != len(classes) or not kept:
         raise ValueError(
@@ -114,6 +115,7 @@ def _rarest(targets: Tensor) -> Tensor:
 
 def keep_images(data: DataSet, count: int, seed: int) -> DataSet:
     """Returns the set with so many training images of each class, in their own order."""
+    _check_one_label(data, "images_per_class")
     kept = []
     for target, members in enumerate(_members(data)):
         if len(members) < count:
@@ -123,6 +125,15 @@ def keep_images(data: DataSet, count: int, seed: int) -> DataSet:
             )
         kept.append(_drawn(members, count, seed, target, Purpose.LABELS))
     return replace(data, train=data.train.subset(torch.cat(kept).sort().values))
+
+
+def _check_one_label(data: DataSet, name: str) -> None:
+    """Rejects a choice by classes where an image may have any number of them."""
+    if data.train.targets.ndim > 1:
+        raise ValueError(
+            f"`{name}` must be left out for images with any number of labels, as {data.name} has: "
+            "an image belongs to no single class. Leave rows or columns out of the CSV file."
+        )
 
 
 def _members(data: DataSet) -> list[Tensor]:

@@ -10,13 +10,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torchmetrics.functional.classification import binary_calibration_error
 
+from comixup._calibration import BINS, below_one, calibration_error, check_confidences
 from comixup._checks import check_count
 from comixup.evaluation._predictions import Predictions
 
-BINS = 10
-"""The paper's number (appendix on calibration)."""
 TOP = 5
 LEVEL = 0.95
 """Of confidence intervals."""
@@ -130,28 +128,6 @@ def wilson_interval(hits: int, count: int, level: float = LEVEL) -> tuple[float,
     return low, 1.0 if hits == count else middle + half
 
 
-def calibration_error(confidences: Tensor, correct: Tensor, bins: int = BINS) -> float:
-    """Returns the expected calibration error (Guo et al. 2017), from 0 to 1.
-
-    The l1 norm of torchmetrics' calibration error: that of its multi-class form, which takes the
-    logits of all classes only to find the confidences and hits that are given here.
-
-    Args:
-        confidences: (n,) in [0, 1].
-        correct: (n,) bool.
-        bins: of equal width; each holds its lower edge, the last one its upper edge too.
-
-    >>> confidences, correct = torch.tensor([0.9, 0.9, 0.6]), torch.tensor([True, True, False])
-    >>> round(calibration_error(confidences, correct), 4)
-    0.2667
-    """
-    _check(confidences, correct, bins)
-    found = binary_calibration_error(
-        _below_one(confidences), correct.long(), n_bins=bins, norm="l1", validate_args=False
-    )
-    return float(found)
-
-
 def reliability_bins(confidences: Tensor, correct: Tensor, bins: int = BINS) -> tuple[Bin, ...]:
     """Returns what a reliability diagram shows, in the bins of `calibration_error`.
 
@@ -160,8 +136,8 @@ def reliability_bins(confidences: Tensor, correct: Tensor, bins: int = BINS) -> 
         correct: (n,) bool.
         bins: of equal width.
     """
-    _check(confidences, correct, bins)
-    confidences = _below_one(confidences)
+    check_confidences(confidences, correct, bins)
+    confidences = below_one(confidences)
     edges = torch.linspace(0, 1, bins + 1, dtype=confidences.dtype)
     bins_of = torch.bucketize(confidences, edges, right=True) - 1
     counts = torch.bincount(bins_of, minlength=bins)
@@ -169,30 +145,6 @@ def reliability_bins(confidences: Tensor, correct: Tensor, bins: int = BINS) -> 
     hits = torch.bincount(bins_of, weights=correct.double(), minlength=bins)
     rows = zip(counts.tolist(), (sure / counts).tolist(), (hits / counts).tolist(), strict=True)
     return tuple(Bin(*row) for row in rows)
-
-
-def _below_one(confidences: Tensor) -> Tensor:
-    """Returns confidences in float64 with those of 1 a hair lower.
-
-    torchmetrics would give them a bin of their own, which raises the error of networks that are
-    very sure. In float32 it would also lose digits of the sums over tens of thousands of images.
-    """
-    # Paper: tfp.stats.expected_calibration_error puts 1 into the last bin, and so does this.
-    return confidences.double().clamp(max=math.nextafter(1.0, 0.0))
-
-
-def _check(confidences: Tensor, correct: Tensor, bins: int) -> None:
-    check_count("bins", bins)
-    if confidences.ndim != 1 or confidences.shape != correct.shape or not len(confidences):
-        raise ValueError(
-            "`confidences` and `correct` must have one shape (n,) with n of at least 1, got "
-            f"{tuple(confidences.shape)} and {tuple(correct.shape)}."
-        )
-    if not ((confidences >= 0) & (confidences <= 1)).all():  # NaN is not
-        raise ValueError(
-            "`confidences` must be from 0 to 1, got "
-            f"{confidences.min():g} to {confidences.max():g}. Give probabilities, not logits."
-        )
 
 
 def _in_percent(hits: int, count: int) -> tuple[float, float]:

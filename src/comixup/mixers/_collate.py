@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import default_collate
+from torch.utils.data import default_collate, get_worker_info
 
 from comixup._checks import check_count
 from comixup._random import coin
@@ -36,7 +36,8 @@ class OnePassCollate:
         mixup.end_epoch()
 
     Args:
-        mixup: shared with the training loop. Its maps move to shared memory here.
+        mixup: shared with the training loop. Its maps and `enabled` move to shared memory here;
+            its settings are those that it has when workers are started.
         seed: of all draws.
         collate: puts samples together.
     """
@@ -69,11 +70,11 @@ class OnePassCollate:
         self.mixup = mixup
         self.seed = seed
         self.collate = collate
-        mixup.memory.share_memory_()
+        mixup.share_memory_()
 
     def __call__(self, samples: list[Any]) -> Batch:
         """Returns a batch to train on, mixed or not."""
-        collated = self.collate(samples)
+        collated = self.collate([_without_none(sample) for sample in samples])
         if not isinstance(collated, (tuple, list)) or len(collated) != 3:
             raise ValueError(
                 "`samples` must be (image, target, index) or (image, target, Origin), got "
@@ -87,8 +88,19 @@ class OnePassCollate:
         # A copy: without workers this is the training process, whose own generator is its own.
         mixer = copy.copy(mixup.mixer)
         mixer.generator = torch.Generator().manual_seed(seed)
-        if not (mixer.enabled and coin(mixup.rate, mixer.generator)):
+        # A worker's mixer is as it was when the worker was started; what it shares is as it is now.
+        enabled = mixup.enabled and (get_worker_info() is not None or mixer.enabled)
+        mixer.enabled = True
+        if not (enabled and coin(mixup.rate, mixer.generator)):
             soft = soft_targets(targets, len(images), mixer.num_classes, validate=mixer.validate)
             return images, soft, origin
         mixed, soft = mixer(images, targets, mixup.maps_for(images, origin))
         return mixed, soft, None
+
+
+def _without_none(sample: Any) -> Any:
+    """Returns a sample that can be collated: of an origin without cell numbers, its index."""
+    if isinstance(sample, (tuple, list)) and isinstance(sample[-1], Origin):
+        *others, origin = sample
+        return (*others, origin.indices) if origin.cells is None else sample
+    return sample

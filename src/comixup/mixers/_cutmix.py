@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from comixup._devices import to_device
 from comixup.core.gather import in_format_of
 from comixup.core.masks import IGNORE_INDEX, check_masks, with_channels
 from comixup.mixers._input import check_same_batch
@@ -40,11 +41,16 @@ class Boxes:
     @property
     def owner(self) -> Tensor:
         """(m or 1, *size): 0 where an image shows itself, 1 + k where its k-th partner."""
-        owner = torch.zeros(len(self.begin), *self.size, dtype=torch.int64)
+        device = self.begin.device
+        owner = torch.zeros(len(self.begin), *self.size, dtype=torch.int64, device=device)
         for k in range(self.partners.shape[1]):
-            inside = torch.ones(len(self.begin), *[1] * len(self.size), dtype=torch.bool)
+            inside = torch.ones(
+                len(self.begin), *[1] * len(self.size), dtype=torch.bool, device=device
+            )
             for axis, side in enumerate(self.size):
-                pixel = torch.arange(side).view(-1, *[1] * (len(self.size) - 1 - axis))
+                pixel = torch.arange(side, device=device).view(
+                    -1, *[1] * (len(self.size) - 1 - axis)
+                )
                 shape = (-1, *[1] * len(self.size))
                 begin, end = self.begin[:, k, axis].view(shape), self.end[:, k, axis].view(shape)
                 inside = inside & (pixel >= begin) & (pixel < end)
@@ -55,9 +61,10 @@ class Boxes:
     def masks(self) -> Tensor:
         """The share of each input at each pixel of each output, (m, m, *size)."""
         m = self.num_inputs
-        sources = torch.cat([torch.arange(m).unsqueeze(1), self.partners], 1)
+        own = torch.arange(m, device=self.partners.device)
+        sources = torch.cat([own.unsqueeze(1), self.partners], 1)
         who = sources.gather(1, self.owner.flatten(1).expand(m, -1)).view(m, 1, *self.size)
-        return torch.zeros(m, m, *self.size).scatter_(1, who, 1.0)
+        return torch.zeros(m, m, *self.size, device=who.device).scatter_(1, who, 1.0)
 
     def source_ratio(self, size: Sequence[int] | None = None) -> Tensor:
         """Returns the share of each input in the pixels of each output, (m, m)."""
@@ -70,7 +77,7 @@ class Boxes:
         """Returns images, or any tensor (m, C, *size), with the same boxes pasted."""
         check_same_batch(images, self.num_inputs)
         self._check_size(images.shape[2:])
-        partners = self.partners.to(images.device, non_blocking=True)
+        partners = to_device(self.partners, images.device)
         if len(self.begin) > 1:
             return self._mix_by_masks(images, partners)
         mixed = images.clone()
@@ -86,7 +93,7 @@ class Boxes:
         return self.mix_images(with_channels(masks, len(self.size))).view(masks.shape)
 
     def _mix_by_masks(self, images: Tensor, partners: Tensor) -> Tensor:
-        owner = self.owner.unsqueeze(1).to(images.device, non_blocking=True)
+        owner = to_device(self.owner.unsqueeze(1), images.device)
         mixed = images
         for k, partner in enumerate(partners.unbind(1), start=1):
             mixed = torch.where(owner == k, images.index_select(0, partner), mixed)

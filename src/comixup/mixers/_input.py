@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from comixup._devices import to_device
 from comixup.core.masks import IGNORE_INDEX, check_masks, leading_class
 from comixup.core.tensor_checks import check_precision
 from comixup.mixers._mixer import Mixed
@@ -51,8 +52,8 @@ class Blend:
         check_precision("images", images)
         # Half precision is too coarse for the ratios: means are taken in single precision.
         wide = torch.promote_types(images.dtype, torch.float32)
-        ratios = self.ratios.to(images.device, wide, non_blocking=True)
-        partners = self.partners.to(images.device, non_blocking=True)
+        ratios = to_device(self.ratios, images.device, wide)
+        partners = to_device(self.partners, images.device)
         shape = (-1, *[1] * (images.ndim - 1))
         total = images * ratios[:, 0].view(shape)
         for partner, ratio in zip(partners.unbind(1), ratios[:, 1:].unbind(1), strict=True):
@@ -69,8 +70,8 @@ class Blend:
         """
         check_masks(masks, ignore_index)
         check_same_batch(masks, self.num_inputs, "masks")
-        ratios = self.ratios.to(masks.device, non_blocking=True)
-        partners = self.partners.to(masks.device, non_blocking=True)
+        ratios = to_device(self.ratios, masks.device)
+        partners = to_device(self.partners, masks.device)
         shape = (-1, *[1] * (masks.ndim - 1))
         candidates = [masks, *(masks.index_select(0, partner) for partner in partners.unbind(1))]
         weights = [ratio.view(shape) for ratio in ratios.unbind(1)]
@@ -78,9 +79,7 @@ class Blend:
 
     def to(self, device: torch.device) -> Blend:
         """Returns the same plan with its tensors on a device."""
-        return Blend(
-            self.partners.to(device, non_blocking=True), self.ratios.to(device, non_blocking=True)
-        )
+        return Blend(to_device(self.partners, device), to_device(self.ratios, device))
 
 
 class InputMixup(PartnerMixer):

@@ -97,6 +97,7 @@ class OnePass:
         self.recycle = recycle
         self.unit: Unit = unit
         self.turn = 0
+        self._enabled = torch.tensor(mixer.enabled, device="cpu")  # workers share it
         self._warned = False
         mixer.uniform_expected = True  # examples that were not seen yet have no map
 
@@ -108,11 +109,18 @@ class OnePass:
     @property
     def enabled(self) -> bool:
         """Whether batches are mixed at all; set it to False for epochs without mixing."""
-        return self.mixer.enabled
+        return bool(self._enabled)
 
     @enabled.setter
     def enabled(self, value: bool) -> None:
         self.mixer.enabled = value
+        self._enabled.fill_(value)
+
+    def share_memory_(self) -> OnePass:
+        """Lets worker processes see the maps and `enabled` as they are; returns itself."""
+        self.memory.share_memory_()
+        self._enabled.share_memory_()  # type: ignore[no-untyped-call]
+        return self
 
     @property
     def last(self) -> Mixed:

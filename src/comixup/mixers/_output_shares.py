@@ -31,7 +31,7 @@ def output_shares(plan: Plan, output: int) -> tuple[list[int], npt.NDArray[np.fl
         return _counted(plan.sources[output].cpu())
     if isinstance(plan, Boxes):
         owner = plan.owner[output if len(plan.begin) > 1 else 0]
-        who = torch.cat([torch.tensor([output]), plan.partners[output].cpu()])
+        who = torch.cat([torch.tensor([output], device="cpu"), plan.partners[output].cpu()])
         return _counted(who[owner].unsqueeze(0))
     if isinstance(plan, Blend):
         ratio = plan.source_ratio()[output].cpu()
@@ -44,6 +44,6 @@ def output_shares(plan: Plan, output: int) -> tuple[list[int], npt.NDArray[np.fl
 
 def _counted(sources: Tensor) -> tuple[list[int], npt.NDArray[np.float64]]:
     """Returns inputs and their shares of sources, (levels, rows, columns)."""
-    inputs = torch.tensor(sorted(set(sources.flatten().tolist())))
+    inputs = torch.tensor(sorted(set(sources.flatten().tolist())), device="cpu")
     shares = (sources.unsqueeze(0) == inputs.view(-1, 1, 1, 1)).double().mean(1)
     return inputs.tolist(), shares.numpy()

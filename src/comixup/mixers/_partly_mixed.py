@@ -36,13 +36,15 @@ class PartlyMixed:
     def masks(self) -> Tensor:
         """The share of each input at each location of each output, (m', m, *grid or size)."""
         masks = self.plan.masks
-        own = torch.eye(self.num_inputs)[: self.clean].view(self.clean, -1, *[1] * (masks.ndim - 2))
+        own = torch.eye(self.num_inputs, device=masks.device)[: self.clean]
+        own = own.view(self.clean, -1, *[1] * (masks.ndim - 2))
         return torch.cat([own.expand(-1, -1, *masks.shape[2:]), masks[: self.mixed]])
 
     def source_ratio(self, size: Sequence[int] | None = None) -> Tensor:
         """Returns the share of each input in each output of a size, (m', m); rows sum to one."""
-        own = torch.eye(self.num_inputs)[: self.clean]
-        return torch.cat([own, self.plan.source_ratio(size)[: self.mixed]])
+        ratio = self.plan.source_ratio(size)[: self.mixed]
+        own = torch.eye(self.num_inputs, device=ratio.device)[: self.clean]
+        return torch.cat([own, ratio])
 
     def mix_images(self, images: Tensor) -> Tensor:
         """Returns images, or any tensor (m, C, *size), as they are and mixed."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from comixup._checks import check_boolean, check_count, check_number, check_positive, warn_caller
+from comixup._devices import to_device
 from comixup._random import dirichlet, numpy_generator
 from comixup.core.gather import gather_cells, in_format_of
 from comixup.core.labelling import Labelling
@@ -48,7 +49,7 @@ class Puzzle:
     @property
     def labelling(self) -> Labelling:
         """The same mixture without the moves."""
-        own = torch.arange(self.num_inputs)
+        own = torch.arange(self.num_inputs, device=self.partners.device)
         return Labelling(self._sources(own, self.partners), self.num_inputs)
 
     @property
@@ -95,7 +96,7 @@ class Puzzle:
 
     def _moved(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Returns images, then partners where blocks move, and who of them fills each cell."""
-        own = torch.arange(self.num_inputs)
+        own = torch.arange(self.num_inputs, device=self.partners.device)
         if self.moves is None:
             return images, self._sources(own, self.partners)
         blocks = tuple(self.moves.shape[2:])
@@ -104,14 +105,16 @@ class Puzzle:
                 f"`images` must have sides that are multiples of {blocks}, the blocks that this "
                 f"plan moves, got the size {tuple(images.shape[2:])}. Resize them first."
             )
-        partners = self.partners.to(images.device, non_blocking=True)
+        partners = to_device(self.partners, images.device)
         moved = [move_blocks(images, self.moves[0]), move_blocks(images[partners], self.moves[1])]
         return torch.cat(moved), self._sources(own, own + self.num_inputs)
 
     def _sources(self, own: Tensor, other: Tensor) -> Tensor:
         """Returns who fills each level of each cell, (m, L, *grid): `own` the first L z."""
         shape = (-1, *[1] * self.labels.ndim)
-        level = torch.arange(self.levels).view(1, -1, *[1] * (self.labels.ndim - 1))
+        level = torch.arange(self.levels, device=own.device).view(
+            1, -1, *[1] * (self.labels.ndim - 1)
+        )
         return torch.where(level < self.labels.unsqueeze(1), own.view(shape), other.view(shape))
 
 
@@ -244,7 +247,7 @@ class PuzzleMix(SaliencyMixer):
         fine = torch.from_numpy(maps.cells)
         cells = pool(fine, sides)
         cells = cells / cells.flatten(1).sum(1).view(-1, *[1] * len(sides))
-        on_device = partners.to(images.device, non_blocking=True)
+        on_device = to_device(partners, images.device)
         unary, weights = mask_energy(
             cells,
             partners,

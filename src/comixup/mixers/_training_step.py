@@ -69,6 +69,7 @@ def training_step(
         origin: where the images come from, for `OnePass`.
         loss_fn: scalar loss of (outputs, soft targets); None means `cross_entropy`.
         clean_loss_fn: scalar loss of (outputs, targets) for the clean batch; None means `loss_fn`.
+            `OnePass` gives it soft targets.
         backward: your own backward pass, the one you will give `.loss` to: a GradScaler's,
             Fabric's, Accelerate's; None means `loss.backward()`.
 
@@ -97,6 +98,8 @@ def training_step(
                 "Origin(indices), or Origin(indices, cells) if images are cropped or flipped."
             )
         images, targets = mixer(images, targets, origin)
+        if mixer.enabled and not mixer.last.mixed:  # this batch is the paper's clean one
+            loss_fn = clean_loss_fn or loss_fn
     elif mixer is not None:
         if isinstance(mixer, ManifoldMixup):
             mixer.attach(model)

@@ -54,12 +54,12 @@ class Preprocessing:
         """Returns what the network sees of a picture, (C, H, W) uint8.
 
         Args:
-            picture: of any size and mode; an orientation that it carries (EXIF) is applied.
+            picture: of any size and of modes with unsigned pixels of 8 or 16 bits; an orientation
+                that it carries (EXIF) is applied.
         """
         # Not at the top, as Pillow and torchvision are extras: networks are built without them.
-        from PIL import ImageOps  # noqa: PLC0415
-
         from comixup._center_view import CenterView  # noqa: PLC0415
+        from comixup._colours import problem_of_mode, upright_rgb  # noqa: PLC0415
 
         channels, height, width = self.shape
         if height != width or channels not in _MODES:
@@ -67,8 +67,12 @@ class Preprocessing:
                 "`picture` must be for a network of square grey or colour images, but this one "
                 f"takes {self.shape}. Give it tensors of that shape."
             )
-        upright = ImageOps.exif_transpose(picture).convert(_MODES[channels])
-        view: Tensor = CenterView(height, self.resize)(upright)
+        problem = problem_of_mode(picture)
+        if problem is not None:
+            raise ValueError(f"`picture` must {problem}.")
+        view: Tensor = CenterView(height, self.resize)(
+            upright_rgb(picture).convert(_MODES[channels])
+        )
         return view
 
     def normalize(self, images: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,15 +11,10 @@ import torch.nn.functional as F
 from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor
-from torchmetrics.functional.classification import (
-    multiclass_calibration_error,
-    multilabel_average_precision,
-)
+from torchmetrics.functional.classification import binary_average_precision
 
+from comixup._calibration import calibration_error
 from comixup.training._tensors import safetensors_bytes
-
-BINS = 10
-"""Of the expected calibration error, as in the paper."""
 
 Logits = tuple[Tensor, Tensor]
 """(n, classes) logits, and (n,) classes or (n, classes) labels of 0 and 1."""
@@ -28,8 +24,8 @@ def measures(logits: Tensor, targets: Tensor) -> dict[str, float]:
     """Returns error, balanced error and ECE in percent, NLL, and the number of images.
 
     The balanced error is the mean over the classes that have images. Of images with any number of
-    labels, the error is that of all yes-or-no answers, and the mean average precision is returned
-    in place of balanced error and ECE.
+    labels, the error is that of all yes-or-no answers, and the mean average precision of the labels
+    that some image has is returned in place of balanced error and ECE.
 
     Args:
         logits: (n, classes).
@@ -42,15 +38,13 @@ def measures(logits: Tensor, targets: Tensor) -> dict[str, float]:
     if targets.ndim > 1:
         return _multi_label_measures(logits, targets)
     errors = [e for _, e in class_errors(logits, targets) if e is not None]
-    ece = multiclass_calibration_error(
-        logits.softmax(1), targets, num_classes=logits.shape[1], n_bins=BINS, norm="l1"
-    )
+    confidences, predicted = logits.softmax(1).max(1)
     return {
         "images": len(targets),
-        "error": 100 * (logits.argmax(1) != targets).double().mean().item(),
+        "error": 100 * (predicted != targets).double().mean().item(),
         "balanced_error": sum(errors) / len(errors),
         "nll": F.cross_entropy(logits, targets).item(),
-        "ece": 100 * ece.item(),
+        "ece": 100 * calibration_error(confidences, predicted == targets),
     }
 
 
@@ -78,14 +72,17 @@ def class_errors(logits: Tensor, targets: Tensor) -> list[tuple[int, float | Non
 
 
 def _multi_label_measures(logits: Tensor, targets: Tensor) -> dict[str, float]:
-    there = targets.sum(0) > 0
-    precision = multilabel_average_precision(
-        logits[:, there].sigmoid(), targets[:, there].long(), int(there.sum()), average="macro"
-    )
+    precisions = [
+        binary_average_precision(scores, answers).item()
+        for scores, answers in zip(logits.sigmoid().T, targets.long().T, strict=True)
+        if answers.any()
+    ]
+    # Test images without a single label have no precision.
+    found = {"mean_average_precision": 100 * statistics.mean(precisions)} if precisions else {}
     return {
         "images": len(targets),
         "error": 100 * ((logits > 0) != (targets > 0)).double().mean().item(),
-        "mean_average_precision": 100 * precision.item(),
+        **found,
         "nll": F.binary_cross_entropy_with_logits(logits, targets.double()).item(),
     }
 

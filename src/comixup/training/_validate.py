@@ -31,9 +31,7 @@ def validate(fabric: Fabric, model: nn.Module, loader: Loader) -> dict[str, floa
     sums = torch.zeros(4, device=fabric.device)
     for images, targets in loader.epoch(0):
         if len(images):
-            with fabric.autocast():
-                logits = inner(images.contiguous(memory_format=MEMORY_FORMAT)).float()
-            sums += _sums_of(logits, targets)
+            sums += _sums_of(_logits_of_batch(fabric, inner, images), targets)
     loss, wrong, not_in_top, count = summed(fabric, sums)
     metrics = {"error": 100 * wrong / count, "loss": loss / count}
     return metrics | ({} if targets.ndim > 1 else {"top5_error": 100 * not_in_top / count})
@@ -65,7 +63,14 @@ def logits_of(fabric: Fabric, model: nn.Module, loader: Loader) -> tuple[Tensor,
     inner.eval()
     logits, classes = [], []
     for images, targets in loader.epoch(0):
-        with fabric.autocast():
-            logits.append(inner(images.contiguous(memory_format=MEMORY_FORMAT)).float())
+        logits.append(_logits_of_batch(fabric, inner, images))
         classes.append(targets)
     return torch.cat(logits).cpu(), torch.cat(classes).cpu()
+
+
+def _logits_of_batch(fabric: Fabric, inner: nn.Module, images: Tensor) -> Tensor:
+    """Returns float32 logits, computed in the run's precision as Fabric's wrapper would."""
+    converted = fabric.strategy.precision.convert_input(images)
+    with fabric.autocast():
+        logits: Tensor = inner(converted.contiguous(memory_format=MEMORY_FORMAT))
+    return logits.float()

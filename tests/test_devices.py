@@ -1,0 +1,42 @@
+"""Copies between devices: what the host reads has arrived."""
+
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import torch
+
+import comixup
+from comixup._devices import communicating_device, to_device
+
+
+@pytest.mark.parametrize(("device", "waits"), [("cpu", True), ("cuda", False), ("mps", False)])
+def test_the_host_waits_for_its_copies(device, waits):
+    values = torch.arange(3)
+    with mock.patch.object(torch.Tensor, "to", autospec=True) as moved:
+        to_device(values, device, torch.float32)
+    moved.assert_called_once_with(torch.device(device), torch.float32, non_blocking=not waits)
+
+
+def test_the_dtype_stays_what_it_is():
+    assert to_device(torch.arange(3, dtype=torch.int16), "cpu").dtype == torch.int16
+
+
+def test_nobody_copies_without_waiting_by_other_means():
+    package = Path(comixup.__file__).parent
+    found = [path.name for path in package.rglob("*.py") if "non_blocking" in path.read_text()]
+    assert found == ["_devices.py"]
+
+
+@pytest.mark.parametrize(
+    ("own", "backends", "expected"),
+    [
+        ("cpu", "cpu:gloo", "cpu"),
+        ("cpu", "cpu:gloo,cuda:nccl", "cpu"),
+        ("cpu", "cuda:nccl", "cuda"),
+        ("cuda", "cuda:nccl", "cuda"),
+        ("cuda:1", "cpu:gloo,cuda:gloo", "cuda:1"),
+    ],
+)
+def test_processes_exchange_tensors_where_they_can(own, backends, expected):
+    assert communicating_device(torch.device(own), backends) == torch.device(expected)
