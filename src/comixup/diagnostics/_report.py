@@ -55,7 +55,7 @@ class Report:
         """Returns the report as lines to paste into an issue."""
         lines = [*self.machine, ""]
         for outcome in self.outcomes:
-            lines.append(f"{outcome.status:8} {outcome.name:26} {outcome.detail}")
+            lines.append(f"{outcome.status:8} {outcome.name:30} {outcome.detail}")
         if self.times:
             lines += ["", "times, ms (batch of 100, 32 x 32, three convolutions):"]
             lines += [f"  {name:42} {value:8.2f}" for name, value in self.times.items()]
