@@ -26,6 +26,7 @@ QUESTIONS = {
     ("comixup-one-pass-double", "cutmix-p0.5-double"): "... CutMix with p = 0.5 of twice the "
     "epochs (equal compute)?",
     ("comixup-one-pass-double", "cutmix-clean"): "... CutMix with a clean loss (equal compute)?",
+    ("comixup-one-pass-double", "puzzlemix"): "... Puzzle Mix (equal compute)?",
     ("comixup-one-pass-double", "comixup-shuffled"): "... Co-Mixup with shuffled saliency (equal "
     "compute)?",
     ("comixup-one-pass", "vanilla"): "Does one-pass Co-Mixup beat vanilla training of as many "
