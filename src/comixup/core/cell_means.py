@@ -24,6 +24,30 @@ def cell_means(numbers: Tensor, values: Tensor, cells: int) -> tuple[Tensor, Ten
     return (sums / counts.clamp(min=1))[:, 1:], counts[:, 1:] > 0
 
 
+def mixed_cell_means(
+    numbers: Tensor, values: Tensor, sources: Tensor, cells: int
+) -> tuple[Tensor, Tensor]:
+    """Returns the same for the inputs of mixed images, of which each shows a part.
+
+    Args:
+        numbers: (m, *size) the cell that each pixel of the inputs shows, from 1; 0 for none.
+        values: (m', *size) of the mixed images, not negative.
+        sources: (m', L, *size) the input that fills each level of each pixel.
+        cells: how many there are.
+    """
+    values = values.detach().flatten(1)
+    numbers = numbers.flatten(1).to(values.device).long()
+    sums = values.new_zeros(len(numbers) * (cells + 1))
+    counts = torch.zeros_like(sums)
+    pixels = torch.arange(values.shape[1], device=values.device)
+    for level in sources.flatten(2).unbind(1):
+        index = (level * (cells + 1) + numbers[level, pixels]).flatten()
+        sums.scatter_add_(0, index, values.flatten())
+        counts.scatter_add_(0, index, torch.ones_like(values).flatten())
+    sums, counts = (part.view(len(numbers), -1)[:, 1:] for part in (sums, counts))
+    return sums / counts.clamp(min=1), counts > 0
+
+
 def looked_up(maps: Tensor, numbers: Tensor) -> Tensor:
     """Returns the value of the cell that each pixel shows, (m, *size) float32.
 

@@ -113,6 +113,17 @@ def box_areas(boxes: Tensor) -> Tensor:
     return sides[..., 0] * sides[..., 1]
 
 
+def with_background(boxes: Tensor, size: tuple[int, ...]) -> Tensor:
+    """Returns which images have a box, and none that covers all of it, (n,) booleans.
+
+    Args:
+        boxes: (n, k, 4).
+        size: height and width of the images.
+    """
+    areas = box_areas(boxes)
+    return (areas > 0).any(1) & (areas < math.prod(size)).all(1)
+
+
 def check_boxes(boxes: Tensor, count: int | None = None) -> None:
     """Raises `ValueError` unless boxes are (n, k, 4) integers, for `count` images."""
     if boxes.ndim != 3 or boxes.shape[2] != 4 or boxes.dtype.is_floating_point:

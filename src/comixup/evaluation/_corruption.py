@@ -18,7 +18,7 @@ from torch import Tensor
 from comixup._checks import check_choice, check_count
 from comixup._normalize import normalize
 from comixup.data import DataSet, Loader, Split, permutation, seed_for
-from comixup.evaluation._boxes import box_areas, check_boxes
+from comixup.evaluation._boxes import box_areas, check_boxes, with_background
 
 Corruption: TypeAlias = Literal["replace", "noise", "added-noise"]
 
@@ -138,8 +138,8 @@ class CorruptedLoader:
                 "others."
             )
         self._boxes = boxes[self.kept]
-        side = image_size or max(data.shape[1:])
-        self.unchanged = int((box_areas(self._boxes) >= side * side).any(1).sum())
+        size = (image_size, image_size) if image_size else data.shape[1:]
+        self.unchanged = len(self.kept) - int(with_background(self._boxes, size).sum())
         self._data, self._kind, self._seed, self._batch_size = data, kind, seed, batch_size
 
         def loader(indices: Tensor) -> Loader:

@@ -15,7 +15,7 @@ from torch import Tensor
 from comixup._checks import check_count
 from comixup._progress import progress_bar
 from comixup.data import MAX_SEED, DataSet
-from comixup.evaluation._boxes import box_areas, check_boxes
+from comixup.evaluation._boxes import check_boxes, with_background
 from comixup.evaluation._cam import PROBED, ActivationMaps, CamMethod
 from comixup.evaluation._corruption import CORRUPTIONS, CorruptedLoader, Corruption
 from comixup.evaluation._localisation import Localisation, localise
@@ -299,9 +299,8 @@ def draw_evaluation(
         image_size=image_size,
         device=device,
     )
-    side = image_size or max(data.shape[1:])
-    areas = box_areas(boxes)
-    if int(((areas > 0).any(1) & (areas < side * side).all(1)).sum()) < 2:
+    size = (image_size, image_size) if image_size else data.shape[1:]
+    if int(with_background(boxes, size).sum()) < 2:
         return  # Boxes as large as the images leave no background, and so nothing to draw.
     draw_corruptions(
         data,

@@ -17,7 +17,7 @@ from torch.nn.functional import interpolate
 from comixup._checks import check_number
 from comixup.evaluation._boxes import box_areas, check_boxes
 from comixup.evaluation._cam import ActivationMaps, CamMethod
-from comixup.evaluation._metrics import LEVEL, wilson_interval
+from comixup.evaluation._metrics import LEVEL, percent_and_interval
 from comixup.evaluation._regions import find_regions
 from comixup.models import MEMORY_FORMAT
 
@@ -248,7 +248,7 @@ def _summary(
     half = NormalDist().inv_cdf((1 + LEVEL) / 2) * spread / math.sqrt(images)
     counts = (int((hits & correct.numpy()).sum()), int(hits.sum()), int(by_level.max()))
     (top1, top1_in), (known, known_in), (most, most_in) = (
-        _in_percent(count, images) for count in counts
+        percent_and_interval(count, images) for count in counts
     )
     return Localisation(
         name=name,
@@ -302,11 +302,6 @@ def centre_box(side: float, size: tuple[int, int]) -> Tensor:
     height, width = size
     x0, y0 = round(width * (1 - side) / 2), round(height * (1 - side) / 2)
     return torch.tensor([x0, y0, width - x0, height - y0])
-
-
-def _in_percent(hits: int, count: int) -> tuple[float, tuple[float, float]]:
-    low, high = wilson_interval(hits, count)
-    return 100 * hits / count, (100 * low, 100 * high)
 
 
 def _check_within(truth: Tensor, size: tuple[int, int]) -> None:

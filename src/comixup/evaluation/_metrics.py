@@ -87,12 +87,14 @@ def measure(predictions: Predictions) -> Metrics:
     correct = predictions.ranks == 0
     wrong = count - int(correct.sum())
     far = int((predictions.ranks >= TOP).sum())
+    error, error_interval = percent_and_interval(wrong, count)
+    top5_error, top5_interval = percent_and_interval(far, count)
     return Metrics(
         images=count,
-        error=100 * wrong / count,
-        error_interval=_in_percent(wrong, count),
-        top5_error=100 * far / count,
-        top5_interval=_in_percent(far, count),
+        error=error,
+        error_interval=error_interval,
+        top5_error=top5_error,
+        top5_interval=top5_interval,
         ece=100 * calibration_error(predictions.confidences, correct),
         nll=float(predictions.losses.mean()),
         brier=float(predictions.briers.mean()),
@@ -147,6 +149,12 @@ def reliability_bins(confidences: Tensor, correct: Tensor, bins: int = BINS) -> 
     return tuple(Bin(*row) for row in rows)
 
 
-def _in_percent(hits: int, count: int) -> tuple[float, float]:
+def percent_and_interval(hits: int, count: int) -> tuple[float, tuple[float, float]]:
+    """Returns a fraction and Wilson's interval of it, in percent.
+
+    >>> fraction, (low, high) = percent_and_interval(5, 10)
+    >>> round(low, 1), fraction, round(high, 1)
+    (23.7, 50.0, 76.3)
+    """
     low, high = wilson_interval(hits, count)
-    return 100 * low, 100 * high
+    return 100 * hits / count, (100 * low, 100 * high)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from comixup._figures import shortened, write_figure
 from comixup.data import DataSet, Split
-from comixup.evaluation._boxes import box_areas
+from comixup.evaluation._boxes import box_areas, with_background
 from comixup.evaluation._cam import ActivationMaps, CamMethod
 from comixup.evaluation._corruption import CORRUPTIONS, CorruptedLoader
 from comixup.evaluation._localisation import Localisation, upsampled
@@ -165,9 +165,8 @@ def draw_corruptions(
         seed: decides what is drawn.
         image_size: as for `Split.loader`.
     """
-    side = image_size or max(data.shape[1:])
-    areas = box_areas(boxes)
-    fitting = ((areas > 0).any(1) & (areas < side * side).all(1)).nonzero()[:, 0]
+    size = (image_size, image_size) if image_size else data.shape[1:]
+    fitting = with_background(boxes, size).nonzero()[:, 0]
     if len(fitting) < 2:
         raise ValueError(
             "`boxes` must leave a background in two images at least, got "

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from comixup._checks import check_boolean, check_choice, check_number
 from comixup._recording import recordable
+from comixup.core.cell_means import mixed_cell_means
 from comixup.core.grid import upsampled
 from comixup.core.labelling import Labelling
 from comixup.core.memory import Origin, SaliencyMemory, warn_of_skipped
@@ -255,22 +256,12 @@ class OnePass:
         # Outputs differ in the size of their loss.
         norms = norms / norms.flatten(1).mean(1).clamp(min=1e-30).view(-1, *[1] * (norms.ndim - 1))
         size = norms.shape[1:]
-        m, cells = len(origin.indices), self.memory.num_cells
         numbers = origin.cells
         if numbers is None:
-            numbers = self.memory.cell_numbers(size).expand(m, *size)
-        numbers = numbers.to(norms.device).long().flatten(1)
-        sums = norms.new_zeros(m * (cells + 1))
-        counts = torch.zeros_like(sums)
-        pixels = torch.arange(norms[0].numel(), device=norms.device)
-        values = norms.flatten(1)
-        for level in upsampled(plan.sources.to(norms.device), size).unbind(1):
-            sources = level.flatten(1)
-            index = (sources * (cells + 1) + numbers[sources, pixels]).flatten()
-            sums.scatter_add_(0, index, values.flatten())
-            counts.scatter_add_(0, index, torch.ones_like(values).flatten())
-        sums, counts = sums.view(m, -1)[:, 1:], counts.view(m, -1)[:, 1:]
-        self.memory.write_cells(origin.indices, sums / counts.clamp(min=1), counts > 0)
+            numbers = self.memory.cell_numbers(size).expand(len(origin.indices), *size)
+        sources = upsampled(plan.sources.to(norms.device), size)
+        found = mixed_cell_means(numbers, norms, sources, self.memory.num_cells)
+        self.memory.write_cells(origin.indices, *found)
 
 
 def _tracked(images: Tensor, write: Callable[[Tensor], None]) -> Tensor:
