@@ -22,9 +22,19 @@ def example(monkeypatch):
 
 
 def test_hugging_face_trainer(example, capsys):
-    before, after = example.main(24)
-    assert after < before
-    assert "test loss" in capsys.readouterr().out
+    results = example.main(24)
+    said = capsys.readouterr().out
+    for name, (before, after) in results.items():
+        assert after < before
+        assert f"{name}: test loss {before:.2f} -> {after:.2f}" in said
+
+
+def test_one_pass_mixing_reads_what_an_epoch_has_written(example):
+    memory = comixup.SaliencyMemory(num_examples=512)
+    mixup = comixup.OnePass(comixup.CoMixup(4), memory)
+    example.train(example.OnePassTrainer, mixup, num_train_epochs=2)
+    assert memory.epoch == 2
+    assert memory.known(torch.arange(512)).float().mean() > 0.5
 
 
 def test_float_labels_given_to_the_model_would_be_a_multi_label_loss(example):
