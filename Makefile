@@ -13,7 +13,7 @@ BROWSER := build/browser
 NATIVE_TESTS := $(wildcard native/tests/*.cpp)
 KERNEL := CMakeLists.txt $(filter-out native/tests/%,$(wildcard native/*/*.hpp native/*/*.cpp))
 # The tests that reach the compiled kernel: the others have nothing to sanitize.
-KERNEL_TESTS = $(shell grep -lE '(import|from) .*\b(_native|solve|gather|maps|puzzle)\b|_native"' tests/test_*.py tests/core/test_*.py) \
+KERNEL_TESTS = $(shell grep -lE '(import|from) .*\b(_native|solve|gather|maps|puzzle)\b|_native"' tests/test_*.py tests/core/test_*.py tests/mixers/test_puzzlemix.py) \
   tests/mixers/test_comixup.py src/comixup/core/solve.py src/comixup/core/puzzle.py
 # One thread each, for the workers share the cores; a file's tests share what they set up, so they
 # stay on one worker, and the files that take longest come first (tests/conftest.py).

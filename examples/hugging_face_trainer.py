@@ -63,6 +63,7 @@ class OnePassTrainer(CoMixupTrainer):
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, **kwargs: Any
     ) -> Any:
         """Returns the loss of the batch, mixed or clean, while training."""
+        indices = inputs.pop("indices", None)
         if not model.training:
             return super().compute_loss(model, inputs, return_outputs, **kwargs)
         step = comixup.training_step(
@@ -70,7 +71,7 @@ class OnePassTrainer(CoMixupTrainer):
             self.mixup,
             inputs["pixel_values"],
             inputs["labels"],
-            origin=comixup.Origin(inputs["indices"]),
+            origin=comixup.Origin(indices),
             loss_fn=cross_entropy,
         )
         return (step.loss, step.outputs) if return_outputs else step.loss

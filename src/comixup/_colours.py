@@ -46,8 +46,9 @@ def upright_rgb(image: Image.Image) -> Image.Image:
     Args:
         image: without a `problem_of_mode`.
     """
-    turn = TURNS.get(orientation_of(image))
     pixels = _rgb(image)
+    # Read afterwards: of TIFF files Pillow turns the pixels itself, and then takes the tag away.
+    turn = TURNS.get(orientation_of(image))
     upright = pixels if turn is None else pixels.transpose(turn)
     upright.info = {}  # Pillow hands the orientation on: who applies it again would turn it twice
     return upright

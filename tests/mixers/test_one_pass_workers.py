@@ -140,7 +140,17 @@ def test_workers_stop_mixing_when_they_are_told(workers):
     )
     for enabled in (True, False, True):
         mixup.enabled = enabled
+        assert mixup.enabled is enabled
         assert [origin is None for _, _, origin in loader] == [enabled] * 4
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_mixer_that_is_switched_off_stays_off(workers):
+    mixup = OnePass(CoMixup(CLASSES), SaliencyMemory(EXAMPLES, cells=4), rate=1.0)
+    mixup.mixer.enabled = False
+    assert not mixup.enabled
+    loader = DataLoader(Pictures(), 6, collate_fn=OnePassCollate(mixup), num_workers=workers)
+    assert not any(origin is None for _, _, origin in loader)
 
 
 def test_origins_need_no_cell_numbers():
@@ -152,3 +162,14 @@ def test_origins_need_no_cell_numbers():
     _, _, origin = next(iter(DataLoader(Indices(), 6, collate_fn=collate)))
     assert origin.indices.tolist() == list(range(6))
     assert origin.cells is None
+
+    def own(samples):  # gets the samples as they are
+        images, targets, origins = zip(*samples, strict=True)
+        indices = torch.stack([origin.indices for origin in origins])
+        return torch.stack(images), torch.tensor(targets), Origin(indices)
+
+    collate = OnePassCollate(collate.mixup, collate=own)
+    _, _, origin = next(iter(DataLoader(Indices(), 6, collate_fn=collate)))
+    assert origin.indices.tolist() == list(range(6))
+    with pytest.raises(ValueError, match="`samples` must be"):
+        OnePassCollate(collate.mixup)([()])

@@ -12,7 +12,7 @@ from torch.testing import assert_close
 from comixup import models
 from comixup.data import load
 from comixup.evaluation import measure, predict
-from comixup.training import Hardware
+from comixup.training import Hardware, TrainingStopped, _train
 from comixup.training._folder import LOGITS, RESULT, WEIGHTS
 from comixup.training._logits import logits_bytes, measures, read_logits
 from comixup.training._tensors import safetensors_bytes
@@ -172,3 +172,13 @@ def test_runs_in_other_precisions_are_measured(data, tmp_path, precision):
     logits, _ = read_logits(folder / LOGITS)["test"]
     assert logits.isfinite().all()
     assert 0 <= json.loads((folder / RESULT).read_text())["final"]["test"]["error"] <= 100
+
+
+def test_a_network_that_gives_no_numbers_stops_the_run(data, tmp_path, monkeypatch):
+    broken = (torch.full((2, CLASSES), torch.nan), torch.zeros(2, dtype=torch.int64))
+    monkeypatch.setattr(_train, "final_logits", lambda *_: {"test": broken})
+    with pytest.raises(TrainingStopped, match="outputs for the test images are infinite or not"):
+        train_here(data, tmp_path, "vanilla", recipe(epochs=1))
+    monkeypatch.undo()
+    folder = train_here(data, tmp_path, "vanilla", recipe(epochs=1))  # resumes and finishes
+    assert (folder / RESULT).exists()

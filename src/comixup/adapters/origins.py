@@ -20,6 +20,8 @@ Sample: TypeAlias = tuple[Any, Any, Origin]
 
 _WITHOUT_MASKS = (v2.AutoAugment, v2.RandAugment, v2.TrivialAugmentWide, v2.AugMix)
 """Transforms that choose geometric operations themselves and take nothing beside the image."""
+_COLOURS = (v2.ToPureTensor, v2.ToDtype, v2.Normalize, v2.ColorJitter, v2.RandomGrayscale)
+"""Transforms that may follow where cell numbers are plain tensors: they move no pixels."""
 _INSTEAD = (
     "Put transforms that only change colours into `image_transform`; for pipelines that cannot "
     "carry cell numbers take saliency from small images instead: comixup.saliency(..., scale=0.5)."
@@ -99,11 +101,7 @@ def _checked(transform: Any) -> v2.Transform:
     """Returns a copy of a transform that fills cell numbers with 0, or raises."""
     transform = copy.deepcopy(transform)
     steps = list(_transforms(transform))
-    if any(isinstance(step, v2.ToPureTensor) for step in steps[:-1]):
-        raise ValueError(
-            "`transform` must have ToPureTensor last, if at all: transforms behind it would move "
-            "the image and not its cell numbers."
-        )
+    _check_pure_tensors(steps)
     for step in steps:
         if isinstance(step, _WITHOUT_MASKS):
             raise ValueError(
@@ -129,6 +127,19 @@ def _checked(transform: Any) -> v2.Transform:
                 )
             step._fill = {**filled, tv_tensors.Mask: 0}
     return transform
+
+
+def _check_pure_tensors(steps: list[Any]) -> None:
+    """Rejects steps that take cell numbers for something else once they are plain tensors."""
+    pure = [number for number, step in enumerate(steps) if isinstance(step, v2.ToPureTensor)]
+    behind = [step for step in steps[pure[0] :] if not isinstance(step, _COLOURS)] if pure else []
+    shuffled = [step for step in steps if isinstance(step, v2.RandomOrder)] if pure else []
+    if behind or shuffled:
+        raise ValueError(
+            "`transform` must have nothing behind ToPureTensor that may move pixels, got "
+            f"{type((behind or shuffled)[0]).__name__}: it would move the image and not its cell "
+            "numbers. Put ToPureTensor last."
+        )
 
 
 def _transforms(transform: Any) -> Iterator[Any]:

@@ -86,7 +86,7 @@ def _remembered(
     """Returns the maps after an epoch of a clean batch and a mixed one."""
     model = make_network().to(device)
     memory = SaliencyMemory(len(images), device=kept)
-    mixer = OnePass(make_mixer("CoMixup"), memory)
+    mixer = OnePass(make_mixer("CoMixup"), memory, recycle=True)
     indices = torch.arange(len(images)).flip(0).to(device)
     for _ in range(2):
         step = training_step(

@@ -304,9 +304,11 @@ def _shown(boxes: Sequence[Box], path: Path, image_size: int | None) -> list[Pix
 
 
 def _size_and_orientation(path: Path) -> tuple[tuple[int, int], int]:
-    """Returns width, height and EXIF orientation of an image file, which is not decoded."""
+    """Returns width, height and EXIF orientation of an image file; only a TIFF file is decoded."""
     try:
         with Image.open(path) as image:
+            if image.format == "TIFF":
+                image.load()  # Pillow turns it, and takes the orientation away
             return image.size, orientation_of(image)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise ValueError(f"{path} cannot be read as an image: {error}. Replace it.") from None

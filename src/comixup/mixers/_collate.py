@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import default_collate, get_worker_info
+from torch.utils.data import default_collate
 
 from comixup._checks import check_count
 from comixup._random import coin
@@ -74,7 +74,9 @@ class OnePassCollate:
 
     def __call__(self, samples: list[Any]) -> Batch:
         """Returns a batch to train on, mixed or not."""
-        collated = self.collate([_without_none(sample) for sample in samples])
+        if self.collate is default_collate:
+            samples = [_without_none(sample) for sample in samples]
+        collated = self.collate(samples)
         if not isinstance(collated, (tuple, list)) or len(collated) != 3:
             raise ValueError(
                 "`samples` must be (image, target, index) or (image, target, Origin), got "
@@ -88,10 +90,7 @@ class OnePassCollate:
         # A copy: without workers this is the training process, whose own generator is its own.
         mixer = copy.copy(mixup.mixer)
         mixer.generator = torch.Generator().manual_seed(seed)
-        # A worker's mixer is as it was when the worker was started; what it shares is as it is now.
-        enabled = mixup.enabled and (get_worker_info() is not None or mixer.enabled)
-        mixer.enabled = True
-        if not (enabled and coin(mixup.rate, mixer.generator)):
+        if not (mixup.enabled and coin(mixup.rate, mixer.generator)):
             soft = soft_targets(targets, len(images), mixer.num_classes, validate=mixer.validate)
             return images, soft, origin
         mixed, soft = mixer(images, targets, mixup.maps_for(images, origin))
@@ -99,8 +98,8 @@ class OnePassCollate:
 
 
 def _without_none(sample: Any) -> Any:
-    """Returns a sample that can be collated: of an origin without cell numbers, its index."""
-    if isinstance(sample, (tuple, list)) and isinstance(sample[-1], Origin):
+    """Returns a sample that torch can collate: of an origin without cell numbers, its index."""
+    if isinstance(sample, (tuple, list)) and sample and isinstance(sample[-1], Origin):
         *others, origin = sample
         return (*others, origin.indices) if origin.cells is None else sample
     return sample

@@ -98,7 +98,7 @@ class OnePass:
         self.recycle = recycle
         self.unit: Unit = unit
         self.turn = 0
-        self._enabled = torch.tensor(mixer.enabled, device="cpu")  # workers share it
+        self._enabled = torch.tensor(True, device="cpu")  # workers share it
         self._warned = False
         mixer.uniform_expected = True  # examples that were not seen yet have no map
 
@@ -110,11 +110,11 @@ class OnePass:
     @property
     def enabled(self) -> bool:
         """Whether batches are mixed at all; set it to False for epochs without mixing."""
-        return bool(self._enabled)
+        return bool(self._enabled) and self.mixer.enabled
 
     @enabled.setter
     def enabled(self, value: bool) -> None:
-        self.mixer.enabled = value
+        check_boolean("enabled", value)
         self._enabled.fill_(value)
 
     def share_memory_(self) -> OnePass:
@@ -153,7 +153,7 @@ class OnePass:
             return self._mix_within(images, targets, origin)
         mixed = self.mixes(self.turn)
         self.turn += 1
-        if not (mixed and self.mixer.enabled):
+        if not (mixed and self.enabled):
             return self._clean(images, targets, origin)
         saliency = self.maps_for(images, origin)
         outputs, soft = self.mixer(images, targets, saliency)
@@ -222,7 +222,7 @@ class OnePass:
         """Returns the first images as they are, then mixtures of all of them."""
         m, mixer = len(images), self.mixer
         mixed = round(m * self.rate)
-        if not (mixed and mixer.enabled):
+        if not (mixed and self.enabled):
             return self._clean(images, targets, origin)
         clean = m - mixed
         soft = soft_targets(targets, m, mixer.num_classes, validate=mixer.validate)

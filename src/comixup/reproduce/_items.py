@@ -31,7 +31,7 @@ _SMALL_SCALE = (
     "Small recipes on CPU cores, with small networks, few images and few epochs: only differences "
     "between methods compare with the paper, not errors. "
 )
-_NO_VALUES = "nothing: see docs/results.md for its rules"
+_NO_VALUES = "nothing: see docs/results/rules.md for its rules"
 _OWN_SCALE = (
     "The paper does not give the scale of its costs or the seeds, so values do not compare, only "
     "the order of the algorithms and what differs between them. "

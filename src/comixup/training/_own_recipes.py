@@ -116,7 +116,7 @@ OWN_RECIPES = (
         reported="last",
         tuning_grid=TUNING_GRID,
         notes="Where our comparison of the methods is made. Chosen with vanilla training alone, on "
-        "seeds and images that are not reported: see docs/results.md.",
+        "seeds and images that are not reported: see docs/results/rules.md.",
     ),
     Recipe(
         name="tiny-imagenet-small",
@@ -139,7 +139,7 @@ OWN_RECIPES = (
         tuning_grid=TUNING_GRID,
         notes="To measure localisation and background corruption where no GPU is at hand: last "
         "feature maps of 8 x 8. Chosen with vanilla training alone, on a seed and images that are "
-        "not reported: see docs/results.md. Baselines' alpha is the paper's for Tiny-ImageNet.",
+        "not reported: see docs/results/rules.md. Baselines' alpha is the paper's for this set.",
     ),
     Recipe(
         name="speech-small",

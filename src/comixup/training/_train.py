@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
@@ -19,13 +19,14 @@ from comixup.training._export import export, final_logits
 from comixup.training._folder import RunFolder, run_folder, write_metadata
 from comixup.training._hardware import Hardware
 from comixup.training._loaders import Loaders
-from comixup.training._logits import measures
+from comixup.training._logits import Logits, measures
 from comixup.training._processes import explaining_lost_processes, from_first_process
 from comixup.training._recipe import Recipe
 from comixup.training._report import Reporter
 from comixup.training._results import Result, result_of
 from comixup.training._run import Run
 from comixup.training._setup import build_setup
+from comixup.training._stop import TrainingStopped
 from comixup.training._trainer import Trainer
 
 MAX_STEPS = 10**9
@@ -178,6 +179,7 @@ def _train_run(
         if fabric.is_global_zero:
             setup.take_best(state)
             logits = final_logits(setup, data, loaders)
+            _check_finite(logits)
             if not state.finished:
                 state.final = {name: measures(*pair) for name, pair in logits.items()}
                 state.finished = True
@@ -187,6 +189,17 @@ def _train_run(
         fabric.barrier()
         state.final = fabric.broadcast(state.final)
         return result_of(state.history, run.trained, state.final)
+
+
+def _check_finite(logits: Mapping[str, Logits]) -> None:
+    """Stops a run whose network gives no numbers, though its weights are some."""
+    for name, (values, _) in logits.items():
+        if not values.isfinite().all():
+            raise TrainingStopped(
+                f"The trained network's outputs for the {name} images are infinite or not a "
+                "number, so there is nothing to measure. A lower learning rate (--lr) or another "
+                "--precision, with another folder by --out, may help."
+            )
 
 
 def _write_metadata(

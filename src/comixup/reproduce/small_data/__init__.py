@@ -1,4 +1,4 @@
-"""The comparison of methods on small data, by rules fixed beforehand (docs/results.md).
+"""The comparison of methods on small data, by rules fixed beforehand (docs/results/rules.md).
 
     python -m comixup.reproduce.small_data collect runs/cifar100-small-data/*/seed-*
     python -m comixup.reproduce.small_data report
