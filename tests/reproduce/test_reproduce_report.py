@@ -2,6 +2,7 @@
 
 import base64
 import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from comixup.reproduce._report_tables import trained_table
 from comixup.reproduce._solver_analyses import exhaustive_rows, narasimhan_bilmes_rows
 from comixup.reproduce._store import Made, cell_folder, commit_cells, read_committed, write_cell
 from comixup.reproduce._trained_tables import Run
+from comixup.reproduce.small_data import _commands as small_data
 
 ABOUT = {"date": "2026-01-02", "machine": "a machine", "commit": "abc1234", "seconds": 1.0}
 BINS = " ".join(["0:nan:nan"] * 9 + ["100:0.95:0.9"])
@@ -188,3 +190,13 @@ def test_cells_are_drawn_among_the_committed(results):
     assert all(job.key in committed for job in drawn)
     with pytest.raises(ValueError, match="`--check` must be at most the number of committed"):
         draw(jobs, committed, 6)
+
+
+@pytest.mark.slow
+def test_the_committed_pages_are_made_of_the_committed_cells(tmp_path):
+    committed = Path(__file__).parents[2] / "docs" / "results"
+    copy = shutil.copytree(committed, tmp_path / "results")
+    collect(copy, tmp_path / "out")
+    small_data.write_report(copy / "small-data.csv", copy)
+    for name in ("report.md", "small-data.md"):
+        assert (copy / name).read_text() == (committed / name).read_text(), f"{name} is out of date"

@@ -16,8 +16,7 @@ from comixup.reproduce.small_data._tables import report
 _PAGE = """# Small data: all tables
 
 Made from [its cells](small-data.csv), one per run, by `python -m comixup.reproduce.small_data
-report`. [The rules](rules.md#small-data) were written before the
-runs.
+report`. [The rules](rules.md#small-data) were written before the runs.
 
 ![Error and ECE against compute](figures/small-data.compute.png)
 
