@@ -56,6 +56,7 @@ _SMALL_DATA |= {
     f"{name}-{length}": dataclasses.replace(_SMALL_DATA[name], epoch_multiplier=multiplier)
     for name in (
         "vanilla",
+        "input-p0.5",
         "cutmix-p0.5",
         "comixup",
         "comixup-one-pass",

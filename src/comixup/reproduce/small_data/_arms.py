@@ -38,6 +38,7 @@ OTHERS = {
     "cutmix-clean-mean": "CutMix + clean loss, mean",
     "input": "Input mixup",
     "input-p0.5": "Input mixup, p = 0.5",
+    "input-p0.5-double": "Input mixup, p = 0.5, 2x epochs",
     "manifold": "Manifold mixup",
     "comixup-no-clean": "Co-Mixup, no clean loss",
     "comixup-clean-mean": "Co-Mixup, mean of losses",
