@@ -59,7 +59,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"(lightning|lightning_fabric|matplotlib|numpy|np|npt|PIL|Image|rich)\..*"),
     ("py:.*", r"(timm|torch|torchvision)\..*"),
     ("py:.*", r"Figure|Path|Scalar|Tensor|'[\w-]+'|(dict|tuple)\[.*"),
-    ("py:.*", r"comixup(\.\w+)*\._\w+\.\w+"),
+    ("py:.*", r"comixup(\.\w+)*\._\w+\.\w+|comixup\.core\.\w+\.\w+"),
 ]
 
 # ---- How it looks --------------------------------------------------------------------------------

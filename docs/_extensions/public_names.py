@@ -79,7 +79,9 @@ def document_constants(app: Sphinx) -> None:
         module = importlib.import_module(package)
         own = ModuleAnalyzer.for_module(package).find_attr_docs()  # kept by Sphinx: add to it
         docs: dict[str, list[str]] = {}
-        for file in sorted(Path(str(module.__file__)).parent.glob("_*.py")):
+        folder = Path(str(module.__file__)).parent
+        files = [*folder.glob("_*.py"), *(folder / "core").glob("*.py")]  # `comixup` has a core
+        for file in sorted(files):
             found = ModuleAnalyzer.for_file(file, f"{package}.{file.stem}").find_attr_docs()
             docs |= {name: lines for (scope, name), lines in found.items() if not scope}
         for name in getattr(module, "__all__", ()):
