@@ -53,8 +53,22 @@ SETTINGS = {
     "comixup-whole-batch": "Co-Mixup, whole batch",
 }
 """Beside Co-Mixup as it is: p = 1, clip="soft", partitions of 20."""
-MEMORY_CONTROL = ("comixup-one-pass-double", "comixup-one-pass-shuffled-double")
-"""The method of the lowest error, and the same with other examples' maps."""
+REPLICATED = {
+    ("comixup-one-pass-double", "comixup-one-pass-shuffled-double"): "Do the remembered maps "
+    "matter?",
+    ("comixup-one-pass-double", "input-p0.5-double"): "Is a simpler method as good?",
+}
+"""The method of the lowest error against two controls, with five seeds and five new ones: why."""
+EXPLORED = {
+    "vanilla": ("cutmix", "input", "input-p0.5", "manifold"),
+    "vanilla-double": ("input-p0.5-double",),
+    "cutmix-p0.5-double": ("input-p0.5-double",),
+    "input-p0.5-double": REFERENCES,
+    "cutmix-clean": ("cutmix-clean-mean",),
+    "comixup": ("comixup-no-clean", "comixup-clean-mean", *SETTINGS),
+    "comixup-one-pass": ("comixup-one-pass-shuffled", "comixup-one-pass-spectral"),
+}
+"""Outside of the primary family: what each of these is compared with."""
 LENGTHS = {
     "Vanilla": ("vanilla-half", "vanilla", "vanilla-double"),
     "CutMix, p = 0.5": ("cutmix-p0.5-half", "cutmix-p0.5", "cutmix-p0.5-double"),
@@ -78,7 +92,7 @@ def seeds_of_arms() -> dict[str, range]:
     return {
         **dict.fromkeys((*lengths, *SETTINGS), FEW_SEEDS),
         **dict.fromkeys(OTHERS, OTHER_SEEDS),
-        MEMORY_CONTROL[1]: SEEDS,  # five, and a replication with the others
+        **{control: SEEDS for _, control in REPLICATED},
         **dict.fromkeys(HEADLINE, SEEDS),
     }
 

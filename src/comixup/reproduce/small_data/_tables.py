@@ -9,12 +9,13 @@ from comixup.reproduce.cells import Cell
 from comixup.reproduce.small_data._answers import answers_table
 from comixup.reproduce.small_data._arms import (
     ALPHA,
+    EXPLORED,
     FEW_SEEDS,
     HEADLINE,
     LENGTHS,
-    MEMORY_CONTROL,
     OTHER_SEEDS,
     OTHERS,
+    REPLICATED,
     SEEDS,
     SETTINGS,
     by_arm,
@@ -53,7 +54,8 @@ def report(cells: Sequence[Cell]) -> str:
         names = {"comixup": HEADLINE["comixup"], **SETTINGS}
         few = {arm: [c for c in arms.get(arm, ()) if c.seed in FEW_SEEDS] for arm in names}
         parts += ["### Settings (exploratory, the first seeds)", _means_table(few, names)]
-    parts += _replication(cells)
+    parts += _explored(cells)
+    parts += _replications(cells)
     lengths = {
         arm: f"{title}, {length}"
         for title, versions in LENGTHS.items()
@@ -63,25 +65,48 @@ def report(cells: Sequence[Cell]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _replication(cells: Sequence[Cell]) -> list[str]:
-    """Returns what the memory's maps do, on the planned seeds, on others, and on all."""
-    rows = []
-    for seeds in (OTHER_SEEDS, range(len(OTHER_SEEDS), len(SEEDS)), SEEDS):
-        found = exploratory([cell for cell in cells if cell.seed in seeds], [MEMORY_CONTROL])
-        for contrast in found[:1]:  # the error
-            p = "" if contrast.p is None else f"{contrast.p:.3f}"
-            rows.append(
-                [f"{seeds[0]} to {seeds[-1]}", str(contrast.pairs), difference(contrast), p]
-            )
-    if not rows:
+def _explored(cells: Sequence[Cell]) -> list[str]:
+    """Returns how arms outside of the primary family differ from what they are a variant of."""
+    pairs = [(arm, against) for against, others in EXPLORED.items() for arm in others]
+    found = exploratory(cells, pairs)
+    if not found:
         return []
-    head = [["seeds", "pairs", "error", "p, not adjusted"], ["---", *["---:"] * 3]]
+    names = titles()
+    rows = [["arm", "against", "seeds", "error", "ECE"], ["---", "---", *["---:"] * 3]]
+    for error, ece in zip(found[::2], found[1::2], strict=True):
+        shown = [f"**{difference(c)}**" if c.beyond_chance else difference(c) for c in (error, ece)]
+        rows.append([names[error.reference], names[error.arm], str(error.pairs), *shown])
     return [
-        "### Do the remembered maps matter?",
-        markdown_table([*head, *rows]),
-        "One-pass Co-Mixup of twice the epochs minus the same with other examples' maps. The first "
-        "five seeds were planned; the others are their replication, tested by itself.",
+        "### Other differences (exploratory)",
+        markdown_table(rows),
+        "The arm's mean minus the other's, over the seeds that both have, in points, with 95 % "
+        "confidence intervals that are not adjusted for their number; **bold** where they exclude "
+        "zero, which claims nothing.",
     ]
+
+
+def _replications(cells: Sequence[Cell]) -> list[str]:
+    """Returns what controls tell on the planned seeds, on new ones, and on all."""
+    parts = []
+    for pair, question in REPLICATED.items():
+        rows = []
+        for seeds in (OTHER_SEEDS, range(len(OTHER_SEEDS), len(SEEDS)), SEEDS):
+            found = exploratory([cell for cell in cells if cell.seed in seeds], [pair])
+            for contrast in found[:1]:  # the error
+                p = "" if contrast.p is None else f"{contrast.p:.3f}"
+                rows.append(
+                    [f"{seeds[0]} to {seeds[-1]}", str(contrast.pairs), difference(contrast), p]
+                )
+        if rows:
+            head = [["seeds", "pairs", "error", "p, not adjusted"], ["---", *["---:"] * 3]]
+            names = titles()
+            parts += [
+                f"### {question}",
+                markdown_table([*head, *rows]),
+                f"{names[pair[0]]}, minus: {names[pair[1]]}. The first five seeds were planned; "
+                "the others are their replication, tested by itself.",
+            ]
+    return parts
 
 
 def _means_table(arms: Mapping[str, Sequence[Cell]], names: Mapping[str, str]) -> str:
