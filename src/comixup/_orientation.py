@@ -44,6 +44,15 @@ def orientation_of(image: Image.Image) -> int:
     return value if isinstance(value, int) and (value == UPRIGHT or value in TURNS) else UPRIGHT
 
 
+def stored_size(image: Image.Image) -> tuple[int, int]:
+    """Returns width and height of an image as it is stored, before it is decoded."""
+    tags = getattr(image, "tag_v2", None)
+    if image.format != "TIFF" or tags is None:
+        return image.size
+    # Of TIFF files Pillow turns the pixels itself, and tells the size that they will have.
+    return tags[ExifTags.Base.ImageWidth], tags[ExifTags.Base.ImageLength]
+
+
 def upright_size(size: tuple[int, int], orientation: int) -> tuple[int, int]:
     """Returns width and height of an image once it is upright.
 

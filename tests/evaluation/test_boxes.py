@@ -177,16 +177,17 @@ def test_tiny_imagenet():
     assert boxes.min() == 0
 
 
+@pytest.mark.parametrize("suffix", [".png", ".tif"])
 @pytest.mark.parametrize(
     ("orientation", "upright"),
     [*((number, False) for number in range(1, 9)), *((number, True) for number in (5, 6, 7, 8))],
 )
-def test_boxes_are_turned_with_the_pictures_of_phones(tmp_path, orientation, upright):
+def test_boxes_are_turned_with_the_pictures_of_phones(tmp_path, orientation, upright, suffix):
     pixels = np.zeros((30, 40, 3), np.uint8)
     pixels[4:9, 10:25] = 255
     exif = Image.Exif()
     exif[0x0112] = orientation
-    path = tmp_path / "phone.png"
+    path = tmp_path / f"phone{suffix}"
     Image.fromarray(pixels).save(path, exif=exif)
     seen = np.asarray(read_image(path))[..., 0] > 0
     rows, columns = np.flatnonzero(seen.any(1)), np.flatnonzero(seen.any(0))

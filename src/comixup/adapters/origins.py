@@ -20,8 +20,6 @@ Sample: TypeAlias = tuple[Any, Any, Origin]
 
 _WITHOUT_MASKS = (v2.AutoAugment, v2.RandAugment, v2.TrivialAugmentWide, v2.AugMix)
 """Transforms that choose geometric operations themselves and take nothing beside the image."""
-_COLOURS = (v2.ToPureTensor, v2.ToDtype, v2.Normalize, v2.ColorJitter, v2.RandomGrayscale)
-"""Transforms that may follow where cell numbers are plain tensors: they move no pixels."""
 _INSTEAD = (
     "Put transforms that only change colours into `image_transform`; for pipelines that cannot "
     "carry cell numbers take saliency from small images instead: comixup.saliency(..., scale=0.5)."
@@ -99,10 +97,8 @@ class WithOrigins(Dataset[Sample]):
 
 def _checked(transform: Any) -> v2.Transform:
     """Returns a copy of a transform that fills cell numbers with 0, or raises."""
-    transform = copy.deepcopy(transform)
-    steps = list(_transforms(transform))
-    _check_pure_tensors(steps)
-    for step in steps:
+    transform = _carrying(copy.deepcopy(transform))
+    for step in _transforms(transform):
         if isinstance(step, _WITHOUT_MASKS):
             raise ValueError(
                 f"`transform` must carry masks, which {type(step).__name__} cannot. {_INSTEAD}"
@@ -113,7 +109,7 @@ def _checked(transform: Any) -> v2.Transform:
                 "changes the image alone. Give it as `image_transform`: erased pixels then count "
                 "for the cells that they cover."
             )
-        if not isinstance(step, (v2.Transform, nn.Sequential)):
+        if not isinstance(step, v2.Transform):
             raise TypeError(
                 "`transform` must be made of torchvision's v2 transforms, which carry masks along, "
                 f"got {type(step).__module__}.{type(step).__name__}. {_INSTEAD}"
@@ -129,24 +125,23 @@ def _checked(transform: Any) -> v2.Transform:
     return transform
 
 
-def _check_pure_tensors(steps: list[Any]) -> None:
-    """Rejects steps that take cell numbers for something else once they are plain tensors."""
-    pure = [number for number, step in enumerate(steps) if isinstance(step, v2.ToPureTensor)]
-    behind = [step for step in steps[pure[0] :] if not isinstance(step, _COLOURS)] if pure else []
-    shuffled = [step for step in steps if isinstance(step, v2.RandomOrder)] if pure else []
-    if behind or shuffled:
-        raise ValueError(
-            "`transform` must have nothing behind ToPureTensor that may move pixels, got "
-            f"{type((behind or shuffled)[0]).__name__}: it would move the image and not its cell "
-            "numbers. Put ToPureTensor last."
-        )
+def _carrying(transform: Any) -> Any:
+    """Returns a transform that takes masks along, where torchvision has one for it.
+
+    Behind ToPureTensor cell numbers would be taken for an image or for nothing, and samples are
+    plain tensors in the end anyway; nn.Sequential takes a single argument.
+    """
+    if isinstance(transform, v2.ToPureTensor):
+        return v2.Identity()
+    if isinstance(transform, nn.Sequential):
+        return v2.Compose([v2.Identity(), *map(_carrying, transform)])
+    if hasattr(transform, "transforms"):
+        transform.transforms = list(map(_carrying, transform.transforms))
+    return transform
 
 
 def _transforms(transform: Any) -> Iterator[Any]:
     """Yields a transform and all that it is composed of."""
     yield transform
-    inner = getattr(transform, "transforms", None)
-    if isinstance(transform, nn.Sequential):
-        inner = list(transform)
-    for step in inner or ():
+    for step in getattr(transform, "transforms", ()):
         yield from _transforms(step)

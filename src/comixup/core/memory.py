@@ -248,8 +248,7 @@ class SaliencyMemory:
             backends = torch.distributed.get_backend_config()
             exchanged = self._next.to(communicating_device(self.device, backends))
             torch.distributed.all_reduce(exchanged, torch.distributed.ReduceOp.MAX)
-            if exchanged is not self._next:
-                self._next.copy_(exchanged)
+            self._next.copy_(exchanged)
 
     def end_epoch(self) -> None:
         """Lets what was written since the last call be read from now on, in all processes.

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from comixup._checks import check_count
 from comixup._crops import CenterCrop
-from comixup._orientation import orientation_of, upright_box, upright_size
+from comixup._orientation import orientation_of, stored_size, upright_box, upright_size
 from comixup.data import tiny_imagenet_boxes
 
 Box: TypeAlias = tuple[float, float, float, float]
@@ -304,11 +304,9 @@ def _shown(boxes: Sequence[Box], path: Path, image_size: int | None) -> list[Pix
 
 
 def _size_and_orientation(path: Path) -> tuple[tuple[int, int], int]:
-    """Returns width, height and EXIF orientation of an image file; only a TIFF file is decoded."""
+    """Returns stored width and height and EXIF orientation of an image file, without decoding."""
     try:
         with Image.open(path) as image:
-            if image.format == "TIFF":
-                image.load()  # Pillow turns it, and takes the orientation away
-            return image.size, orientation_of(image)
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+            return stored_size(image), orientation_of(image)
+    except Exception as error:  # of damaged files, readers raise anything
         raise ValueError(f"{path} cannot be read as an image: {error}. Replace it.") from None

@@ -38,13 +38,14 @@ def measures(logits: Tensor, targets: Tensor) -> dict[str, float]:
     if targets.ndim > 1:
         return _multi_label_measures(logits, targets)
     errors = [e for _, e in class_errors(logits, targets) if e is not None]
-    confidences, predicted = logits.softmax(1).max(1)
+    # Of the logits: confidences of different ones may round to the same, and the first would win.
+    correct = logits.argmax(1) == targets
     return {
         "images": len(targets),
-        "error": 100 * (predicted != targets).double().mean().item(),
+        "error": 100 * (~correct).double().mean().item(),
         "balanced_error": sum(errors) / len(errors),
         "nll": F.cross_entropy(logits, targets).item(),
-        "ece": 100 * calibration_error(confidences, predicted == targets),
+        "ece": 100 * calibration_error(logits.softmax(1).amax(1), correct),
     }
 
 
