@@ -1,4 +1,4 @@
-"""Writing matplotlib's figures."""
+"""Writing matplotlib's figures, and how much room their words take."""
 
 from __future__ import annotations
 
@@ -7,11 +7,18 @@ from pathlib import Path
 
 from matplotlib import style
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import text_to_path
 
 from comixup._atomic_write import atomic_write, make_folder
 
 SUFFIXES = (".png", ".pdf", ".svg")
 DPI = 110
+_POINTS = 72.0
+_FONT = "DejaVu Sans"
+"""Of matplotlib's default style, which comes with it."""
+_HINTING = 1.04
+"""By how much letters may be wider on the screen than they are by their outlines."""
 
 
 def write_figure(figure: Figure, path: Path, dpi: int = DPI) -> None:
@@ -38,3 +45,30 @@ def shortened(text: str, letters: int) -> str:
     'sweet…'
     """
     return text if len(text) <= letters else f"{text[: letters - 1].rstrip()}…"
+
+
+def text_width(text: str, size: float, *, bold: bool = False) -> float:
+    """Returns how many inches a line takes in matplotlib's default font.
+
+    >>> text_width("maple tree", 12) < text_width("MAPLE TREE", 12) < 1.2
+    True
+    """
+    font = FontProperties(family=_FONT, weight="bold" if bold else "normal", size=size)
+    width, _, _ = text_to_path.get_text_width_height_descent(text, font, ismath=False)
+    return float(_HINTING * width / _POINTS)
+
+
+def fitting(text: str, width: float, size: float, *, bold: bool = False) -> str:
+    """Returns as much of a line as so many inches have room for, with an ellipsis if not all.
+
+    >>> fitting("sweet pepper", 1.2, 11), fitting("sweet pepper", 0.7, 11)
+    ('sweet pepper', 'sweet…')
+    """
+    return next(
+        (
+            shorter
+            for letters in range(len(text), 1, -1)
+            if text_width(shorter := shortened(text, letters), size, bold=bold) <= width
+        ),
+        shortened(text, 1),
+    )

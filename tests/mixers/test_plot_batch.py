@@ -1,5 +1,6 @@
 """Pictures of mixed batches: what is on them, for every method and kind of image."""
 
+import itertools
 import os
 import pickle
 import subprocess
@@ -296,13 +297,13 @@ def test_runs_of_one_region_are_one_line_and_meet_in_concave_corners():
 
 def test_long_captions_say_how_many_more_there_are():
     names = [f"class number {i}" for i in range(10)]
-    text = caption([0.1] * 10, names, letters=28)
+    text = caption([0.1] * 10, names, width=2.0)
     assert text.splitlines() == [
         "10% class number 0,",
         "10% class number 1,",
         "10% class number 2, 7 more",
     ]
-    assert caption([0.02, 0.01], ["a", "b"], 28) == "no class has 5%"
+    assert caption([0.02, 0.01], ["a", "b"], 2.0) == "no class has 5%"
 
 
 def test_names_are_written_in_bars_as_far_as_they_fit():
@@ -311,10 +312,31 @@ def test_names_are_written_in_bars_as_far_as_they_fit():
     assert [text.get_text() for text in page.canvas.texts] == [
         "ant",
         "50%",
-        "hippopot…",
+        "hippopo…",
         "x",
         "20%",
     ]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [["n01855672", "n01443537", "n01644900"], ["W" * 30, "MOMMMWWW", "i"], ["ill", "WWWW", "08"]],
+)
+def test_words_do_not_touch_each_other(names):
+    images, targets = batch(10)
+    targets = targets % 3
+    mixup = comixup.CoMixup(3, generator=torch.Generator().manual_seed(3))
+    mixup(images, targets, images.mean(1) ** 20)
+    figure = plot_batch(images, targets, mixup, class_names=names, title="Title")
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    (canvas,) = figure.axes
+    boxes = [(text.get_text(), text.get_window_extent(renderer)) for text in canvas.texts]
+    assert len(boxes) > 50
+    for (first, one), (second, other) in itertools.combinations(boxes, 2):
+        across = min(one.x1, other.x1) - max(one.x0, other.x0)
+        down = min(one.y1, other.y1) - max(one.y0, other.y0)
+        assert across <= 1 or down <= 1, (first, second)
+    assert max(box.x1 for _, box in boxes) <= figure.bbox.x1
 
 
 # ---- Mistakes -----------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from matplotlib import style
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from comixup._figures import shortened
+from comixup._figures import fitting, text_width
 from comixup.plots import Box, Page, colour_of
 
 WIDTH, MARGIN = 11.0, 0.3
@@ -28,7 +28,10 @@ SHORT_NAME = 4
 MIN_WEIGHT = 0.05
 """Classes with a smaller weight in a target are not named below it."""
 MAX_LINES = 3
-_LETTERS_PER_INCH = 14.0
+CAPTION = 9
+"""Font size of captions."""
+_HEADING = 12
+"""Font size of headings."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,16 +126,22 @@ def batch_figure(
 
 
 def caption(
-    weights: Sequence[float], names: Sequence[str], letters: int, lines: int = MAX_LINES
+    weights: Sequence[float], names: Sequence[str], width: float, lines: int = MAX_LINES
 ) -> str:
     """Returns a soft target in words, the largest weight first, in a few lines.
 
-    >>> caption([0.38, 0.62], ["maple tree", "fox"], letters=30)
+    Args:
+        weights: of the classes.
+        names: of the classes.
+        width: inches that a line may take.
+        lines: at most.
+
+    >>> caption([0.38, 0.62], ["maple tree", "fox"], width=2.0)
     '62% fox, 38% maple tree'
     """
     order = sorted(range(len(weights)), key=lambda k: -weights[k])
     named = [
-        f"{100 * weights[k]:.0f}% {shortened(names[k], max(letters - 6, 8))}"
+        fitting(f"{100 * weights[k]:.0f}% {names[k]}", width - text_width(",", CAPTION), CAPTION)
         for k in order
         if weights[k] >= MIN_WEIGHT
     ]
@@ -140,23 +149,26 @@ def caption(
         return f"no class has {100 * MIN_WEIGHT:.0f}%"
     written = [named[0]]
     for left, words in zip(range(len(named) - 1, 0, -1), named[1:], strict=True):
+        line = f"{written[-1]}, {words}"
         # A line must have room for what may have to follow.
-        tail = 0 if left == 1 else 1 if len(written) < lines else len(f", {left - 1} more")
-        if len(written[-1]) + 2 + len(words) + tail <= letters:
-            written[-1] += f", {words}"
+        tail = "" if left == 1 else "," if len(written) < lines else f", {left - 1} more"
+        if text_width(line + tail, CAPTION) <= width:
+            written[-1] = line
         elif len(written) < lines:
             written[-1] += ","
             written.append(words)
         else:
-            written[-1] += f", {left} more"
+            more = f", {left} more"
+            written[-1] = fitting(written[-1], width - text_width(more, CAPTION), CAPTION) + more
             break
     return "\n".join(written)
 
 
 def _heading(page: Page, top: float, words: str, shown: int, count: int, told: str) -> None:
     more = "" if shown == count else f" ({shown} of {count}; {count - shown} more not shown)"
-    page.text(MARGIN, top + 0.06, words + more, 12, bold=True)
-    page.text(MARGIN + 0.1 * len(words + more) + 0.35, top + 0.085, told, 10)
+    page.text(MARGIN, top + 0.06, words + more, _HEADING, bold=True)
+    behind = MARGIN + text_width(words + more, _HEADING, bold=True) + 0.25
+    page.text(behind, top + 0.085, told, 10)
 
 
 def _fitted(columns: int, images: Tensor) -> tuple[float, float, float]:
@@ -197,8 +209,8 @@ def _draw_inputs(page: Page, top: float, inputs: Inputs, look: Look) -> None:
             if inputs.grid is not None:
                 page.grid(box, *inputs.grid, (image.shape[-2], image.shape[-1]))
             page.frame(box)
-        letters = int((column - 0.5 * GAP) * _LETTERS_PER_INCH)
-        page.text(box.left, box.top + height + 0.04, shortened(inputs.names[i], letters), 9)
+        name = fitting(inputs.names[i], column - 0.5 * GAP, CAPTION)
+        page.text(box.left, box.top + height + 0.04, name, CAPTION)
 
 
 class _OutputSheet:
@@ -207,10 +219,10 @@ class _OutputSheet:
     def __init__(self, outputs: Sequence[Output]) -> None:
         self.outputs = outputs
         self.column, self.width, self.image_height = _fitted(OUTPUT_COLUMNS, outputs[0].image)
-        letters = int((self.column - 0.5 * GAP) * _LETTERS_PER_INCH)
+        room = self.column - 0.5 * GAP
         longest = max((len(name) for output in outputs for name in output.names), default=0)
         self.captions = [
-            caption(output.weights, output.names, letters) if longest > SHORT_NAME else ""
+            caption(output.weights, output.names, room) if longest > SHORT_NAME else ""
             for output in outputs
         ]
         self.tops = [0.0]
@@ -236,4 +248,4 @@ class _OutputSheet:
             bar = Box(left, box.top + box.height + 0.05, self.width, BAR)
             page.bar(bar, output.weights, output.names, output.colours)
             if words:
-                page.text(left, bar.top + BAR + 0.04, words, 9)
+                page.text(left, bar.top + BAR + 0.04, words, CAPTION)

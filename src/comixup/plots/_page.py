@@ -17,7 +17,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from torch import Tensor
 
-from comixup._figures import shortened
+from comixup._figures import fitting, text_width
 from comixup.plots._borders import Border, border_runs, cell_edges
 from comixup.plots._palette import colour_of, ink_of, rgb, text_on
 
@@ -29,8 +29,8 @@ MIN_SHARE = 0.005
 _POINTS = 72.0
 _BADGE = 7.0
 """Font size of the numbers of inputs."""
-_LETTER = 0.58
-"""Mean width of a letter, in font sizes."""
+_SMALL = 0.68
+"""Font size of percentages in a bar, in that of names."""
 _PAPER = 0.86
 """Brightness of the paper that tinted images are drawn on, before its colour is added."""
 _DASH = 2.0
@@ -232,20 +232,19 @@ class Page:
 
     def _label(self, box: Box, name: str, share: float, colour: str, size: float) -> None:
         """Writes a class's name, and its weight where there is room, into its segment of a bar."""
-        letter, small = size * _LETTER / _POINTS, 0.68
         percent = f"{100 * share:.0f}%"
         middle, base = box.left + box.width / 2, box.top + 0.54 * box.height
-        own = letter * len(name) * 1.1  # bold
-        both = own + letter * (0.8 + small * len(percent))
+        own, gap = text_width(name, size, bold=True), 0.4 * size / _POINTS
+        both = own + gap + text_width(percent, _SMALL * size)
         style: Any = {"colour": text_on(colour), "vertical": "center"}
         if both < 0.86 * box.width:
             left = middle - both / 2
             self.text(left, base, name, size, bold=True, align="left", **style)
-            self.text(left + own + 0.6 * letter, base, percent, small * size, align="left", **style)
-        elif own < 0.94 * box.width:
-            self.text(middle, base, name, size, bold=True, align="center", **style)
-        elif (letters := int(0.94 * box.width / letter / 1.1)) >= _FEWEST_LETTERS:
-            words = shortened(name, letters)
+            self.text(left + own + gap, base, percent, _SMALL * size, align="left", **style)
+            return
+        room = 0.94 * box.width
+        words = fitting(name, room, size, bold=True)
+        if own <= room or len(words) >= _FEWEST_LETTERS:
             self.text(middle, base, words, size, bold=True, align="center", **style)
 
     def badge(self, left: float, top: float, inputs: Sequence[int]) -> Text:
@@ -253,7 +252,7 @@ class Page:
         text = self.text(
             left + 0.085,
             top + 0.07,
-            "+".join(str(number + 1) for number in inputs),
+            _joined(inputs),
             _BADGE,
             bold=True,
             colour=text_on(colour_of(inputs[0])),
@@ -263,9 +262,9 @@ class Page:
 
     def _number(self, box: Box, run: Border, owners: Sequence[int]) -> None:
         """Writes inputs' numbers into a region's first cell, if they fit there."""
-        letters = sum(len(str(owner + 1)) + 1 for owner in owners) - 1
         room = (run.x1 - run.x0) * box.width - 0.1
-        if room >= letters * _BADGE * _LETTER / _POINTS and run.room * box.height >= 0.2:
+        words = _joined(owners)
+        if room >= text_width(words, _BADGE, bold=True) and run.room * box.height >= 0.2:
             self.badge(
                 box.left + run.x0 * box.width - _inset(),
                 box.top + run.y0 * box.height - _inset(),
@@ -303,6 +302,15 @@ def tinted(images: Tensor, numbers: Sequence[int] | None = None) -> Tensor:
     ink = torch.tensor([ink_of(one) for one in chosen])[:, :, None, None]
     paper = _PAPER + (1 - _PAPER) * colour
     return paper + (ink - paper) * images.detach().float().cpu().clamp(0, 1)
+
+
+def _joined(inputs: Sequence[int]) -> str:
+    """Returns the numbers of inputs, counted from 1.
+
+    >>> _joined([0, 4])
+    '1+5'
+    """
+    return "+".join(str(number + 1) for number in inputs)
 
 
 def _inset() -> float:
