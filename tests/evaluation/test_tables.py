@@ -58,9 +58,9 @@ def test_markdown(found):
         "metric",
         "difference",
         "95 % interval",
-        "p (Welch)",
-        "p (paired)",
-        "p (Holm)",
+        "Welch p",
+        "paired p",
+        "Holm p",
         "pairs",
     ]
     assert tests[2][:3] == ["vanilla", "Top-1 error, %", "+3.38"]
@@ -128,6 +128,30 @@ def test_text(found):
     assert ["vanilla", "2", "23.50 ± 0.71", "1.125 ± 0.177"] in cells
     assert ["comixup", "2", "20.12 ± 0.18 *", "0.750 (n=1) *"] in cells
     assert "Differences from comixup" in as_text(found)
+
+
+def test_nothing_is_cut_off_in_a_terminal_of_80_columns():
+    methods = ("vanilla", "cutmix-p0.5", "comixup", "comixup-one-pass", "input-p0.5-double")
+    metrics = {"error": 41.25, "top5_error": 12.5, "ece": 10.125, "nll": 1.5, "brier": 0.5}
+    given = [
+        Row(method, seed, {name: value + k + seed * k / 7 for name, value in metrics.items()})
+        for k, method in enumerate(methods)
+        for seed in range(3)
+    ]
+    found = compare(given, reference="vanilla")
+    console = Console(file=io.StringIO(), width=80)
+    console.print(as_rich(found))
+    text = console.file.getvalue()
+    assert "…" not in text
+    lines = text.splitlines()
+    heads = [line.split() for line in lines if set(line.split()) & {*methods} and "  " in line]
+    assert [name for head in heads for name in head][: len(methods)] == list(methods)
+    for title in ("Top-1 error, %", "Top-5 error, %", "ECE, %", "NLL", "Brier"):
+        assert sum(title in line for line in lines) == 2 + len(methods) - 1  # two tables, the tests
+    (row,) = [line for line in as_text(found).splitlines() if re.match(r" *cutmix-p0.5 +3", line)]
+    wide = re.split(r"\s{2,}", row.strip())[2:]
+    assert [any(cell in line for line in lines) for cell in wide] == [True] * len(metrics)
+    assert any("+1.14 [+0.79, +1.50]" in line for line in lines)
 
 
 def test_small_p_values_are_not_boasted_of():

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import itertools
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich import box
-from rich.console import Console, Group
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -45,19 +47,9 @@ def write_comparison(comparison: Comparison, folder: Path, stem: str = "comparis
 
 def as_rich(comparison: Comparison) -> Group:
     """Returns a comparison for the terminal: the metrics, the tests, and a note."""
-    metrics = _rich("", ["method", "n", *(c.title for c in comparison.columns)])
-    for method, cells in comparison.cells.items():
-        texts = [
-            Text(_words(cells[c.name], c, comparison.runs[method]), _style(cells[c.name]))
-            for c in comparison.columns
-        ]
-        metrics.add_row(Text(method), str(comparison.runs[method]), *texts)
-    tables: list[Table | Text] = [metrics]
+    tables: list[RenderableType] = [_Metrics(comparison)]
     if comparison.differences:
-        tests = _rich(f"Differences from {comparison.reference}", _TESTS)
-        for words in _test_rows(comparison):
-            tests.add_row(*map(Text, words))
-        tables.append(tests)
+        tables.append(_tests(comparison))
     return Group(*tables, Text(note(comparison)))
 
 
@@ -157,6 +149,65 @@ def latex(text: str) -> str:
     return "".join(_LATEX.get(sign, sign) for sign in text)
 
 
+# ---- For the terminal --------------------------------------------------------------------------
+
+
+class _Metrics:
+    """The metrics of all methods: a row for each, or a column where rows would be folded."""
+
+    def __init__(self, comparison: Comparison) -> None:
+        self.comparison = comparison
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        methods, unfolded = list(self.comparison.cells), options.update_width(_TEXT_WIDTH)
+        rows = self._rows()
+        if console.measure(rows, options=unfolded).maximum <= options.max_width:
+            yield rows
+            return
+        while methods:
+            count = len(methods)
+            while count > 1:
+                needed = console.measure(self._columns(methods[:count]), options=unfolded).maximum
+                if needed <= options.max_width:
+                    break
+                count -= 1
+            yield self._columns(methods[:count])
+            methods = methods[count:]
+
+    def _rows(self) -> Table:
+        columns = self.comparison.columns
+        table = _rich("", ["method", "n", *(column.title for column in columns)])
+        for method in self.comparison.cells:
+            texts = [self._text(method, column) for column in columns]
+            table.add_row(Text(method), str(self.comparison.runs[method]), *texts)
+        return table
+
+    def _columns(self, methods: Sequence[str]) -> Table:
+        table = _rich("", ["", *methods])
+        table.add_row("n", *(str(self.comparison.runs[method]) for method in methods))
+        for column in self.comparison.columns:
+            texts = [self._text(method, column) for method in methods]
+            table.add_row(Text(column.title), *texts)
+        return table
+
+    def _text(self, method: str, column: Column) -> Text:
+        cell = self.comparison.cells[method][column.name]
+        return Text(_words(cell, column, self.comparison.runs[method]), _style(cell))
+
+
+def _tests(comparison: Comparison) -> Table:
+    """Returns the differences, method by method, within the 80 columns of most terminals."""
+    head = ["", "difference, 95 %", *_TESTS[4:]]
+    table = _rich(f"Differences from {comparison.reference}", head)
+    for method, rows in itertools.groupby(_test_rows(comparison), operator.itemgetter(0)):
+        table.add_section()
+        table.add_row(Text(method, "bold"))
+        for _, metric, difference, interval, *tests in rows:
+            ends = "" if interval == NOTHING else f" [{interval.replace(' to ', ', ')}]"
+            table.add_row(Text(f"  {metric}"), Text(difference + ends), *map(Text, tests))
+    return table
+
+
 # ---- Cells --------------------------------------------------------------------------------------
 
 _TESTS = (
@@ -164,9 +215,9 @@ _TESTS = (
     "metric",
     "difference",
     "95 % interval",
-    "p (Welch)",
-    "p (paired)",
-    "p (Holm)",
+    "Welch p",
+    "paired p",
+    "Holm p",
     "pairs",
 )
 
@@ -230,7 +281,13 @@ def _style(cell: Cell) -> str:
 
 
 def _rich(title: str, head: Sequence[str]) -> Table:
-    table = Table(title=title or None, box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left")
+    table = Table(
+        title=title or None,
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
+        title_justify="left",
+    )
     for number, name in enumerate(head):
         table.add_column(Text(name), justify="right" if number else "left")
     return table
