@@ -47,8 +47,10 @@ def classes_table(recipe: Recipe, results: Mapping[str, Mapping[int, Result]], o
         title=f"{recipe.name}: error of each class, %", box=box.SIMPLE_HEAD, pad_edge=False
     )
     table.add_column("class")
-    for column in ("training images", "test images", *errors):
+    for column in ("training images", "test images"):
         table.add_column(column, justify="right")
+    for method in errors:
+        table.add_column(method, justify="right", no_wrap=True)
     order = sorted(first, key=lambda key: -(_mean(errors[m][key] for m in errors) or 0.0))
     for key in order[:MOST_CLASSES]:
         shown = (errors[method][key] for method in errors)
