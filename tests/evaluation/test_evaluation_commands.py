@@ -17,7 +17,7 @@ sys.path.append(str(Path(__file__).parents[1] / "data"))
 
 from comixup import cli, models
 from comixup._locks import locked
-from data_files import write_cifar100, write_folder, write_tiny_imagenet
+from data_files import write_cifar100, write_folder, write_speech, write_tiny_imagenet
 
 IMAGES = 8
 SMALL = ["--model", "lenet", "--epochs", "1", "--batch-size", "10", "--accelerator", "cpu"]
@@ -103,6 +103,20 @@ def assert_message(answer, pattern):
 
 
 # ---- evaluate -----------------------------------------------------------------------------------
+
+
+def test_images_that_are_not_square(called, tmp_path):
+    write_speech(tmp_path / "data")
+    few = ["--images-per-class", "1", "--epochs", "1", "--batch-size", "8", "--accelerator", "cpu"]
+    words = ["speech-small", "--method", "vanilla", "--data", tmp_path / "data", *few]
+    code, _, err = called("train", *words, "--out", tmp_path / "runs")
+    assert code == 0, err
+    run = tmp_path / "runs" / "speech-small" / "vanilla" / "seed-0"
+    code, _, err = called("evaluate", run)
+    assert code == 0, err
+    reported = json.loads((run / "result.json").read_text())["final"]["test"]
+    assert saved(run)["metrics"]["error"] == pytest.approx(reported["error"])
+    assert_message(called("evaluate", run, "--image-size", "64"), "160 x 100|\\(1, 160, 100\\)")
 
 
 def test_a_run_is_evaluated_on_what_it_was_trained_on(called, runs):

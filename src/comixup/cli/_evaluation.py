@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from comixup.data import DataSet
+    from comixup.evaluation import TrainedOn
 
 _TINY = "tiny-imagenet"
 _Runs = Annotated[tuple[Path, ...], tyro.conf.Positional, option_help("RUN ...")]
@@ -75,7 +74,7 @@ def evaluate(
     for folder in folders:  # what cannot be written is found out before anything is computed
         with locked(folder):
             evaluation.check_replaceable(folder)
-    loaded: dict[_Wanted, tuple[DataSet, Tensor | None]] = {}
+    loaded: dict[TrainedOn, tuple[DataSet, Tensor | None]] = {}
     for run, chosen, folder in zip(runs, wanted, folders, strict=True):
         if chosen not in loaded:
             loaded[chosen] = _loaded(chosen, boxes, skip_bad, console)
@@ -169,27 +168,8 @@ def _folders(runs: tuple[Path, ...], out: Path | None) -> list[Path]:
     return folders
 
 
-@dataclass(frozen=True)
-class _Wanted:
-    """The data to measure a run on.
-
-    Attributes:
-        name: of the data set.
-        root: the folder that it lies in; None for the usual ones.
-        classes: those that the network was trained on; empty if it does not say.
-        image_size: pixels per side; None for the data set's own.
-        test_fraction: see `comixup.data.load`.
-    """
-
-    name: str
-    root: Path | None
-    classes: tuple[str, ...]
-    image_size: int | None
-    test_fraction: float | None = None
-
-
-def _wanted(run: Path, name: str | None, root: Path | None, image_size: int | None) -> _Wanted:
-    """Returns what is given and, where nothing is, what a run tells of itself."""
+def _wanted(run: Path, name: str | None, root: Path | None, image_size: int | None) -> TrainedOn:
+    """Returns the data to measure a run on: what is given, or else what the run tells of itself."""
     origin = evaluation.trained_on(run)
     name = name or origin.data
     if name is None:
@@ -202,7 +182,7 @@ def _wanted(run: Path, name: str | None, root: Path | None, image_size: int | No
     # A size that contradicts the run's is rejected by `evaluate`, which names both.
     size = origin.image_size or image_size
     fraction = origin.test_fraction if name == training.FOLDER else None
-    return _Wanted(name, root, origin.classes, size, fraction)
+    return evaluation.TrainedOn(name, root, origin.classes, size, fraction)
 
 
 def _write(found: evaluation.Evaluation, folder: Path) -> None:
@@ -216,21 +196,15 @@ def _write(found: evaluation.Evaluation, folder: Path) -> None:
 
 
 def _loaded(
-    wanted: _Wanted, boxes: Path | None, skip_bad: bool, console: Console
+    wanted: TrainedOn, boxes: Path | None, skip_bad: bool, console: Console
 ) -> tuple[DataSet, Tensor | None]:
     """Returns a data set and its boxes; what is left out of it is printed, once.
 
     Of a network that was trained on some of the set's classes, those alone are measured.
     """
-    name, root, classes = wanted.name, wanted.root, wanted.classes
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        load = functools.partial(
-            data_sets.load, name, root, skip_bad=skip_bad, test_fraction=wanted.test_fraction
-        )
-        data = load()
-        if classes and set(classes) < set(data.classes):
-            data = load(classes=classes)
+        data = wanted.load_data(skip_bad=skip_bad)
         found = data, _boxes(data, boxes, wanted, skip_bad)
     for message in dict.fromkeys(str(warning.message) for warning in caught):
         print_line(console, message)
@@ -240,10 +214,10 @@ def _loaded(
     return found
 
 
-def _boxes(data: DataSet, source: Path | None, wanted: _Wanted, skip_bad: bool) -> Tensor | None:
+def _boxes(data: DataSet, source: Path | None, wanted: TrainedOn, skip_bad: bool) -> Tensor | None:
     """Returns the boxes of the test images: from a file or folder, or the data set's own."""
     if source is None:
-        if wanted.name != _TINY:
+        if wanted.data != _TINY:
             return None
         own = evaluation.read_tiny_imagenet_boxes(wanted.root, "test", skip_bad=skip_bad)
         return own if data.test_indices is None else own[data.test_indices]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 
 from torch import nn
 
+from comixup import data as data_sets
 from comixup import models
 from comixup.data import DataSet
 from comixup.models import MAX_SIDE, Preprocessing, Shape
@@ -64,11 +66,12 @@ class Trained:
             given: what a user asks for; it has to be the same, if the size is known.
         """
         known = final_size(self.preprocessing, self.recipe)
-        if known is None:
+        if known is None and self.preprocessing is None:
             return given
         if given not in (None, known):
+            sides = " x ".join(map(str, self.shape[1:])) if known is None else str(known)
             raise ValueError(
-                f"`image_size` must be {known}, the pixels per side that the training of "
+                f"`image_size` must be {sides}, the pixels per side that the training of "
                 f"{self.path} ended with, got {given}. Leave it out."
             )
         size = None if data.test.resized_side() is None else known
@@ -118,7 +121,8 @@ class TrainedOn:
         root: the folder that it lay in, as for `comixup.data.load`; None likewise, or if nothing
             is there any more.
         classes: the names of the classes; empty likewise.
-        image_size: pixels per side that its training ended with; None likewise.
+        image_size: pixels per side that its training ended with; None likewise, or if they are
+            not square.
         test_fraction: of a folder of images without test images, what was held out; None for the
             usual.
     """
@@ -128,6 +132,29 @@ class TrainedOn:
     classes: tuple[str, ...] = ()
     image_size: int | None = None
     test_fraction: float | None = None
+
+    def load_data(self, root: Path | None = None, *, skip_bad: bool = False) -> DataSet:
+        """Returns the data set, without classes that the network does not know.
+
+        Args:
+            root: the folder that it lies in; None for the one that it lay in.
+            skip_bad: leave out images that cannot be read.
+        """
+        if self.data is None:
+            raise ValueError(
+                "`data` must be the name of a data set, got None: the network does not say what "
+                "it was trained on."
+            )
+        load = functools.partial(
+            data_sets.load,
+            self.data,
+            self.root if root is None else root,
+            skip_bad=skip_bad,
+            test_fraction=self.test_fraction,
+        )
+        data = load()
+        known = set(self.classes)
+        return load(classes=self.classes) if known and known < set(data.classes) else data
 
 
 def trained_on(path: Path) -> TrainedOn:
@@ -147,11 +174,14 @@ def trained_on(path: Path) -> TrainedOn:
 def final_size(preprocessing: Preprocessing | None, recipe: Mapping[str, Any] | None) -> int | None:
     """Returns the pixels per side that a training ended with; None if neither tells.
 
+    Nor have images a size per side that are not square: they are shown as they are.
+
     Weights of version 0.1 do not say, but the recipe of their run does where it is not the data
     set's own size.
     """
     if preprocessing is not None:
-        return preprocessing.shape[1]
+        _, height, width = preprocessing.shape
+        return height if height == width else None
     try:
         size = (recipe or {})["phases"][-1]["image_size"]
     except (LookupError, TypeError):

@@ -8,7 +8,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from comixup import data as data_sets
 from comixup import saliency
 from comixup.data import DataSet
 from comixup.evaluation import load_trained, trained_on
@@ -46,14 +45,11 @@ class Images:
                 f"`run` must be the folder of a finished run, but {run} has no weights. Train it "
                 "to its end."
             )
-        told = trained_on(run)
-        name = told.data or ""
-        self.image_size = told.image_size
-        self.data: DataSet = data_sets.load(name, data_root)
-        if told.classes and set(told.classes) < set(self.data.classes):
-            self.data = data_sets.load(name, data_root, classes=told.classes)
+        origin = trained_on(run)
+        self.image_size = origin.image_size
+        self.data: DataSet = origin.load_data(data_root)
         self.model = load_trained(
-            run, num_classes=self.data.num_classes, shape=shape_of(self.data, told.image_size)
+            run, num_classes=self.data.num_classes, shape=shape_of(self.data, self.image_size)
         ).model
 
     def batch(self, size: int, number: int, *, augment: bool = True) -> Batch:

@@ -105,12 +105,10 @@ def boxes_of(data: DataSet, root: Path) -> Tensor | None:
 
 def _evaluated(workspace: Workspace, run: Path) -> evaluation.Evaluation:
     """Returns the evaluation of a finished run, with boxes where there are any; writes its file."""
-    told = evaluation.trained_on(run)
-    data = data_sets.load(told.data or "", workspace.data_root)
-    if told.classes and set(told.classes) < set(data.classes):
-        data = data_sets.load(told.data or "", workspace.data_root, classes=told.classes)
+    origin = evaluation.trained_on(run)
+    data = origin.load_data(workspace.data_root)
     trained = evaluation.load_trained(
-        run, num_classes=data.num_classes, shape=training.shape_of(data, told.image_size)
+        run, num_classes=data.num_classes, shape=training.shape_of(data, origin.image_size)
     )
     boxes = boxes_of(data, data_sets.data_root(workspace.data_root))
     device = "cuda" if torch.cuda.is_available() else "cpu"
