@@ -126,6 +126,8 @@ def as_csv(comparison: Comparison) -> str:
 def note(comparison: Comparison) -> str:
     """Returns what a reader has to know of the metrics."""
     words = "Mean ± standard deviation over n runs; the best mean is marked."
+    if any(column.name.startswith("scaled_") for column in comparison.columns):
+        words += " Scaled: after temperature scaling on images held out."
     if min(comparison.runs.values()) == 1:
         words += " With n = 1 there is no spread."
     if any(found.pairs < FEWEST_RUNS for found in comparison.differences):
