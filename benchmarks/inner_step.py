@@ -20,7 +20,7 @@ from comixup import Problem, _native
 from comixup.baseline_solvers import random_guess
 from comixup.core import reference as numpy_reference
 from comixup.core.grid import edges
-from comixup.core.solve import weights_of
+from comixup.core.solve import scaled_problem
 from common import (
     has_images,
     image_saliency,
@@ -74,7 +74,7 @@ def harvest(maps: str, seed: int) -> list[Step]:
     problem = Problem.from_saliency(saliency, clip=clip, generator=seeded(seed))
     start = random_guess(problem, generator=seeded(seed)).sources.flatten(1).numpy()
     with mock.patch.object(numpy_reference, "minimise", record):
-        numpy_reference.solve(weights_of(problem), start, sweeps=4, levels=2, resolve=False)
+        numpy_reference.solve(scaled_problem(problem), start, sweeps=4, levels=2, resolve=False)
     return steps
 
 

@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 import oracle
 from comixup import baseline_solvers, objective, solve
-from comixup.core.solve import _random_labels
+from comixup.core.solve import random_labels
 from problems import ALL, SMALL, TINY, generator, make, over
 
 
@@ -108,7 +108,7 @@ def test_narasimhan_bilmes_follows_its_generator():
 def test_a_random_guess_is_the_start_that_solve_draws_first():
     problem = SMALL["not square"]
     guess = baseline_solvers.random_guess(problem, generator=generator(4))
-    start = _random_labels(problem, 1, generator(4))
+    start = random_labels(problem, 1, generator(4))
     assert_close(guess.sources.flatten(), torch.from_numpy(start).long().flatten())
 
 

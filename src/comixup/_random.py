@@ -9,9 +9,13 @@ from torch import Tensor
 
 def numpy_generator(generator: torch.Generator | None = None) -> np.random.Generator:
     """Returns a NumPy generator seeded by torch's: torch.distributions takes no generator."""
+    return np.random.default_rng(draw_seed(generator))
+
+
+def draw_seed(generator: torch.Generator | None = None) -> int:
+    """Returns a seed for other generators, drawn from torch's."""
     device = generator.device if generator is not None else "cpu"
-    seed = int(torch.randint(2**62, (), generator=generator, device=device))
-    return np.random.default_rng(seed)
+    return int(torch.randint(2**62, (), generator=generator, device=device))
 
 
 def dirichlet(alpha: float, count: int, random: np.random.Generator, rows: int = 1) -> Tensor:

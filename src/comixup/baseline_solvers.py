@@ -13,11 +13,13 @@ import torch
 from torch import Tensor
 
 from comixup import _native
+from comixup._checks import check_count
+from comixup._random import draw_seed
 from comixup.core.grid import edges
 from comixup.core.labelling import Labelling
 from comixup.core.objective import clipped, pairwise_cost, prior
 from comixup.core.problem import Problem
-from comixup.core.solve import weights_of
+from comixup.core.solve import random_labels, scaled_problem
 
 MAX_LABELLINGS = 2**22
 """Most labellings of one output that `exhaustive` lists: a few hundred megabytes."""
@@ -47,7 +49,7 @@ def exhaustive(problem: Problem, *, levels: int = 1) -> Labelling:
     [[0, 0], [1, 1]]
     """
     m, n, m_out = problem.num_inputs, problem.num_locations, problem.num_outputs
-    _check_count("levels", levels)
+    check_count("levels", levels)
     _check_size(m, n, m_out, levels)
     kinds = math.comb(m + levels - 1, levels)
     labels = torch.tensor(list(itertools.combinations_with_replacement(range(m), levels)))
@@ -82,17 +84,16 @@ def narasimhan_bilmes(
     >>> narasimhan_bilmes(problem).sources.shape
     torch.Size([2, 1, 2])
     """
-    _check_count("iterations", iterations)
+    check_count("iterations", iterations)
     start = random_guess(problem, generator=generator).sources.cpu().flatten(1)
-    device = generator.device if generator is not None else None
-    seed = int(torch.randint(2**62, (), generator=generator, device=device))
-    w = weights_of(problem)
+    seed = draw_seed(generator)
+    scaled = scaled_problem(problem)
     labels = np.empty(tuple(start.shape), dtype=np.int32)
     _native.narasimhan_bilmes(
-        w.cost,
-        w.compatibility,
-        w.beta,
-        w.gamma,
+        scaled.cost,
+        scaled.compatibility,
+        scaled.beta,
+        scaled.gamma,
         -math.inf if problem.clip is None else problem.total_clip,
         start.to(torch.int32).numpy(),
         list(problem.grid),
@@ -115,12 +116,7 @@ def random_guess(problem: Problem, *, generator: torch.Generator | None = None) 
     >>> random_guess(problem).sources.shape
     torch.Size([3, 1, 2, 2])
     """
-    device = generator.device if generator is not None else None
-    shape = (problem.num_outputs, problem.num_locations)
-    draw = torch.randint(
-        problem.num_inputs, shape, generator=generator, device=device, dtype=torch.int32
-    )
-    return _one_hot(problem, draw)
+    return _one_hot(problem, torch.from_numpy(random_labels(problem, 1, generator)[0]))
 
 
 def identity(problem: Problem) -> Labelling:
@@ -198,9 +194,9 @@ def _best_combination(problem: Problem, counts: Tensor, energy: Tensor) -> _Ints
         o = counts[chosen]
         v = 2 * (o.sum(1, keepdim=True) - o) @ matrix
         value = energy[chosen].sum(1) + weight * (clipped(v, problem) * o).sum((1, 2))
-        place = int(value.argmin())
-        if float(value[place]) < best_value:
-            best, best_value = chosen[place], float(value[place])
+        lowest = int(value.argmin())
+        if float(value[lowest]) < best_value:
+            best, best_value = chosen[lowest], float(value[lowest])
     return best.numpy()
 
 
@@ -242,8 +238,3 @@ def _log2_multisets(kinds: int, size: int) -> float:
     """Returns log2 of the number of multisets of `size` out of `kinds`."""
     parts = math.lgamma(kinds + size) - math.lgamma(size + 1) - math.lgamma(kinds)
     return parts / math.log(2)
-
-
-def _check_count(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"`{name}` must be a positive integer, got {value!r}.")

@@ -8,7 +8,7 @@ import oracle
 from cases import each_case
 from comixup import Labelling, objective
 from comixup.core import reference
-from comixup.core.solve import weights_of
+from comixup.core.solve import scaled_problem
 from inner_steps import FORMS, instance
 from problems import ALL, SMALL, TINY, make, over, random_sources
 
@@ -23,14 +23,14 @@ def as_rows(sources):
 def test_the_objective_value_is_the_objective(problem, levels):
     sources = random_sources(problem, levels, seed=levels + 10)
     expected = objective(problem, Labelling(sources, problem.num_inputs)).total
-    value = reference.objective_value(weights_of(problem), as_rows(sources))
+    value = reference.objective_value(scaled_problem(problem), as_rows(sources))
     assert value == pytest.approx(expected)
 
 
 @over(TINY)
 def test_no_update_of_one_output_raises_its_own_energy(problem):
     # f_j of Algorithm 1 with the others held: terms of output j, and gamma/n phi(v_-j).o_j.
-    w = weights_of(problem)
+    w = scaled_problem(problem)
     m = problem.num_inputs
     for levels in (1, 2):
         z = as_rows(random_sources(problem, levels, seed=levels))
@@ -95,7 +95,7 @@ def test_duplicates_are_counted_by_support():
 
 
 def test_resolving_penalizes_the_rth_output_for_the_rth_shared_input():
-    w = weights_of(make(4, (2,), 0, gamma=1.0))
+    w = scaled_problem(make(4, (2,), 0, gamma=1.0))
     z = np.array([[[1], [3]], [[0], [0]], [[3], [1]], [[0], [2]], [[1], [3]]])
     expected = np.zeros((5, 4))
     expected[0, 1] = expected[2, 3] = 0.5  # gamma / n; the third of a pair has nothing left
@@ -104,7 +104,7 @@ def test_resolving_penalizes_the_rth_output_for_the_rth_shared_input():
 
 @over(SMALL)
 def test_weights_act_per_location_and_carry_the_prior(problem):
-    w = weights_of(problem)
+    w = scaled_problem(problem)
     n = problem.num_locations
     assert w.beta == pytest.approx(problem.beta / n)
     assert w.gamma == pytest.approx(problem.gamma / n)

@@ -162,7 +162,7 @@ def test_a_first_sweep_that_changes_nothing_does_not_stop_the_second(monkeypatch
     cost, prior = torch.tensor([[-0.3, -0.2], [-0.2, -0.3]]), torch.tensor([0.5, 0.5])
     problem = Problem(cost, torch.eye(2), num_outputs=1, beta=0.0, eta=1.0, prior=prior)
     start = np.array([[[0, 1]]], dtype=np.int32)
-    monkeypatch.setattr(solve_module, "_random_labels", lambda *_: start)
+    monkeypatch.setattr(solve_module, "random_labels", lambda *_: start)
     z = solve(problem, levels=2, method=method)
     assert_close(z.masks, torch.full((1, 2, 2), 0.5))
 
@@ -187,7 +187,7 @@ def test_the_best_sweep_is_kept_not_the_last(method):
 @slowly_with_each
 @pytest.mark.parametrize("resolve", [False, True])
 def test_the_best_of_several_starts_is_the_best_of_them_alone(monkeypatch, method, resolve):
-    draw = solve_module._random_labels
+    draw = solve_module.random_labels
     cheaper = different = 0
     for seed in range(4):
         problem = make(3, (3, 3), seed, power=1, num_outputs=6)
@@ -195,7 +195,7 @@ def test_the_best_of_several_starts_is_the_best_of_them_alone(monkeypatch, metho
         ranks = []
         for chosen in ([0], [1], [2], [3], [0, 1, 2, 3]):
             monkeypatch.setattr(
-                solve_module, "_random_labels", lambda *_, s=starts[chosen]: s.copy()
+                solve_module, "random_labels", lambda *_, s=starts[chosen]: s.copy()
             )
             z = solve(problem, starts=len(chosen), method=method, resolve=resolve)
             # With resolve, fewer duplicated outputs come before a lower objective value.

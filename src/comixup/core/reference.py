@@ -40,8 +40,8 @@ _WIDEST = 1e-200
 """The unit of energy is at least this, relative to the largest number there is."""
 
 
-class Weights(NamedTuple):
-    """A problem as plain arrays; the weights are already those per location (beta / n, ...)."""
+class ScaledProblem(NamedTuple):
+    """A problem as plain arrays, with weights per location: beta / n, gamma / n, eta / n."""
 
     cost: Floats  # (m, n), the prior of one-hot labels folded in
     compatibility: Floats  # (m, m)
@@ -55,7 +55,7 @@ class Weights(NamedTuple):
 
 
 def solve(
-    w: Weights, start: Ints, *, sweeps: int, levels: int, resolve: bool
+    p: ScaledProblem, start: Ints, *, sweeps: int, levels: int, resolve: bool
 ) -> tuple[Ints, Floats]:
     """Returns the labels, (m', n, L), and the objective value after every sweep: Algorithm 1.
 
@@ -65,8 +65,8 @@ def solve(
     Paper: the algorithm ends when a sweep changes nothing. Sweeps left over are spent on kicks:
     see `kick`.
     """
-    unit = energy_unit(w, len(start))
-    w = w._replace(cost=w.cost / unit, beta=w.beta / unit, gamma=w.gamma / unit, eta=w.eta / unit)
+    unit = energy_unit(p, len(start))
+    p = p._replace(cost=p.cost / unit, beta=p.beta / unit, gamma=p.gamma / unit, eta=p.eta / unit)
     z = np.repeat(start[..., None], levels, axis=2)
     best, best_rank = z, (0.0, 0.0)
     objective_values = np.zeros(sweeps)
@@ -78,17 +78,17 @@ def solve(
         if resolving or settled:
             z = best
         if spare:
-            kicked = kick(z, len(w.cost), next(kicks))
+            kicked = kick(z, len(p.cost), next(kicks))
             if kicked is None:
                 objective_values[sweep] = objective_values[sweep - 1]
                 continue
             z = kicked
-        extra = resolving_penalty(w, z) if resolving else np.zeros((len(z), len(w.cost)))
+        extra = resolving_penalty(p, z) if resolving else np.zeros((len(z), len(p.cost)))
         previous, z = z, z.copy()
         for j in range(len(z)):
             allowed = levels if sweep > 0 else 1  # the first sweep knows one-hot labels alone
-            z[j] = minimise_output(w, z, j, allowed, extra[j])
-        objective_values[sweep] = objective_value(w, z)
+            z[j] = minimise_output(p, z, j, allowed, extra[j])
+        objective_values[sweep] = objective_value(p, z)
         rank = (duplicates(z) if resolve else 0, objective_values[sweep])
         better = sweep == 0 or is_better(rank, best_rank)
         if better:
@@ -99,16 +99,16 @@ def solve(
     return best, objective_values * unit
 
 
-def energy_unit(w: Weights, num_outputs: int) -> float:
+def energy_unit(p: ScaledProblem, num_outputs: int) -> float:
     """Returns the power of two next to the largest energy that decides between labels.
 
     In this unit energies are neither too large nor too small for the tolerances below. That is the
     most that inputs differ by at a location, beta or eta; where all are 0, the largest penalty.
     """
-    penalty = 2 * w.gamma * float(w.compatibility.max()) * w.cost.shape[1] * num_outputs
-    largest = max(float(np.ptp(w.cost, axis=0).max()), w.beta, w.eta) or penalty
+    penalty = 2 * p.gamma * float(p.compatibility.max()) * p.cost.shape[1] * num_outputs
+    largest = max(float(np.ptp(p.cost, axis=0).max()), p.beta, p.eta) or penalty
     # Whatever else there is has to stay finite.
-    largest = max(largest, _WIDEST * max(penalty, float(np.abs(w.cost).max())))
+    largest = max(largest, _WIDEST * max(penalty, float(np.abs(p.cost).max())))
     return 2.0 ** (math.frexp(largest)[1] - 1) if largest > 0 else 1.0
 
 
@@ -141,39 +141,39 @@ def kick(z: Ints, m: int, number: int) -> Ints | None:
     return z
 
 
-def minimise_output(w: Weights, z: Ints, j: int, levels: int, extra: Floats) -> Ints:
+def minimise_output(p: ScaledProblem, z: Ints, j: int, levels: int, extra: Floats) -> Ints:
     """Returns argmin of the modularised f_j: one pass of the inner loop of Algorithm 1."""
-    m = len(w.cost)
+    m = len(p.cost)
     counts = np.stack([source_counts(z_j, m) for z_j in z])
-    v = 2 * w.compatibility @ (counts.sum(0) - counts[j])
-    penalty = w.gamma * phi(v, w) + extra
+    v = 2 * p.compatibility @ (counts.sum(0) - counts[j])
+    penalty = p.gamma * phi(v, p) + extra
     labels = candidate_labels(z[j], m, levels)
-    unary = (w.cost + penalty[:, None])[labels].mean(1) - w.eta * mixing_bonus(labels)[:, None]
-    pairwise = w.beta * pairwise_costs(labels, m, w.smoothness)
+    unary = (p.cost + penalty[:, None])[labels].mean(1) - p.eta * mixing_bonus(labels)[:, None]
+    pairwise = p.beta * pairwise_costs(labels, m, p.smoothness)
     start = np.array([index_of(labels, z_jk) for z_jk in z[j]])
-    return labels[minimise(unary, pairwise, w.grid, start)]
+    return labels[minimise(unary, pairwise, p.grid, start)]
 
 
-def phi(v: Floats, w: Weights) -> Floats:
+def phi(v: Floats, p: ScaledProblem) -> Floats:
     """Returns the penalty of inputs under pressure v, Eq. (2) (less the constant tau')."""
-    if w.clip is None:
+    if p.clip is None:
         return v
-    if w.clip == "soft":
-        return np.maximum(v - w.clip_level, 0)
-    return np.where(v > w.clip_level, v, 0.0)
+    if p.clip == "soft":
+        return np.maximum(v - p.clip_level, 0)
+    return np.where(v > p.clip_level, v, 0.0)
 
 
-def objective_value(w: Weights, z: Ints) -> float:
+def objective_value(p: ScaledProblem, z: Ints) -> float:
     """Returns what `objective` calls `total`, from plain arrays."""
-    m = len(w.cost)
+    m = len(p.cost)
     counts = np.stack([source_counts(z_j, m) for z_j in z])
-    v = 2 * (counts.sum(0) - counts) @ w.compatibility
-    value = w.gamma / 2 * float((phi(v, w) * counts).sum())
-    pairs = edges(w.grid)
+    v = 2 * (counts.sum(0) - counts) @ p.compatibility
+    value = p.gamma / 2 * float((phi(v, p) * counts).sum())
+    pairs = edges(p.grid)
     for z_j in z:
         labels, site = np.unique(z_j, axis=0, return_inverse=True)
-        unary = w.cost[labels].mean(1) - w.eta * mixing_bonus(labels)[:, None]
-        pairwise = w.beta * pairwise_costs(labels, m, w.smoothness)
+        unary = p.cost[labels].mean(1) - p.eta * mixing_bonus(labels)[:, None]
+        pairwise = p.beta * pairwise_costs(labels, m, p.smoothness)
         site = site.ravel()
         value += float(unary[site, np.arange(len(site))].sum())
         value += float(pairwise[site[pairs[:, 0]], site[pairs[:, 1]]].sum())
@@ -240,20 +240,20 @@ def duplicates(z: Ints) -> int:
     return len(z) - len({frozenset(z_j.ravel().tolist()) for z_j in z})
 
 
-def resolving_penalty(w: Weights, z: Ints) -> Floats:
+def resolving_penalty(p: ScaledProblem, z: Ints) -> Floats:
     """Returns the extra penalty, (m', m), that drives outputs with the same support apart.
 
     The r-th output with a support pays gamma / n for the support's r-th input (the authors'
     code, for pairs; the paper has no such step).
     """
-    extra = np.zeros((len(z), len(w.cost)))
+    extra = np.zeros((len(z), len(p.cost)))
     groups: dict[tuple[int, ...], list[int]] = {}
     for j, z_j in enumerate(z):
         groups.setdefault(tuple(np.unique(z_j).tolist()), []).append(j)
     for support, outputs in groups.items():
         if len(outputs) > 1:
             for j, i in zip(outputs, support, strict=False):
-                extra[j, i] = w.gamma
+                extra[j, i] = p.gamma
     return extra
 
 

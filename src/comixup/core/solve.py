@@ -74,7 +74,7 @@ def solve(
         )
     if method not in ("native", "reference"):
         raise ValueError(f'`method` must be "native" or "reference", got {method!r}.')
-    begin = [_random_labels(p, starts, generator) for p in problems]
+    begin = [random_labels(p, starts, generator) for p in problems]
     run = _solve_native if method == "native" else _solve_reference
     sources, objective_values = run(problems, begin, sweeps, levels, resolve, num_threads)
     return Labelling(
@@ -98,14 +98,14 @@ def check_settings(
         check_count("num_threads", num_threads, high=MAX_THREADS)
 
 
-def weights_of(problem: Problem) -> reference.Weights:
+def scaled_problem(problem: Problem) -> reference.ScaledProblem:
     """Returns a problem as plain arrays, with weights per location and the prior in the costs."""
     n = problem.num_locations
     cost, compatibility, prior = problem.host
     eta = 0.0 if prior is None else problem.eta / n
     if prior is not None:
         cost = cost - eta * np.log(prior)[:, None]
-    return reference.Weights(
+    return reference.ScaledProblem(
         cost=cost,
         compatibility=compatibility,
         grid=problem.grid,
@@ -129,11 +129,11 @@ def _solve_native(
     grid = problems[0].grid
     sources = np.empty((sum(p.num_outputs for p in problems), levels, *grid), dtype=np.int64)
     objective_values = np.empty((len(problems), sweeps))
-    weights = [weights_of(p) for p in problems]
+    scaled = [scaled_problem(p) for p in problems]
     _native.solve(
-        [w.cost for w in weights],
-        [w.compatibility for w in weights],
-        [(w.beta, w.gamma, w.eta, w.clip or "none", w.clip_level, w.smoothness) for w in weights],
+        [p.cost for p in scaled],
+        [p.compatibility for p in scaled],
+        [(p.beta, p.gamma, p.eta, p.clip or "none", p.clip_level, p.smoothness) for p in scaled],
         begin,
         list(grid),
         sweeps,
@@ -156,14 +156,14 @@ def _solve_reference(
 ) -> tuple[reference.Ints, reference.Floats]:
     sources, objective_values, first = [], [], 0
     for problem, starts in zip(problems, begin, strict=True):
-        w = weights_of(problem)
+        scaled = scaled_problem(problem)
         runs = [
-            reference.solve(w, start, sweeps=sweeps, levels=levels, resolve=resolve)
+            reference.solve(scaled, start, sweeps=sweeps, levels=levels, resolve=resolve)
             for start in starts.astype(np.int64)
         ]
         z, sweep_values = runs[0]
         for run in runs[1:]:
-            if reference.is_better(_rank(w, run[0], resolve), _rank(w, z, resolve)):
+            if reference.is_better(_rank(scaled, run[0], resolve), _rank(scaled, z, resolve)):
                 z, sweep_values = run
         sources.append(z.transpose(0, 2, 1).reshape(len(z), levels, *problem.grid) + first)
         objective_values.append(sweep_values)
@@ -171,11 +171,11 @@ def _solve_reference(
     return np.concatenate(sources), np.stack(objective_values)
 
 
-def _rank(w: reference.Weights, z: reference.Ints, resolve: bool) -> tuple[float, float]:
-    return (reference.duplicates(z) if resolve else 0, reference.objective_value(w, z))
+def _rank(scaled: reference.ScaledProblem, z: reference.Ints, resolve: bool) -> tuple[float, float]:
+    return (reference.duplicates(z) if resolve else 0, reference.objective_value(scaled, z))
 
 
-def _random_labels(problem: Problem, starts: int, generator: torch.Generator | None) -> _Starts:
+def random_labels(problem: Problem, starts: int, generator: torch.Generator | None) -> _Starts:
     """Returns i.i.d. uniform one-hot labels, (starts, m', n)."""
     shape = (starts, problem.num_outputs, problem.num_locations)
     device = generator.device if generator is not None else None
