@@ -28,7 +28,7 @@ from torchvision import transforms
 from torchvision.transforms.functional import to_pil_image
 
 from comixup.data import DataSet, load
-from comixup.data._memory import MemorySplit
+from comixup.data._in_memory import MemorySplit
 from common import console, options, progress, table, target
 from networks import cifar_resnet18, small_network
 

@@ -28,7 +28,7 @@ PROCESSES = (
     "training/test_memory_format.py",
     "training/test_older_runs.py",
     "training/test_stop.py",
-    "reproduce/test_killed_service.py",
+    "reproduce/test_killed_worker.py",
     "test_distributed.py",
 )
 """Files whose processes are forked by one server (tests/training/small_runs.py), slow to start."""

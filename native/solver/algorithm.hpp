@@ -7,6 +7,7 @@
 //
 //   here                             there
 //   Algorithm1::run                  solve
+//   largest_energy, EnergyUnit       energy_unit
 //   kick                             kick
 //   minimise_output                  minimise_output
 //   update_support                   source_counts

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from comixup.data._memory import MemorySplit
+from comixup.data._in_memory import MemorySplit
 
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.3, 0.25)
 

@@ -2,8 +2,8 @@ import pytest
 import torch
 from torchvision.transforms import v2
 
-from comixup.data._memory import cropped, draw_crops
-from comixup.data._order import Order
+from comixup.data._in_memory import cropped, draw_crops
+from comixup.data._sampler import Order
 from data_files import MEAN, STD, assert_same, batches, memory_split
 
 

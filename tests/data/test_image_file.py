@@ -15,8 +15,8 @@ from torchvision import tv_tensors
 from comixup._center_view import CenterView
 from comixup._crops import CenterCrop
 from comixup.data import load
-from comixup.data._disk import problem_of
 from comixup.data._image_file import read_image
+from comixup.data._on_disk import problem_of
 from comixup.data._tiny_imagenet import _decode
 from comixup.models import Preprocessing
 from data_files import batches, smooth_picture, write_folder

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from cases import each_case
-from comixup.data._order import Order
+from comixup.data._sampler import Order
 
 
 @each_case("parts", [1, 2, 3, 5])

@@ -1,7 +1,7 @@
 import pytest
 
 from comixup.data import load
-from comixup.data._places import data_root
+from comixup.data._roots import data_root
 from data_files import write_cifar100
 
 

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from comixup import evaluation
-from comixup.evaluation._files import _Names
+from comixup.evaluation._predict_files import _Names
 from comixup.training import read_logits
 from trained_folder import CLASSES, train_on_folder
 

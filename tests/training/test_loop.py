@@ -17,7 +17,7 @@ from torch.testing import assert_close
 
 from comixup import Labelling, NoMix
 from comixup.data import Purpose, _seeds, seed_for
-from comixup.data._memory import MemorySplit
+from comixup.data._in_memory import MemorySplit
 from comixup.training import Hardware, Method, TrainingStopped, _loop, _setup
 from comixup.training._folder import read_metrics
 from comixup.training._loop import Stepper, Totals, train_steps

@@ -5,7 +5,7 @@ import torch
 
 from comixup import CoMixup, CutMix, InputMixup, ManifoldMixup, NoMix, PuzzleMix
 from comixup.training import Method
-from comixup.training._methods import MIXERS, make_mixer
+from comixup.training._make_mixer import MIXERS, make_mixer
 from comixup.training._paper_recipes import METHODS
 
 

@@ -7,7 +7,7 @@ import torch
 
 from comixup.training import Hardware
 from comixup.training._identity import difference
-from comixup.training._methods import make_method
+from comixup.training._make_mixer import make_method
 from comixup.training._run import Run
 from small_runs import (
     assert_same_run,

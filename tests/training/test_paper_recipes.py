@@ -10,7 +10,7 @@ import torch
 
 from comixup import CoMixup
 from comixup.training import RECIPES
-from comixup.training._methods import make_mixer
+from comixup.training._make_mixer import make_mixer
 from comixup.training._paper_recipes import METHODS
 
 # ---- The paper's tables -------------------------------------------------------------------------

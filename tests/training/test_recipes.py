@@ -12,7 +12,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from comixup import data, models
 from comixup.training import RECIPES, train
 from comixup.training._folder import read_metrics
-from comixup.training._methods import make_mixer
+from comixup.training._make_mixer import make_mixer
 from comixup.training._paper_recipes import METHODS
 from small_sets import CIFAR_TRAIN, HERE, reduced, write_all
 

@@ -7,7 +7,7 @@ import pytest
 
 from cases import each_case
 from comixup import CoMixup, InputMixup, ManifoldMixup, NoMix, PuzzleMix
-from comixup.training._methods import MIXERS
+from comixup.training._make_mixer import MIXERS
 from comixup.training._settings import (
     check_effect,
     check_settings,

@@ -32,7 +32,7 @@ def reproduce(
     """Make the paper's tables and figures; without a name, list them.
 
     The same command resumes where it was interrupted. Several processes, on several machines too,
-    may serve the same output folder.
+    may work on the same output folder.
 
     Args:
         names: tables and figures to make, or "all".
@@ -61,7 +61,7 @@ def reproduce(
         failed = _told(console, outcome)
     elif names:
         jobs = [job for item in chosen for job in paper.jobs_of(item, scale)]
-        failed = _told(console, paper.serve(jobs, workspace, workers=workers, shard=part))
+        failed = _told(console, paper.make_cells(jobs, workspace, workers=workers, shard=part))
     if collect:
         print_line(console, f"{results}: {paper.collect(results, out)} new cells.")
     print_line(console, f"The report is {paper.write_report(results, out)}.")

@@ -5,6 +5,11 @@
 >>> images, targets = next(digits.train.loader(100, augment=True).epoch(0))
 >>> images.shape
 torch.Size([100, 1, 28, 28])
+
+1. The sets: `_cifar`, `_tiny_imagenet`, `_speech`, `_digits`, `_folder` (and `_csv`), found below
+   `_roots` or by `_download`; `_load` has them all, `_subsets` parts of them;
+2. what they are: `_data_set`, with images `_in_memory` or `_on_disk` (`_image_file`, `_damaged`);
+3. their batches: `_sampler`, by `_seeds`.
 """
 
 from typing import TYPE_CHECKING
@@ -12,6 +17,10 @@ from typing import TYPE_CHECKING
 from comixup._lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
+    from comixup.data._data_set import DataSet as DataSet
+    from comixup.data._data_set import Loader as Loader
+    from comixup.data._data_set import Split as Split
+    from comixup.data._data_set import missing_note as missing_note
     from comixup.data._image_file import read_image as read_image
     from comixup.data._image_sizes import median_side as median_side
     from comixup.data._limits import MAX_SEED as MAX_SEED
@@ -20,14 +29,10 @@ if TYPE_CHECKING:
     from comixup.data._load import names as names
     from comixup.data._near_copies import NearCopy as NearCopy
     from comixup.data._near_copies import near_copies as near_copies
-    from comixup.data._places import data_root as data_root
+    from comixup.data._roots import data_root as data_root
     from comixup.data._seeds import Purpose as Purpose
     from comixup.data._seeds import permutation as permutation
     from comixup.data._seeds import seed_for as seed_for
-    from comixup.data._sets import DataSet as DataSet
-    from comixup.data._sets import Loader as Loader
-    from comixup.data._sets import Split as Split
-    from comixup.data._sets import missing_note as missing_note
     from comixup.data._tiny_imagenet import tiny_imagenet_boxes as tiny_imagenet_boxes
 else:
     __getattr__, __dir__, __all__ = lazy_imports(
@@ -39,9 +44,9 @@ else:
             "_listing": "image_files",
             "_load": "load names",
             "_near_copies": "NearCopy near_copies",
-            "_places": "data_root",
+            "_roots": "data_root",
             "_seeds": "Purpose permutation seed_for",
-            "_sets": "DataSet Loader Split missing_note",
+            "_data_set": "DataSet Loader Split missing_note",
             "_tiny_imagenet": "tiny_imagenet_boxes",
         },
     )

@@ -18,12 +18,12 @@ from torch import Tensor
 from torchvision import datasets  # type: ignore[import-untyped]
 
 from comixup._normalize import BLACK_TO_WHITE
+from comixup.data._data_set import DataSet
 from comixup.data._download import Archive, fetch
-from comixup.data._memory import MemorySplit
+from comixup.data._in_memory import MemorySplit
 from comixup.data._pickle_names import PickleError, StoredArray
-from comixup.data._places import find_folder, reason_of
 from comixup.data._plain_pickle import read_pickle
-from comixup.data._sets import DataSet
+from comixup.data._roots import find_folder, reason_of
 
 SHAPE = (3, 32, 32)
 PAD = 2  # Paper: "random crop" without a number; the authors' code has 2

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from comixup.data._places import check_regular, reason_of
+from comixup.data._roots import check_regular, reason_of
 
 PARTS = {
     "train": ("train", "training"),

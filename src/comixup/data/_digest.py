@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from comixup.data._places import status_of
+from comixup.data._roots import status_of
 
 DIGEST_BYTES = 16
 

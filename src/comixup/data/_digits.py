@@ -10,8 +10,8 @@ import numpy.typing as npt
 import torch
 
 from comixup.data._cache import cached
-from comixup.data._memory import MemorySplit
-from comixup.data._sets import DataSet
+from comixup.data._data_set import DataSet
+from comixup.data._in_memory import MemorySplit
 
 SHAPE = (1, 28, 28)
 PAD = 2

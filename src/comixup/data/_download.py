@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO
 
 from comixup._progress import track
-from comixup.data._places import reason_of
+from comixup.data._roots import reason_of
 
 TIMEOUT = 30.0
 """Seconds without a byte after which a download has failed."""

@@ -14,10 +14,10 @@ from torchvision.datasets.folder import IMG_EXTENSIONS  # type: ignore[import-un
 
 from comixup.data._csv import PARTS, read_csv
 from comixup.data._damaged import readable
-from comixup.data._disk import DEFAULT_SIZE, DiskSplit, problem_of
+from comixup.data._data_set import DataSet
 from comixup.data._listing import files_below, subfolders
-from comixup.data._places import find_folder
-from comixup.data._sets import DataSet
+from comixup.data._on_disk import DEFAULT_SIZE, DiskSplit, problem_of
+from comixup.data._roots import find_folder
 from comixup.data._subsets import held_out
 
 MEAN = (0.485, 0.456, 0.406)

@@ -8,7 +8,7 @@ from pathlib import Path
 from PIL import Image
 
 from comixup._colours import problem_of_mode, upright_rgb
-from comixup.data._places import check_regular, reason_of
+from comixup.data._roots import check_regular, reason_of
 
 REPLACE = "Replace or remove it."
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from comixup._checks import check_count, check_fraction
 from comixup.data._cifar import KINDS, read_cifar
+from comixup.data._data_set import DataSet
 from comixup.data._digits import read_digits
 from comixup.data._folder import list_images, name_of, own_data_set, read_imagenet
-from comixup.data._places import data_root
-from comixup.data._sets import DataSet
+from comixup.data._roots import data_root
 from comixup.data._speech import read_speech
 from comixup.data._subsets import hold_out, keep_classes, keep_images
 from comixup.data._tiny_imagenet import read_tiny_imagenet

@@ -27,7 +27,7 @@ from comixup.data._pickle_names import (
     StoredArray,
     shaped,
 )
-from comixup.data._places import check_regular
+from comixup.data._roots import check_regular
 
 _MAX_OPCODES = 100_000
 _BYTES_PER_OPCODE = 100

@@ -21,10 +21,10 @@ from torch import Tensor
 
 from comixup._progress import track
 from comixup.data._cache import cached
+from comixup.data._data_set import DataSet
 from comixup.data._digest import file_sources
-from comixup.data._memory import MemorySplit
-from comixup.data._places import check_regular, find_folder, lines_of, reason_of
-from comixup.data._sets import DataSet
+from comixup.data._in_memory import MemorySplit
+from comixup.data._roots import check_regular, find_folder, lines_of, reason_of
 
 TITLE = "Google Speech Commands"
 RATE = 16_000

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from comixup.data._data_set import DataSet
 from comixup.data._seeds import Purpose, permutation
-from comixup.data._sets import DataSet
 
 
 def keep_classes(data: DataSet, classes: Sequence[str | int]) -> DataSet:

@@ -18,11 +18,11 @@ from comixup._checks import check_choice
 from comixup._progress import track
 from comixup.data._cache import cached
 from comixup.data._damaged import readable
+from comixup.data._data_set import DataSet
 from comixup.data._digest import file_sources
 from comixup.data._image_file import read_image
-from comixup.data._memory import MemorySplit
-from comixup.data._places import data_root, find_folder, lines_of
-from comixup.data._sets import DataSet
+from comixup.data._in_memory import MemorySplit
+from comixup.data._roots import data_root, find_folder, lines_of
 
 TITLE = "Tiny-ImageNet"
 SIZE = 64

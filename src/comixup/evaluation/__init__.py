@@ -1,4 +1,13 @@
-"""Measuring trained networks: error, calibration, localisation, background corruption."""
+"""Measuring trained networks: error, calibration, localisation, background corruption.
+
+1. A network and what it predicts: `_trained`, `_predictions`; `_predict_files` for image files;
+2. what is measured of it: `_metrics` (error, calibration), `_temperature` and `_scaled`
+   (calibration once scaled), `_localisation` (of `_cam`'s maps, by `_regions` and `_boxes`),
+   `_corruption`;
+3. all of it at once: `_evaluate`, its file (`_evaluation_file`) and figures (`_reliability`,
+   `_pictures`, `_map_pictures`);
+4. runs side by side: `_compare`, as `_tables`.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -25,18 +34,18 @@ if TYPE_CHECKING:
     from comixup.evaluation._evaluation_file import evaluation_text as evaluation_text
     from comixup.evaluation._evaluation_file import read_evaluation as read_evaluation
     from comixup.evaluation._evaluation_file import write_evaluation as write_evaluation
-    from comixup.evaluation._files import FilePrediction as FilePrediction
-    from comixup.evaluation._files import list_images as list_images
-    from comixup.evaluation._files import predict_files as predict_files
-    from comixup.evaluation._files import predictions_csv as predictions_csv
-    from comixup.evaluation._files import predictions_table as predictions_table
-    from comixup.evaluation._files import run_temperature as run_temperature
     from comixup.evaluation._localisation import Localisation as Localisation
     from comixup.evaluation._localisation import localise as localise
     from comixup.evaluation._metrics import Bin as Bin
     from comixup.evaluation._metrics import Metrics as Metrics
     from comixup.evaluation._metrics import measure as measure
     from comixup.evaluation._pictures import draw_corruptions as draw_corruptions
+    from comixup.evaluation._predict_files import FilePrediction as FilePrediction
+    from comixup.evaluation._predict_files import list_images as list_images
+    from comixup.evaluation._predict_files import predict_files as predict_files
+    from comixup.evaluation._predict_files import predictions_csv as predictions_csv
+    from comixup.evaluation._predict_files import predictions_table as predictions_table
+    from comixup.evaluation._predict_files import run_temperature as run_temperature
     from comixup.evaluation._predictions import Predictions as Predictions
     from comixup.evaluation._predictions import predict as predict
     from comixup.evaluation._predictions import predictions_of as predictions_of
@@ -60,7 +69,7 @@ else:
             "_evaluation_file": (
                 "check_replaceable evaluation_text read_evaluation write_evaluation"
             ),
-            "_files": (
+            "_predict_files": (
                 "FilePrediction list_images predict_files predictions_csv predictions_table "
                 "run_temperature"
             ),

@@ -1,4 +1,13 @@
-"""The methods, one file each, and the training step they share."""
+"""The methods, one file each, and the training step they share.
+
+1. The methods: `_none`, `_input`, `_manifold` and `_cutmix` (with `_partners`), `_puzzlemix` and
+   `_comixup` (with `_saliency_mixer`), `_one_pass`; all are a `_mixer`;
+2. one step with any of them: `_training_step`;
+3. batches of other forms: `_mix_dict`, `_collate`, `_partly_mixed`;
+4. where models need care: `_hooks` and `_checkpointing` for layers inside them, `_eager` for
+   torch.compile, `_kept_gradient` for loops that lose the clean gradient;
+5. the picture of a batch: `_plot_batch`, `_batch_picture`, `_batch_page`, `_output_shares`.
+"""
 
 from comixup.mixers._collate import OnePassCollate as OnePassCollate
 from comixup.mixers._comixup import CoMixup as CoMixup

@@ -1,4 +1,14 @@
-"""The paper's tables and figures from runs and measurements."""
+"""The paper's tables and figures from runs and measurements, and our own comparisons.
+
+1. What there is: `_items`, a table or figure each, with what was `_published`; `_trained_tables`;
+2. its cells: `_jobs`, made by `_make_cell` (`_trained_runs`, `_solver_analyses`, `_mixed_batches`,
+   `_illustrations`) in the order of the `_scheduler`, kept by the `_store`;
+3. what is shown: `_listing` beforehand, then the `_report` (`_sections`, `_report_tables`,
+   `_figures`, `_html`); `_check` makes committed cells again.
+
+Our own comparisons are commands of their own, with runs as rows of a CSV file (`cells`):
+`small_data`, `one_pass_modes`, `batch_norm`.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -15,9 +25,9 @@ if TYPE_CHECKING:
     from comixup.reproduce._make_cell import Workspace as Workspace
     from comixup.reproduce._report import collect as collect
     from comixup.reproduce._report import write_report as write_report
-    from comixup.reproduce._serve import Outcome as Outcome
-    from comixup.reproduce._serve import serve as serve
-    from comixup.reproduce._serve import shard_of as shard_of
+    from comixup.reproduce._scheduler import Outcome as Outcome
+    from comixup.reproduce._scheduler import make_cells as make_cells
+    from comixup.reproduce._scheduler import shard_of as shard_of
     from comixup.reproduce._store import OUT as OUT
     from comixup.reproduce._store import RESULTS as RESULTS
     from comixup.reproduce._trained_tables import Scale as Scale
@@ -31,7 +41,7 @@ else:
             "_listing": "listing",
             "_make_cell": "Workspace",
             "_report": "collect write_report",
-            "_serve": "Outcome serve shard_of",
+            "_scheduler": "Outcome make_cells shard_of",
             "_store": "OUT RESULTS",
             "_trained_tables": "Scale",
         },

@@ -12,7 +12,7 @@ from comixup._checks import check_count
 from comixup.reproduce._items import Item
 from comixup.reproduce._jobs import Job, jobs_of
 from comixup.reproduce._make_cell import Workspace
-from comixup.reproduce._serve import Outcome, serve
+from comixup.reproduce._scheduler import Outcome, make_cells
 from comixup.reproduce._store import Made, read_committed, read_out
 from comixup.reproduce._trained_tables import SCALES
 
@@ -64,7 +64,7 @@ def check(
     workspace = replace(workspace, out=workspace.out / "check")
     jobs = {job.key: job for item in items for scale in SCALES for job in jobs_of(item, scale)}
     drawn = draw(jobs, committed, count)
-    outcome = serve(drawn, workspace, workers=workers)
+    outcome = make_cells(drawn, workspace, workers=workers)
     again = read_out(workspace.out)
     made = [job.key for job in drawn if job.key in again]
     return [compared(key, committed[key], again[key]) for key in made], outcome

@@ -1,4 +1,16 @@
-"""Recipes of the paper, the trainer that runs them, and trained variants of a recipe."""
+"""Recipes of the paper, the trainer that runs them, and trained variants of a recipe.
+
+1. What is trained: `_recipe` (with `_phases`, `_method`); `_paper_recipes`, `_small_recipes`,
+   `_own_images` are recipes, `_recipes` all of them;
+2. one run of it: `_run`, what makes it the same run (`_identity`), its files (`_folder`,
+   `_checkpoint`);
+3. its parts: `_make_mixer` (and `_controls`, `_vat`), `_losses`, `_optimizer`, `_loaders`, put
+   together by `_setup`;
+4. the training: `_train` -> `_trainer` -> `_loop` and `_validate`, on `_hardware`, by `_processes`;
+   `_report` shows it, `_stop` ends it early;
+5. what it leaves: `_export` (`_logits`, `_curves`, `_first_batch`), `_results`, `_classes_table`;
+6. many runs: `_variants`, and by them `_tune` and `_sweep`.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -20,10 +32,10 @@ if TYPE_CHECKING:
     from comixup.training._losses import losses as losses
     from comixup.training._losses import mean_binary_cross_entropy as mean_binary_cross_entropy
     from comixup.training._losses import scaled_cross_entropy as scaled_cross_entropy
+    from comixup.training._make_mixer import MIXERS as MIXERS
+    from comixup.training._make_mixer import change_method as change_method
+    from comixup.training._make_mixer import passes_per_image as passes_per_image
     from comixup.training._method import Method as Method
-    from comixup.training._methods import MIXERS as MIXERS
-    from comixup.training._methods import change_method as change_method
-    from comixup.training._methods import passes_per_image as passes_per_image
     from comixup.training._own_images import FOLDER as FOLDER
     from comixup.training._own_images import Summary as Summary
     from comixup.training._own_images import recipe_for as recipe_for
@@ -59,7 +71,7 @@ else:
             "_logits": "read_logits",
             "_losses": "losses mean_binary_cross_entropy scaled_cross_entropy",
             "_method": "Method",
-            "_methods": "MIXERS change_method passes_per_image",
+            "_make_mixer": "MIXERS change_method passes_per_image",
             "_own_images": "FOLDER Summary recipe_for",
             "_phases": "Phase",
             "_preprocessing": "preprocessing_of shape_of",

@@ -11,10 +11,10 @@ from comixup._wrappers import unwrapped
 from comixup.data import DataSet
 from comixup.models import Header
 from comixup.training._checkpoint import State
+from comixup.training._curves import draw_curves
 from comixup.training._folder import RunFolder, write_metrics
 from comixup.training._loaders import Loaders
 from comixup.training._logits import Logits, class_errors, logits_bytes
-from comixup.training._pictures import draw_curves
 from comixup.training._preprocessing import preprocessing_of, shape_of
 from comixup.training._results import result_of
 from comixup.training._run import Run

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from comixup.training._own_recipes import OWN_RECIPES
 from comixup.training._paper_recipes import PAPER_RECIPES
+from comixup.training._small_recipes import OWN_RECIPES
 
 RECIPES = {recipe.name: recipe for recipe in (*PAPER_RECIPES, *OWN_RECIPES)}
 """Every recipe by name."""

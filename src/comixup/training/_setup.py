@@ -15,7 +15,7 @@ from comixup.data import DataSet, Purpose, seed_for
 from comixup.training._checkpoint import State, load_optimizer
 from comixup.training._loop import Stepper
 from comixup.training._losses import balanced_weights, losses
-from comixup.training._methods import make_method
+from comixup.training._make_mixer import make_method
 from comixup.training._optimizer import make_optimizer
 from comixup.training._preprocessing import shape_of
 from comixup.training._run import Run

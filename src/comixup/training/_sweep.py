@@ -16,8 +16,8 @@ from rich.table import Table
 from comixup._atomic_write import atomic_write, make_folder
 from comixup._figures import write_figure
 from comixup._tables import NOTHING, csv_table, markdown_table
+from comixup.training._make_mixer import make_mixer, mixer_class
 from comixup.training._method import Method
-from comixup.training._methods import make_mixer, mixer_class
 from comixup.training._recipe import Recipe
 from comixup.training._recipes import RECIPES
 from comixup.training._results import Result, spread

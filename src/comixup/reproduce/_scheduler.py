@@ -1,9 +1,9 @@
 """Making cells: one by one, side by side, or by several machines that share a folder.
 
 Whoever makes a cell holds the lock of its folder meanwhile, and writes it as a whole at the end. So
-any number of processes may serve the same output folder: each takes cells that are neither finished
-nor locked. If one is killed, the system releases its lock, and another takes the cell up; a
-training run resumes from its last checkpoint.
+any number of processes may work on the same output folder: each takes cells that are neither
+finished nor locked. If one is killed, the system releases its lock, and another takes the cell up;
+a training run resumes from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Outcome:
     failed: dict[str, str] = field(default_factory=dict)
 
 
-def serve(
+def make_cells(
     jobs: Sequence[Job],
     workspace: Workspace,
     *,
@@ -70,8 +70,8 @@ def serve(
     number, count = shard
     own = with_needed(with_needed(jobs)[number - 1 :: count])
     if workers == 1:
-        return _serve_here(own, workspace)
-    return _serve_by_processes(own, workspace, workers)
+        return _make_here(own, workspace)
+    return _make_in_processes(own, workspace, workers)
 
 
 def shard_of(text: str) -> tuple[int, int]:
@@ -89,7 +89,7 @@ def shard_of(text: str) -> tuple[int, int]:
     )
 
 
-def _serve_here(jobs: Sequence[Job], workspace: Workspace) -> Outcome:
+def _make_here(jobs: Sequence[Job], workspace: Workspace) -> Outcome:
     """Makes cells in this process."""
     outcome, progress = Outcome(), Progress(jobs, workspace)
     pending = list(jobs)
@@ -161,8 +161,8 @@ def _leave_if_orphaned() -> None:
 # ---- Side by side -------------------------------------------------------------------------------
 
 
-def _serve_by_processes(jobs: Sequence[Job], workspace: Workspace, workers: int) -> Outcome:
-    """Makes cells in processes that serve the folder like machines would."""
+def _make_in_processes(jobs: Sequence[Job], workspace: Workspace, workers: int) -> Outcome:
+    """Makes cells in processes that share the folder as machines would."""
     progress, outcome = Progress(jobs, workspace), Outcome()
     quiet = replace(workspace, console=None)
     already = {job.key for job in jobs if is_made(workspace.out, job.key)}
@@ -217,7 +217,7 @@ def _work(sender: Connection, jobs: Sequence[Job], workspace: Workspace, workers
     import torch  # noqa: PLC0415 - not for lists
 
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
-    sender.send(_serve_here(jobs, workspace))
+    sender.send(_make_here(jobs, workspace))
 
 
 # ---- Progress -----------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ class Progress:
         rest = "nothing" if left == 0 else "unknown time"
         if 0 < left < self.left_at_first:
             slowness = (passed + _SURE_SECONDS) / (self.left_at_first - left + _SURE_SECONDS)
-            rest = f"about {spoken(left * slowness)}"
+            rest = f"about {format_duration(left * slowness)}"
         line = f"{there} of {len(self.jobs)} cells, {rest} left: {key}"
         self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
@@ -253,10 +253,10 @@ class Progress:
         return sum(pending, Cost())
 
 
-def spoken(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Returns a time in words.
 
-    >>> spoken(42), spoken(600), spoken(10_000)
+    >>> format_duration(42), format_duration(600), format_duration(10_000)
     ('42 s', '10 min', '2.8 h')
     """
     if seconds < 90:

@@ -1,4 +1,4 @@
-"""Two processes serve one folder, and one is killed: nothing is lost, nothing is trained twice."""
+"""Of two processes with one folder one is killed: nothing is lost, nothing is trained twice."""
 
 import csv
 import json
@@ -12,7 +12,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "training"))
 
-from comixup.reproduce import Job, Workspace, serve
+from comixup.reproduce import Job, Workspace, make_cells
 from comixup.reproduce._store import is_made, read_out
 from comixup.training._folder import CHECKPOINT
 from small_runs import RECIPE, WAIT_SECONDS, processes, recipe, write_images
@@ -34,12 +34,12 @@ def jobs():
     ]
 
 
-def serve_here(out, data):
-    serve(jobs(), Workspace(out, data))
+def make_here(out, data):
+    make_cells(jobs(), Workspace(out, data))
 
 
 def start(out, data):
-    process = processes.Process(target=serve_here, args=(out, data))
+    process = processes.Process(target=make_here, args=(out, data))
     process.start()
     return process
 
@@ -64,7 +64,7 @@ def errors(out):
 
 
 @pytest.mark.slow
-def test_two_processes_serve_one_folder_and_one_is_killed(tmp_path):
+def test_two_processes_work_on_one_folder_and_one_is_killed(tmp_path):
     data, out, alone = write_images(tmp_path / "data"), tmp_path / "out", tmp_path / "alone"
     first = start(out, data)
     wait_for((run_folder(out, 0) / CHECKPOINT).is_file)
@@ -83,5 +83,5 @@ def test_two_processes_serve_one_folder_and_one_is_killed(tmp_path):
         with (run_folder(out, seed) / "metrics.csv").open(newline="") as file:
             epochs = [int(row["epoch"]) for row in csv.DictReader(file)]
         assert epochs == list(range(1, EPOCHS + 1))
-    serve_here(alone, data)
+    make_here(alone, data)
     assert errors(out) == errors(alone)

@@ -17,7 +17,7 @@ from torch.nn.functional import pad as pad_borders
 from comixup import Origin, SaliencyMemory
 from comixup._normalize import normalize
 from comixup.data._digest import digest_of
-from comixup.data._order import Order, Share
+from comixup.data._sampler import Order, Share
 from comixup.data._seeds import Purpose, raw_draws
 
 _HALF_OF_ALL_WORDS = np.uint64(2**63)

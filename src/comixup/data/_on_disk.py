@@ -27,7 +27,7 @@ from comixup._normalize import normalize
 from comixup.core.grid import cell_numbers
 from comixup.data._digest import digest_of, file_sources
 from comixup.data._image_file import read_image
-from comixup.data._order import Order
+from comixup.data._sampler import Order
 from comixup.data._seeds import Purpose, seed_for
 
 DEFAULT_SIZE = 224
