@@ -1,4 +1,4 @@
-"""The released way: how the authors' code solves a problem, re-created here to measure against.
+"""How the official implementation solves a problem, re-created here to measure against.
 
 Written from a description of that code, not from the code. What makes it what it is:
 

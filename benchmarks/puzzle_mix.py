@@ -1,12 +1,12 @@
 """Puzzle Mix's masks against gco's alpha-beta swap, on the same energies and one thread.
 
 The rival solves each sample by a call of its own, with costs scaled by 1000 g^2 and cut to
-integers, as the authors' code does; the time for that is not counted. Both sides are judged by the
-energy before it was rounded; lower is better. "rounding" is the share of samples where a minimum of
-the rounded energy, found by our solver, is no minimum of the energy itself. Times are the thread's
-own (CPU time) per sample, means over a batch of 100; tables show medians over batches, and the
-median of the batches' ratios. Real images need COMIXUP_DATA to name a folder with
-`cifar-100-python`.
+integers, as the official implementation does; the time for that is not counted. Both sides are
+judged by the energy before it was rounded; lower is better. "rounding" is the share of samples
+where a minimum of the rounded energy, found by our solver, is no minimum of the energy itself.
+Times are the thread's own (CPU time) per sample, means over a batch of 100; tables show medians
+over batches, and the median of the batches' ratios. Real images need COMIXUP_DATA to name a folder
+with `cifar-100-python`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The paper's settings, by their source, as literals: none is read from the code that it guards.
 
-Sections and appendices are those of the paper; "official" is the authors' code, which fills in what
-the text leaves open. The recipes' settings are in tests/training/test_paper_recipes.py.
+Sections and appendices are those of the paper; "official" is the official implementation, which
+fills in what the text leaves open. tests/training/test_paper_recipes.py has the recipes' settings.
 """
 
 import inspect
@@ -143,7 +143,7 @@ def test_batches_are_mixed_in_partitions_of_twenty(count, parts):
 
 
 def test_defaults_of_puzzle_mix():
-    # Its paper's, as its official code has them.
+    # Its paper's, as its official implementation has them.
     expected = {"alpha": 1.0, "beta": 1.2, "gamma": 0.5, "eta": 0.2, "levels": 2, "neighbour": 4}
     expected |= {"grid": (2, 4, 8, 16), "transport": True, "t_eps": 0.8}
     assert defaults(PuzzleMix, expected) == expected

@@ -12,7 +12,7 @@
 namespace comixup {
 
 /// Fills `to` with the value of the cell that each pixel shows; 0 where it shows none. An example
-/// without a map, all zero, is salient everywhere alike.
+/// without a map, all zero, is uniformly salient.
 inline void read_map(const std::uint8_t* map, std::size_t cells, const std::uint8_t* numbers,
                      std::size_t pixels, float* to) {
   std::array<float, 256> values{};

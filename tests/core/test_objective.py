@@ -97,7 +97,7 @@ def test_an_even_pair_earns_half_the_log_of_two():
     pairs = torch.zeros(1, 2, 4, 4, dtype=torch.long)
     pairs[0, 1, 0, 0] = 1
     mixed = objective(problem, Labelling(pairs, 2))
-    # eta/n (log 2)/2 = 0.00108: DESIGN's figure for the released code's bare 5e-4.
+    # eta/n (log 2)/2 = 0.00108: DESIGN's figure for the official implementation's bare 5e-4.
     assert pure.prior - mixed.prior == pytest.approx(0.00108, abs=5e-6)
 
 

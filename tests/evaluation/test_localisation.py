@@ -91,7 +91,7 @@ def test_overlaps_of_any_boxes(box, truth):
 
 
 def test_boxes_apart_in_both_directions_do_not_overlap():
-    # The released code has -2 x -2 pixels in common for these.
+    # The official implementation has -2 x -2 pixels in common for these.
     found = box_overlaps(torch.tensor([[0, 0, 2, 2]]), torch.tensor([[[4, 4, 6, 6]]]))
     assert found.tolist() == [[0.0]]
 

@@ -1,4 +1,4 @@
-"""Wide ResNets: sizes by formula and as published, the released code's block by hand."""
+"""Wide ResNets: sizes by formula and as published, the official implementation's block by hand."""
 
 import pytest
 import torch

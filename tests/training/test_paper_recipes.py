@@ -1,6 +1,6 @@
 """The recipes' settings and the errors they are held against, by their table, as literals.
 
-Where the text is silent, "official" is the authors' code.
+Where the text is silent, "official" is the official implementation.
 """
 
 import dataclasses

@@ -63,7 +63,7 @@ class Changes:
         Literal["cross-entropy", "official", "released"] | None,
         option_help("cross-entropy|official", UNCHANGED),
     ] = None
-    """The paper's learning rates belong to the loss of its official code."""
+    """The paper's learning rates belong to the loss of its official implementation."""
     weight_decay: Annotated[float | None, option_help("DECAY", UNCHANGED)] = None
     """Weight decay."""
     classes: Annotated[tuple[str, ...] | None, option_help("CLASS ...", UNCHANGED)] = None

@@ -51,7 +51,7 @@ def mixed_cell_means(
 def looked_up(maps: Tensor, numbers: Tensor) -> Tensor:
     """Returns the value of the cell that each pixel shows, (m, *size) float32.
 
-    An example without a map is salient everywhere alike; pixels that show no cell are not salient.
+    An example without a map is uniformly salient; pixels that show no cell are not salient.
 
     Args:
         maps: (m, cells) bytes, all zero where there is none.
@@ -68,7 +68,7 @@ def joined(means: Tensor, shown: Tensor, before: Tensor, momentum: float) -> tup
     Args:
         means: (m, cells) new values of the cells that are shown.
         shown: which those are.
-        before: (m, cells) the maps of before, all zero where there is none.
+        before: (m, cells) the previous maps, all zero where there is none.
         momentum: weight of the map of before in the cells that are shown.
     """
     means = means.float().where(shown, 0)

@@ -85,8 +85,8 @@ def pool(saliency: Tensor, sides: tuple[int, ...]) -> Tensor:
 def salient_locations(saliency: Tensor) -> Tensor:
     """Returns the most salient location of each map, (m, dimensions) integers.
 
-    Paper: the arg max of the raw map. As in the authors' code, the map is averaged over a window
-    of `SALIENT_WINDOW` pixels first, so that one hot pixel does not decide.
+    Paper: the arg max of the raw map. As in the official implementation, the map is averaged over a
+    window of `SALIENT_WINDOW` pixels first, so that one hot pixel does not decide.
     """
     smooth = saliency
     for axis, side in enumerate(saliency.shape[1:], start=1):  # sums: as good as means here

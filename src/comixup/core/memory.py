@@ -144,7 +144,7 @@ class SaliencyMemory:
     def read(self, origin: Origin | Tensor, size: Sequence[int] | None = None) -> Tensor:
         """Returns a saliency map for each image of a batch, (m, *size) float32.
 
-        An example that has none yet is salient everywhere alike; what an image shows of no example
+        An example that has none yet is uniformly salient; what an image shows of no example
         (padding) is not salient at all.
 
         Args:
@@ -378,7 +378,7 @@ def warn_of_skipped(memory: SaliencyMemory) -> None:
     """Warns that maps were not written; to be called once."""
     warn_caller(
         f"{int(memory.skipped)} saliency maps were zero, NaN or infinite and were not kept: their "
-        "examples keep the maps of before. Half-precision gradients can vanish or overflow: see "
+        "examples keep the previous maps. Half-precision gradients can vanish or overflow: see "
         "torch.amp.GradScaler."
     )
 

@@ -1,4 +1,4 @@
-"""One batch's discrete problem: what Eq. (1) needs to know, checked at the door."""
+"""One batch's discrete problem: what Eq. (1) needs to know, with all of it checked."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from comixup.core.maps import MAX_LOCATIONS, pool
 from comixup.core.tensor_checks import thread_count
 
 BETA_SCALE = 16
-"""A pair's weight is beta / g / 16 on a g x g grid, in the authors' code."""
+"""A pair's weight is beta / g / 16 on a g x g grid, in the official implementation."""
 
 _LEAST_RATIO = 1e-8
 

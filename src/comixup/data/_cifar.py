@@ -26,7 +26,7 @@ from comixup.data._plain_pickle import read_pickle
 from comixup.data._roots import find_folder, reason_of
 
 SHAPE = (3, 32, 32)
-PAD = 2  # Paper: "random crop" without a number; the authors' code has 2
+PAD = 2  # Paper: "random crop" without a number; the official implementation has 2
 _PIXELS = 3 * 32 * 32
 
 

@@ -26,8 +26,8 @@ from comixup.data._roots import data_root, find_folder, lines_of
 
 TITLE = "Tiny-ImageNet"
 SIZE = 64
-PAD = 4  # Paper: "random crop" without a number; the authors' code has 4
-MEAN = STD = (0.5, 0.5, 0.5)  # as the authors' code has them
+PAD = 4  # Paper: "random crop" without a number; the official implementation has 4
+MEAN = STD = (0.5, 0.5, 0.5)  # as the official implementation has them
 _FOLDERS = ("tiny-imagenet-200", "tiny-imagenet", "tiny-imagenet-*")
 _NEEDED = ("wnids.txt", "train", "val")
 _SOURCE = "It comes as tiny-imagenet-200.zip from Stanford's course CS231n."

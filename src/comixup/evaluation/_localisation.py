@@ -201,8 +201,8 @@ def box_overlaps(boxes: Tensor, truth: Tensor) -> Tensor:
     boxes = boxes[:, None]
     starts = torch.maximum(boxes[..., :2], truth[..., :2])
     ends = torch.minimum(boxes[..., 2:], truth[..., 2:])
-    # Paper: the official code multiplies two negative sides too, so that boxes that are apart in
-    # both directions may overlap by a half. `box_areas` takes sides as 0 at least.
+    # Paper: the official implementation multiplies two negative sides too, so that boxes that are
+    # apart in both directions may overlap by a half. `box_areas` takes sides as 0 at least.
     both = box_areas(torch.cat((starts, ends), -1))
     either = box_areas(boxes) + box_areas(truth) - both
     return both / either.clamp(min=1)
@@ -212,9 +212,9 @@ def _overlaps(
     masks: npt.NDArray[np.bool_], truth: Tensor
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[np.int64]]:
     """Returns the overlap of the largest region, the best of all regions, and the former's box."""
-    # Pixels that touch by their corners are joined, as in OpenCV's contours, which the released
-    # code and Choe et al. use. Paper: "largest" is by the area within the contour there, holes and
-    # all; here it is by the region's own pixels.
+    # Pixels that touch by their corners are joined, as in OpenCV's contours, which the official
+    # implementation and Choe et al. use. Paper: "largest" is by the area within the contour there,
+    # holes and all; here it is by the region's own pixels.
     regions = find_regions(masks)
     of_region = box_overlaps(torch.from_numpy(regions.boxes), truth[regions.owners])
     overlap = of_region.amax(1).numpy() if len(of_region) else np.zeros(0, np.float32)

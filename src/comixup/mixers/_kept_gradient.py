@@ -17,7 +17,7 @@ from comixup._wrappers import layers_of_wrapping
 
 _REMEDY = (
     "or set keep_gradients=False (CoMixup, PuzzleMix) or clean_weight=0 to train on mixed images "
-    "alone, which costs less. This is said once."
+    "alone, which costs less. This warning is shown once."
 )
 
 

@@ -42,7 +42,7 @@ class Mixed:
         target_ratio: (m', m) weights of the inputs' targets, where they are not the inputs' shares
             of the pixels.
         uniform_maps: inputs whose saliency was zero, constant, NaN or infinite. Nothing in them
-            stands out, so they count as salient everywhere alike.
+            stands out, so they count as uniformly salient.
         cells: (m, *grid) the inputs' saliency on the grid of the method, each summing to 1, in host
             memory; None for methods that need none.
         problems: what Co-Mixup solved, one for each partition of the batch, for

@@ -278,7 +278,7 @@ class PuzzleMix(SaliencyMixer):
             warn_caller(
                 f"Images of size {size} on a grid {sides} are mixed without transport: blocks can "
                 "change places only if all have the same size. Choose `grid` so that it divides "
-                "the images' sides, or transport=False; this is said once."
+                "the images' sides, or transport=False; this warning is shown once."
             )
         return blocks
 

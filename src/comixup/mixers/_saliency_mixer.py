@@ -16,7 +16,7 @@ class SaliencyMixer(Mixer):
     """A method that looks at what matters in each image.
 
     Images without a usable saliency map (zero, constant, NaN or infinite: half-precision gradients
-    vanish and overflow) count as salient everywhere alike; it warns of them once.
+    vanish and overflow) count as uniformly salient; it warns of them once.
     """
 
     needs_saliency = True
@@ -57,9 +57,9 @@ class SaliencyMixer(Mixer):
             self._warned = True
             warn_caller(
                 f"{uniform} of {len(maps.cells)} saliency maps are zero, constant, NaN or "
-                "infinite: these inputs count as salient everywhere alike. `last.uniform_maps` "
-                "counts them; this is said once. Half-precision gradients can vanish or overflow: "
-                "see torch.amp.GradScaler."
+                "infinite: these inputs count as uniformly salient. `last.uniform_maps` counts "
+                "them; this warning is shown once. Half-precision gradients can vanish or "
+                "overflow: see torch.amp.GradScaler."
             )
 
     def checked(self, saliency: Tensor | None, images: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The networks of the paper's experiments, one door to torchvision's and timm's, trained ones.
+"""The networks of the paper's experiments, torchvision's and timm's by name, and trained ones.
 
 All image networks of this package share their parts' names with torchvision's ResNets: stages
 `layer1`, `layer2`, ... (manifold mixup mixes after the first two), `avgpool`, which averages the

@@ -1,4 +1,4 @@
-"""One door to all networks: `build("preactresnet18", 100)`."""
+"""One entry point to all networks: `build("preactresnet18", 100)`."""
 
 from __future__ import annotations
 

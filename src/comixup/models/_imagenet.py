@@ -15,7 +15,7 @@ def resnet50_imagenet(num_classes: int = 1000, *, in_channels: int = 3) -> nn.Mo
 
     The last batch norm of each block begins at zero, so that every block begins as the identity,
     and the weights of `fc` are drawn from N(0, 0.01^2). Both are from Goyal et al. (2017) and in
-    the official code.
+    the official implementation.
 
     Args:
         num_classes: number of classes.

@@ -58,8 +58,8 @@ def preact_resnet(
         width: feature maps of the stem and the first stage.
         in_channels: channels of the images.
         stem_stride: stride of the first convolution: 1 for CIFAR, 2 for Tiny-ImageNet.
-        final_norm: end in batch norm and ReLU, as He et al. do. The official code of Co-Mixup
-            leaves them out, so the last block's sum is averaged as it is.
+        final_norm: end in batch norm and ReLU, as He et al. do. The official implementation of
+            Co-Mixup leaves them out, so the last block's sum is averaged as it is.
 
     >>> import torch
     >>> model = preact_resnet(10, blocks=(1, 1), strides=(1, 2), width=8)
@@ -101,7 +101,8 @@ def preactresnet18(
         width: feature maps of the stem and the first stage.
         in_channels: channels of the images.
         stem_stride: stride of the first convolution: 1 for CIFAR, 2 for Tiny-ImageNet.
-        final_norm: end in batch norm and ReLU, as He et al. do but the official code does not.
+        final_norm: end in batch norm and ReLU, as He et al. do but the official implementation
+            does not.
 
     >>> sum(parameter.numel() for parameter in preactresnet18(100).parameters())
     11217316

@@ -66,8 +66,8 @@ def resnext(
         groups: groups of each 3 x 3 convolution (the cardinality of Xie et al.).
         base_width: feature maps of a group in the first stage; each further stage doubles it.
         in_channels: channels of the images.
-        stem_stride: stride of the first convolution: 1 for CIFAR. The official code has nothing
-            else; for Tiny-ImageNet we take 2, as its other networks do.
+        stem_stride: stride of the first convolution: 1 for CIFAR. The official implementation has
+            nothing else; for Tiny-ImageNet we take 2, as its other networks do.
 
     >>> import torch
     >>> resnext(10, depth=11, groups=2, base_width=4)(torch.rand(2, 3, 32, 32)).shape
@@ -99,7 +99,7 @@ def resnext(
 
 
 def _initialise(model: nn.Module) -> None:
-    """Draws weights as the official code does for this network alone; the others keep torch's."""
+    """Draws weights as the official implementation does, for this network alone."""
     for module in model.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

@@ -53,9 +53,9 @@ class StagedNetwork(nn.Module):
         for name, stage in zip(self.stage_names, stages, strict=True):
             self.add_module(name, stage)
         self.norm = nn.Identity() if norm is None else norm
-        # The official code averages over fixed windows: 4 x 4 in its PreActResNet, 8 x 8 in its
-        # WRN and ResNeXt. At the sizes it is used with, the last maps are just as large, so that
-        # its mean is this one; here any other size works too.
+        # The official implementation averages over fixed windows: 4 x 4 in its PreActResNet, 8 x 8
+        # in its WRN and ResNeXt. At the sizes it is used with, the last maps are just as large, so
+        # that its mean is this one; here any other size works too.
         self.avgpool = nn.AdaptiveAvgPool2d(1)
         self.fc = nn.Linear(channels, num_classes)
 

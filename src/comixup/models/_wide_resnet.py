@@ -1,4 +1,4 @@
-"""Wide residual networks (Zagoruyko and Komodakis, BMVC 2016) as the official code builds them."""
+"""Wide residual networks (Zagoruyko and Komodakis, BMVC 2016) of the official implementation."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ LAYERS_PER_BLOCK = 2
 OTHER_LAYERS = 4
 """Layers that `depth` counts outside the blocks: the stem and one projection for each stage."""
 
-RELEASED_MOMENTUM = 0.9
-"""Of the last batch norm in the official code. In torch it is the weight of the new batch, so that
-the statistics used at test time are those of the last few batches."""
+OFFICIAL_MOMENTUM = 0.9
+"""Of the last batch norm in the official implementation. In torch it is the weight of the new
+batch, so that the statistics used at test time are those of the last few batches."""
 
 
 class WideBlock(nn.Module):
     """Two 3 x 3 convolutions, each after its batch norm and ReLU, added to their input.
 
-    It differs from `PreActBlock` as the official code does: convolutions have biases, the stride
-    is on the second one, and a projection sees the input before its batch norm and ReLU.
+    It differs from `PreActBlock` as the official implementation does: convolutions have biases, the
+    stride is on the second one, and a projection sees the input before its batch norm and ReLU.
     """
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
@@ -52,7 +52,7 @@ def wide_resnet(
     width: int = 8,
     in_channels: int = 3,
     stem_stride: int = 1,
-    final_momentum: float = RELEASED_MOMENTUM,
+    final_momentum: float = OFFICIAL_MOMENTUM,
 ) -> StagedNetwork:
     """Returns WRN-depth-width, by default the paper's WRN16-8.
 
@@ -63,7 +63,7 @@ def wide_resnet(
         in_channels: channels of the images.
         stem_stride: stride of the first convolution: 1 for CIFAR, 2 for Tiny-ImageNet.
         final_momentum: weight of each batch in the running statistics of the last batch norm. The
-            released code has 0.9 here and torch's 0.1 elsewhere.
+            official implementation has 0.9 here and torch's 0.1 elsewhere.
 
     >>> import torch
     >>> wide_resnet(10, depth=10, width=1)(torch.rand(2, 3, 32, 32)).shape

@@ -94,7 +94,7 @@ _ITEMS = (
         _needs("CIFAR-100, Tiny-ImageNet", "CIFAR-100, ImageNet with boxes"),
         _SMALL_SCALE + "Localisation is on Tiny-ImageNet instead of ImageNet.",
         'The text has "48 % less ECE"; from 3.9 to 1.9 it is 51 %. The table says accuracy of '
-        "localisation; the authors' code counts Top-1 Loc, which is what is measured here.",
+        "localisation; the official implementation counts Top-1 Loc, which is measured here.",
         LOCALISATION_CALIBRATION,
     ),
     Item(

@@ -131,7 +131,7 @@ def check_identity(state: State, identity: str, folder: Path) -> None:
     if changes:
         raise ValueError(
             f"`folder` must be this run's own, but {folder} holds another: {changes}. Nothing was "
-            "changed: choose another folder with --out, or go back to the settings of before."
+            "changed: choose another folder with --out, or go back to the previous settings."
         )
 
 

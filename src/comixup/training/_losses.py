@@ -1,4 +1,4 @@
-"""What a run minimises: cross-entropy, or the loss of the authors' official code."""
+"""What a run minimises: cross-entropy, or the loss of the official implementation."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ def losses(
     """Returns the loss of the mixed batch and the loss of the clean batch.
 
     "cross-entropy" is cross-entropy for both, as the paper writes it. "official" is what the
-    authors' code minimises in its CIFAR-100 and Tiny ImageNet runs: `mean_binary_cross_entropy`
-    for the mixed batch, and for the clean batch `scaled_cross_entropy`. "binary-cross-entropy" is
-    for images with any number of labels: each class is a yes-or-no question of its own.
+    official implementation minimises in its CIFAR-100 and Tiny ImageNet runs:
+    `mean_binary_cross_entropy` for the mixed batch, and for the clean batch `scaled_cross_entropy`.
+    "binary-cross-entropy" is for images with any number of labels: each class is a yes-or-no
+    question of its own.
 
     The published learning rates belong to the official loss. Its gradient is about 2 / C of
     cross-entropy's for C classes, so the published learning rate 0.2 and weight decay 1e-4
@@ -122,7 +123,7 @@ def balanced_weights(targets: Tensor, num_classes: int) -> Tensor:
 
 
 def scaled_cross_entropy(num_classes: int) -> LossFn:
-    """Returns the loss 2 / C times cross-entropy, the size of the official code's gradients.
+    """Returns the loss 2 / C times cross-entropy: gradients as large as the official loss's.
 
     Args:
         num_classes: C.

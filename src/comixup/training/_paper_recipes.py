@@ -1,7 +1,7 @@
 """The paper's experiments as data.
 
 The settings are the paper's (section 5, appendices C, E, F); where its text is silent they are
-those of the authors' official code, and `notes` says so.
+those of the official implementation, and `notes` says so.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ ALPHAS = (0.2, 1.0, 2.0)
 TUNING_GRID = {name: {"alpha": ALPHAS} for name in ("input", "manifold", "cutmix")}
 _CIFAR_BLOCKS = {"t_size": 4, "clean_weight": 0.0}
 _OFFICIAL_LOSS = (
-    "Loss: the official code's mean binary cross-entropy, to which the learning rate belongs. "
+    "Loss: the mean binary cross-entropy of the official implementation, to which the learning "
+    "rate belongs. "
     "Reported: median of the last 10 epochs."
 )
 
@@ -189,8 +190,9 @@ PAPER_RECIPES = (
         nesterov=False,
         decay_norms=False,
         tuning_grid=TUNING_GRID,
-        notes="Three phases as in the official code; resize the images to a shorter side of 160 "
-        "and 352 beforehand for speed. Partitions of 16, 3 sweeps and Dirichlet(1) are its too.",
+        notes="Three phases as in the official implementation; resize the images to a shorter "
+        "side of 160 and 352 beforehand for speed. Partitions of 16, 3 sweeps and Dirichlet(1) are "
+        "its too.",
     ),
     _speech(
         "speech-vgg11",

@@ -56,8 +56,8 @@ class Recipe:
         lr: (epoch, learning rate) at which the rate is set, in order.
         lr_interpolation: "constant" keeps a rate until the next; "linear" and "cosine" go from one
             to the next, per step.
-        loss: "official" is that of the authors' code (see `losses`): their learning rates belong
-            to it.
+        loss: "official" is that of the official implementation (see `losses`), to which their
+            learning rates belong.
         optimizer: "sgd", "adam" or "adamw".
         momentum: of sgd.
         nesterov: of sgd.

@@ -14,7 +14,7 @@ from rich.table import Table
 from comixup.training._recipe import Recipe
 
 LAST_EPOCHS = 10
-"""The paper's errors are medians over so many last epochs (as the official code does)."""
+"""The paper's errors are medians over so many last epochs (as the official implementation does)."""
 
 _ERRORS = {
     "median": ("median", "the median of the last ten epochs"),

@@ -67,7 +67,7 @@ class Setup:
             raise ValueError(
                 f"`checkpoint` must fit this run's network and optimiser, but that of "
                 f"{folder} does not ({str(why).strip().splitlines()[0][:200]}). Nothing was "
-                "changed: use the versions of before, or choose another folder with --out."
+                "changed: use the previous versions, or choose another folder with --out."
             ) from None
 
     def take_best(self, state: State) -> None:
