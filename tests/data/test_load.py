@@ -30,9 +30,9 @@ def test_names():
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("cifar-100", "Did you mean 'cifar100'"),
-        ("CIFAR10", "Did you mean 'cifar10'"),
-        ("tinyimagenet", "Did you mean 'tiny-imagenet'"),
+        ("cifar-100", "Did you mean cifar100"),
+        ("CIFAR10", "Did you mean cifar10"),
+        ("tinyimagenet", "Did you mean tiny-imagenet"),
         ("xyz", r"got 'xyz'\.$"),
     ],
 )

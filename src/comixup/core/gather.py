@@ -75,24 +75,27 @@ def _gather_run(images: Tensor, sources: Tensor) -> Tensor:
 
 def in_format_of(images: Tensor, mixed: Tensor) -> Tensor:
     """Returns mixed images in the memory format of those they were made of."""
-    format_ = _CHANNELS_LAST.get(images.ndim)
-    if format_ is None or images.is_contiguous() or not images.is_contiguous(memory_format=format_):
-        return mixed
-    return mixed.contiguous(memory_format=format_)
+    return mixed.contiguous(memory_format=_memory_format(images))
+
+
+def _memory_format(images: Tensor) -> torch.memory_format:
+    """Returns channels last where images have it and are not contiguous as well."""
+    last = _CHANNELS_LAST.get(images.ndim)
+    if last is None or images.is_contiguous() or not images.is_contiguous(memory_format=last):
+        return torch.contiguous_format
+    return last
 
 
 def _gather_blocks(images: Tensor, sources: Tensor) -> Tensor:
     """Returns what `gather_cells` returns, by the kernel."""
-    size = tuple(images.shape[2:])
-    format_ = _CHANNELS_LAST.get(images.ndim)
-    last = format_ is not None and images.is_contiguous(memory_format=format_)
-    last = last and not images.is_contiguous()
-    images = images.detach() if last else images.detach().contiguous()
+    size, format_ = tuple(images.shape[2:]), _memory_format(images)
+    last = format_ is not torch.contiguous_format
+    images = images.detach().contiguous(memory_format=format_)
     out = torch.empty(
         (len(sources), *images.shape[1:]),
         dtype=images.dtype,
         device=images.device,
-        memory_format=format_ if last and format_ is not None else torch.contiguous_format,
+        memory_format=format_,
     )
     row_cell, column_begin = _layout(images.shape[1], size, tuple(sources.shape[2:]), last)
     _native.mix_blocks(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from comixup._checks import check_count, check_fraction
+from comixup._did_you_mean import did_you_mean
 from comixup.data._cifar import KINDS, read_cifar
 from comixup.data._data_set import DataSet
 from comixup.data._digits import read_digits
@@ -116,8 +116,7 @@ def _check(
     skip_bad: bool,
 ) -> None:
     if name not in names():
-        close = difflib.get_close_matches(str(name).lower(), names(), n=2, cutoff=0.5)
-        hint = f" Did you mean {' or '.join(repr(match) for match in close)}?" if close else ""
+        hint = did_you_mean(str(name).lower(), names())
         raise ValueError(f"`name` must be one of {names()}, got {name!r}.{hint}")
     if images_per_class is not None:
         check_count("images_per_class", images_per_class)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -10,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from comixup._did_you_mean import did_you_mean
 from comixup.data._data_set import DataSet
 from comixup.data._seeds import Purpose, permutation
 
@@ -57,11 +57,9 @@ def _class_index(data: DataSet, given: str | int) -> int:
         given = int(given)
     if isinstance(given, int) and not isinstance(given, bool) and 0 <= given < data.num_classes:
         return given
-    close = difflib.get_close_matches(str(given), data.classes, n=3)
-    hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
     raise ValueError(
         f"`classes` must be names or indices, from 0 to {data.num_classes - 1}, of classes of "
-        f"{data.name}, got {given!r}.{hint}"
+        f"{data.name}, got {given!r}.{did_you_mean(str(given), data.classes)}"
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
-import subprocess
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 
 from rich.console import Console
 
+from comixup._source_commit import source_commit
 from comixup.reproduce._jobs import Job
 from comixup.reproduce._store import Made, Row
 from comixup.reproduce._trained_tables import Run
@@ -124,7 +124,7 @@ def _about() -> dict[str, float | str]:
         "date": datetime.now(timezone.utc).date().isoformat(),
         "machine": f"{_processor()}, {os.cpu_count()} cores",
         "versions": ", ".join(versions),
-        "commit": _commit(),
+        "commit": source_commit() or "unknown",
     }
 
 
@@ -134,15 +134,3 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
-
-
-def _commit() -> str:
-    """Returns the commit of the source tree; "unknown" for an installed package."""
-    here = Path(__file__).parents[3]
-    if not (here / ".git").exists():
-        return "unknown"
-    command = ["git", "-C", str(here), "rev-parse", "--short", "HEAD"]
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
-        return done.stdout.strip()
-    return "unknown"

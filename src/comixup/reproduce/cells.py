@@ -21,8 +21,6 @@ from comixup._atomic_write import atomic_write
 from comixup.evaluation import Bin, Metrics, fit_temperature, measure, predictions_of
 from comixup.training import passes_per_image, read_logits
 
-_BIN_FIELDS = ("count", "confidence", "accuracy")
-
 
 @dataclass(frozen=True)
 class Cell:

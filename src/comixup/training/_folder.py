@@ -8,7 +8,6 @@ import io
 import json
 import os
 import platform
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from typing import Any
 import torch
 
 from comixup._atomic_write import atomic_write
+from comixup._source_commit import source_commit
 from comixup.models import CHECKPOINT, WEIGHTS
 
 METADATA = "run.json"
@@ -108,7 +108,7 @@ def write_metadata(folder: Path, recipe: Mapping[str, Any], run: Mapping[str, An
         "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
         "versions": {**_versions(), "python": platform.python_version()},
-        "commit": _commit(),
+        "commit": source_commit(),
         "machine": _machine(),
     }
     metadata = {**run, "recipe": recipe, "starts": [*_earlier_starts(path), here]}
@@ -158,26 +158,6 @@ def _versions() -> dict[str, str]:
         with contextlib.suppress(packages.PackageNotFoundError):
             versions[package] = packages.version(package)
     return versions
-
-
-def _commit() -> str | None:
-    """Returns the commit of the source tree that comixup runs from; None where there is none."""
-    here = Path(__file__).parent
-    try:
-        git = ["git", "-C", str(here), "describe", "--always", "--dirty", "--exclude=*"]
-        described = subprocess.run(git, capture_output=True, text=True, timeout=10, check=True)
-        top = subprocess.run(
-            [*git[:3], "rev-parse", "--show-toplevel"],
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    # Installed inside some other project's tree, the commit would be that project's.
-    ours = here.relative_to(Path(top.stdout.strip())) == Path("src/comixup/training")
-    return described.stdout.strip() if ours else None
 
 
 def _machine() -> dict[str, Any]:
