@@ -1,5 +1,7 @@
 """Requests to stop, by Ctrl-C or a termination signal."""
 
+import contextlib
+import multiprocessing
 import os
 import signal
 import threading
@@ -69,6 +71,33 @@ def test_nothing_is_left_behind():
     assert threading.active_count() == threads
     assert len(os.listdir("/proc/self/fd")) == descriptors
     assert signal.set_wakeup_fd(-1) == -1
+
+
+def stop_with_a_worker(pipe, number):
+    """Is asked to stop, together with a process that was forked meanwhile, and tells of both."""
+    worker = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+    with contextlib.suppress(ValueError), StopRequest().listening() as stop:
+        worker.start()
+        time.sleep(0.5)
+        os.kill(worker.pid, signal.SIGINT)  # as Ctrl-C does
+        os.kill(os.getpid(), number)
+        time.sleep(0.5)
+        pipe.send((stop.signal_number, worker.is_alive()))
+        raise ValueError("stopped")
+    pipe.send("left")
+    worker.terminate()
+    worker.join(WAIT_SECONDS)
+    pipe.send(worker.exitcode)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_worker_processes_do_not_keep_a_run_from_stopping(number):
+    mine, its = processes.Pipe()
+    process = processes.Process(target=stop_with_a_worker, args=(its, number))
+    process.start()
+    told = [mine.recv() if mine.poll(WAIT_SECONDS) else "nothing" for _ in range(3)]
+    process.kill()
+    assert told == [(number, True), "left", -signal.SIGTERM]
 
 
 def wait_outside_of_python(pipe):

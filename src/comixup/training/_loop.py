@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -197,7 +197,7 @@ def train_steps(
     batch_size: int,
     size: int,
     sums: Totals,
-) -> Iterator[int]:
+) -> Generator[int, None, None]:
     """Trains for the rest of an epoch; yields the number of steps done, after each of them.
 
     Args:

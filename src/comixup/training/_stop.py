@@ -16,6 +16,8 @@ _GRACE_SECONDS = 5.0
 (which may be stopped) or computes outside of Python."""
 _SHELL_OFFSET = 128
 """A program that a signal ended exits with this plus the signal's number, in a shell's eyes."""
+_END = b"\0"
+"""Tells the thread that watches for requests to end; no signal has this number."""
 _AT_ONCE = "Stopped at once. The same command resumes from the last checkpoint."
 
 
@@ -74,13 +76,30 @@ class StopRequest:
                 signal.signal(number, handler)
 
 
+def _leave_signals_to_the_parent() -> None:
+    """Lets worker processes, forked while their parent listens, be ended by it alone.
+
+    Ctrl-C reaches them too: one of them would write its request into the parent's pipe.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if getattr(handler, "__func__", None) is StopRequest._note:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_signals_to_the_parent)
+
+
 @contextlib.contextmanager
 def _watched() -> Iterator[None]:
     """Ends this process if it does not react to a second request to stop.
 
     Python's handlers run between two instructions of Python, so not while the process waits in a
     call for another one, perhaps for half an hour. What the system calls right away is a write to
-    a pipe, which a thread reads.
+    a pipe, which a thread reads. Worker processes inherit the pipe, so it may stay open after this
+    process has closed it: what ends the thread is a byte.
     """
     if sys.platform == "win32":  # whose pipes do not serve for this
         yield
@@ -93,7 +112,7 @@ def _watched() -> Iterator[None]:
         requests: list[int] = []
         while len(requests) < 2:
             numbers = os.read(reader, 64)
-            if not numbers:
+            if not numbers or numbers.endswith(_END):
                 return
             requests += [number for number in numbers if number in _SIGNALS]
         if not over.wait(_GRACE_SECONDS):
@@ -108,6 +127,8 @@ def _watched() -> Iterator[None]:
     finally:
         over.set()
         signal.set_wakeup_fd(before)
+        with contextlib.suppress(BlockingIOError):  # full of requests, which end the thread too
+            os.write(writer, _END)
         os.close(writer)
         thread.join()
         os.close(reader)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -107,13 +108,14 @@ class Trainer:
             size=len(self.data.train),
             sums=sums,
         )
-        for done in steps:
-            state.step = done
-            self.reporter.step(state.epoch, done, len(loader), sums.sums)
-            self._draw_first_batch(loader)
-            self._tell_of_flat_maps(sums)
-            if done < len(loader):  # after the last step the rest of the epoch is short
-                self._save_within_epoch(sums, clock, stop)
+        with contextlib.closing(steps):  # an exception would keep worker processes waiting
+            for done in steps:
+                state.step = done
+                self.reporter.step(state.epoch, done, len(loader), sums.sums)
+                self._draw_first_batch(loader)
+                self._tell_of_flat_maps(sums)
+                if done < len(loader):  # after the last step the rest of the epoch is short
+                    self._save_within_epoch(sums, clock, stop)
         if self.fabric.device.type == "cuda":
             torch.cuda.synchronize(self.fabric.device)
         times = clock.read(self.fabric)
