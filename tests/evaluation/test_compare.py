@@ -23,6 +23,16 @@ def rows(method, values, name="error", first_seed=0, recipe=""):
     ]
 
 
+def test_runs_measured_on_other_images_are_not_compared():
+    rows = [Row("a", 0, {"error": 1.0}, "r", "x"), Row("b", 0, {"error": 2.0}, "r", "y")]
+    with pytest.raises(ValueError, match="`rows` must be measured on the same images"):
+        compare(rows)
+    unknown = [rows[0], Row("b", 0, {"error": 2.0}, "r")]
+    assert set(compare(unknown).cells) == {"a", "b"}
+    other_recipe = [rows[0], Row("b", 0, {"error": 2.0}, "s", "y")]
+    assert set(compare(other_recipe).cells) == {"r a", "s b"}
+
+
 def test_runs_are_grouped_by_method():
     mixed = [*rows("vanilla", [30.0, 32.0, 34.0]), *rows("comixup", [20.0, 21.0])]
     mixed[1], mixed[3] = mixed[3], mixed[1]

@@ -119,6 +119,29 @@ def test_images_that_are_not_square(called, tmp_path):
     assert_message(called("evaluate", run, "--image-size", "64"), "160 x 100|\\(1, 160, 100\\)")
 
 
+def test_images_that_came_since_do_not_move_others_from_training_to_test(called, tmp_path):
+    root = write_folder(tmp_path / "pictures", train=10, test=0)
+    for kind in (root / "train").iterdir():
+        kind.rename(root / kind.name)
+    for place in ("train", "val", "test"):
+        shutil.rmtree(root / place, ignore_errors=True)
+    few = ["--epochs", "1", "--model", "small", "--width", "8", "--image-size", "32"]
+    words = ["train", root, "--method", "vanilla", *few, "--workers", "0", "--accelerator", "cpu"]
+    code, _, err = called(*words, "--out", tmp_path / "runs")
+    assert code == 0, err
+    run = tmp_path / "runs" / "pictures" / "vanilla" / "seed-0"
+    assert called("evaluate", run)[0] == 0
+    before = saved(run)["test_digest"]
+    for kind in (root / "ant", root / "bee"):
+        shutil.copy(next(kind.iterdir()), kind / "000 first.png")
+    assert_message(called("evaluate", run), "`data` must have the test images of the run")
+    code, _, err = called("evaluate", run, "--data", root, "--out", tmp_path / "runs" / "other")
+    assert code == 0, err
+    assert saved(tmp_path / "runs" / "other")["test_digest"] != before
+    answer = called("compare", run, tmp_path / "runs" / "other")
+    assert_message(answer, "measured on the same images|each seed of a method once")
+
+
 def test_a_run_is_evaluated_on_what_it_was_trained_on(called, runs):
     code, text, _ = called("evaluate", runs[0])
     assert code == 0
@@ -477,4 +500,4 @@ def test_calibration_is_given_after_temperature_scaling_too(called, tmp_path):
         assert found["summary"]["cpu_seconds"] > 0
     code, printed, said = called("compare", *folders)
     assert code == 0, said
-    assert "ECE after temperature scaling" in printed
+    assert "ECE, scaled, %" in printed

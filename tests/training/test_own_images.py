@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import io
 import json
 import shutil
 
@@ -20,12 +21,14 @@ from comixup.data import load
 from comixup.training import (
     RECIPES,
     Summary,
+    classes_table,
     describe_images,
     losses,
     network_of,
     read_logits,
     recipe_for,
     report_near_copies,
+    results_table,
     summarize,
     train,
 )
@@ -169,6 +172,20 @@ def test_the_table_of_classes(tmp_path):
     assert [rows[name]["test_images"] for name in ("blue", "green")] == ["1", "2"]
     errors = [float(row["error"]) for row in rows.values()]
     assert sum(errors) / 2 == pytest.approx(result.final["test"]["balanced_error"], rel=1e-4)
+
+
+def test_brackets_in_names_are_no_markup(tmp_path):
+    root = write_images(tmp_path / "colours", {"red": 5, "blue": 5})
+    (root / "red").rename(root / "[red]")
+    (root / "blue").rename(root / "[:x]")
+    console = Console(file=io.StringIO(), width=100)
+    recipe = dataclasses.replace(tiny(root), name="[bold]")
+    found = train(recipe, method="vanilla", out=tmp_path, data_root=root, hardware=HERE)
+    results = {"vanilla": found}
+    console.print(classes_table(recipe, results, tmp_path))
+    console.print(results_table(recipe, results))
+    for name in ("[red]", "[:x]", "[bold]: error of each class"):
+        assert name in console.file.getvalue()
 
 
 @pytest.mark.parametrize("method", ["comixup", "comixup-one-pass", "manifold"])

@@ -177,12 +177,14 @@ def _wanted(run: Path, name: str | None, root: Path | None, image_size: int | No
             f"`data_set` must be given for {run}, which does not say what it was trained on. Name "
             "it with --data-set, for instance --data-set cifar100."
         )
-    if root is None and name == origin.data:
+    as_trained = root is None and name == origin.data
+    if as_trained:
         root = origin.root
     # A size that contradicts the run's is rejected by `evaluate`, which names both.
     size = origin.image_size or image_size
     fraction = origin.test_fraction if name == training.FOLDER else None
-    return evaluation.TrainedOn(name, root, origin.classes, size, fraction)
+    digest = origin.test_digest if as_trained else None
+    return evaluation.TrainedOn(name, root, origin.classes, size, fraction, digest)
 
 
 def _write(found: evaluation.Evaluation, folder: Path) -> None:

@@ -59,12 +59,13 @@ def predict(
             layer=layer,
             after=after,
         )
+    if csv is not None:  # before anything is printed, which may fail
+        make_folder(csv.parent)
+        atomic_write(csv, evaluation.predictions_csv(classifier, found))
     console.print(evaluation.predictions_table(classifier, found, top))
     if calibrated:
         print_line(console, f"Calibrated by the temperature {temperature:.3f}.")
     if csv is not None:
-        make_folder(csv.parent)
-        atomic_write(csv, evaluation.predictions_csv(classifier, found))
         print_line(console, f"The probabilities of all classes are in {csv}.")
     if maps is not None:
         print_line(console, f"Activation maps are in {maps}.")

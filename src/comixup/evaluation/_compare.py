@@ -74,12 +74,15 @@ class Row:
         seed: of the run; None if unknown, and then it cannot be paired with others.
         metrics: its numbers by name.
         recipe: what was trained. Runs of different recipes are never put together.
+        test_digest: of the images that it was measured on, see `Split.digest`; None if unknown.
+            Runs of one recipe must have the same.
     """
 
     method: str
     seed: int | None
     metrics: Mapping[str, float]
     recipe: str = ""
+    test_digest: str | None = None
 
 
 @dataclass(frozen=True)
@@ -289,7 +292,15 @@ def _groups(rows: Sequence[Row]) -> dict[str, list[Row]]:
         raise ValueError("`rows` must have a run at least, got none. Evaluate one first.")
     several = len({row.recipe for row in rows}) > 1
     groups: dict[str, list[Row]] = {}
+    tests: dict[str, Row] = {}
     for row in rows:
+        first = tests.setdefault(row.recipe, row) if row.test_digest is not None else row
+        if row.test_digest != first.test_digest:
+            raise ValueError(
+                f"`rows` must be measured on the same images, but seed {first.seed} of "
+                f"{first.method} and seed {row.seed} of {row.method} were not. Evaluate them on "
+                "one data set, with the same test images."
+            )
         key = f"{row.recipe} {row.method}".strip() if several else row.method
         group = groups.setdefault(key, [])
         if row.seed is not None and row.seed in [other.seed for other in group]:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 from torch import Tensor
 
 from comixup._checks import check_count
@@ -62,6 +63,7 @@ class Evaluation:
     Attributes:
         trained: the network.
         data: name of the data set whose test images were used.
+        test_digest: of these images, see `Split.digest`.
         metrics: error, calibration and scores such as Brier's.
         localisation: None without boxes.
         corruption: errors by kind of corruption; empty without boxes.
@@ -71,6 +73,7 @@ class Evaluation:
 
     trained: Trained
     data: str
+    test_digest: str
     metrics: Metrics
     localisation: Localisation | None = None
     corruption: Mapping[Corruption, CorruptedError] = field(default_factory=dict)
@@ -101,6 +104,7 @@ class Evaluation:
             "weights": str(trained.path),
             "weights_digest": trained.digest,
             "data": self.data,
+            "test_digest": self.test_digest,
             "summary": self.summary,
             "metrics": self.metrics.as_dict(),
             "localisation": None if self.localisation is None else self.localisation.as_dict(),
@@ -177,6 +181,7 @@ def evaluate(
     whole = Evaluation(
         trained,
         data.name,
+        data.test.digest(),
         measure(predictions),
         scaled=scaled,
         compute=compute,
@@ -208,7 +213,7 @@ def _corrupted_error(wrong: Tensor, clean: Tensor) -> CorruptedError:
 def evaluation_table(evaluation: Evaluation) -> Table:
     """Returns a table of the metrics of one network, with their confidence intervals."""
     metrics, found = evaluation.metrics, evaluation.localisation
-    table = Table(title=f"{evaluation.trained.title} on {evaluation.data}")
+    table = Table(title=Text(f"{evaluation.trained.title} on {evaluation.data}"))
     for column in ("", "value", "95 % interval", "images"):
         table.add_column(column, justify="left" if not column else "right", no_wrap=True)
 

@@ -64,6 +64,7 @@ def read_evaluation(folder: Path) -> tuple[Row, Metrics]:
             None if saved["seed"] is None else _count("seed", saved["seed"]),
             {name: _number(name, value) for name, value in summary.items()},
             _word("recipe", saved["recipe"]) or "",
+            _word("test_digest", saved.get("test_digest")),
         )
         metrics = _metrics(_mapping("metrics", saved["metrics"]))
         digest = _word("weights_digest", saved.get("weights_digest"))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 from rich.table import Table
+from rich.text import Text
 from torch import Tensor
 
 from comixup._checks import check_count, check_positive
@@ -153,7 +154,7 @@ def predictions_table(
 ) -> Table:
     """Returns a table of the most probable classes of each file that can be read."""
     check_count("top", top)
-    table = Table(title=f"{classifier.name} of {classifier.path}")
+    table = Table(title=Text(f"{classifier.name} of {classifier.path}"))
     table.add_column("image", overflow="fold")
     for rank in range(1, min(top, classifier.num_classes) + 1):
         table.add_column(f"class {rank}" if rank > 1 else "class", overflow="fold")
@@ -165,7 +166,7 @@ def predictions_table(
                 for index, probability in row.top(top)
                 for word in (class_name(classifier, index), f"{100 * probability:.1f}")
             ]
-            table.add_row(str(row.path), *cells)
+            table.add_row(*map(Text, (str(row.path), *cells)))
     return table
 
 

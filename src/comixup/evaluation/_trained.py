@@ -125,6 +125,7 @@ class TrainedOn:
             not square.
         test_fraction: of a folder of images without test images, what was held out; None for the
             usual.
+        test_digest: of its run's test images, see `Split.digest`; None if they do not say.
     """
 
     data: str | None = None
@@ -132,12 +133,16 @@ class TrainedOn:
     classes: tuple[str, ...] = ()
     image_size: int | None = None
     test_fraction: float | None = None
+    test_digest: str | None = None
 
     def load_data(self, root: Path | None = None, *, skip_bad: bool = False) -> DataSet:
         """Returns the data set, without classes that the network does not know.
 
+        Where images have come or gone since the training, other ones are held out for the test,
+        among them some that it was trained on: this raises `ValueError`.
+
         Args:
-            root: the folder that it lies in; None for the one that it lay in.
+            root: the folder that it lies in, whatever it has now; None for the one that it lay in.
             skip_bad: leave out images that cannot be read.
         """
         if self.data is None:
@@ -154,7 +159,16 @@ class TrainedOn:
         )
         data = load()
         known = set(self.classes)
-        return load(classes=self.classes) if known and known < set(data.classes) else data
+        if known and known < set(data.classes):
+            data = load(classes=self.classes)
+        of_run = self.test_digest if root is None and not skip_bad else None
+        if of_run not in (None, data.test.digest()):
+            raise ValueError(
+                f"`data` must have the test images of the run, but those of {self.root or self.data}"
+                " have changed since: some may have been trained on. Put the images back as they "
+                "were, or name a folder of others by --data."
+            )
+        return data
 
 
 def trained_on(path: Path) -> TrainedOn:
@@ -168,6 +182,7 @@ def trained_on(path: Path) -> TrainedOn:
         header.classes,
         final_size(header.preprocessing, recipe),
         fraction if isinstance(fraction, float) else None,
+        told.get(_TEST),
     )
 
 
@@ -225,7 +240,7 @@ def _check_prepared(found: Preprocessing, wanted: Preprocessing, path: Path, dat
 
 
 _KINDS = {"method": str, "seed": int, "recipe": dict}
-_ROOT = "data_root"
+_ROOT, _TEST = "data_root", "test_digest"
 
 
 def run_metadata(path: Path) -> dict[str, Any]:
@@ -240,7 +255,9 @@ def run_metadata(path: Path) -> dict[str, Any]:
         return {}
     try:
         told = json.loads(file.read_text())
-        found = {name: told[name] for name in _KINDS} | {_ROOT: told.get(_ROOT)}
+        found = {name: told[name] for name in _KINDS} | {
+            key: told.get(key) for key in (_ROOT, _TEST)
+        }
     except (*(OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError),) as why:
         raise ValueError(
             f"`path` must be a run's folder, but its {file} is damaged ({models.reason(why)}). Put "

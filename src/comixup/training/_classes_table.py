@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
 from comixup.training._folder import RunFolder, run_folder
 from comixup.training._recipe import Recipe
@@ -44,18 +45,18 @@ def classes_table(recipe: Recipe, results: Mapping[str, Mapping[int, Result]], o
         for method, tables in rows.items()
     }
     table = Table(
-        title=f"{recipe.name}: error of each class, %", box=box.SIMPLE_HEAD, pad_edge=False
+        title=Text(f"{recipe.name}: error of each class, %"), box=box.SIMPLE_HEAD, pad_edge=False
     )
     table.add_column("class")
     for column in ("training images", "test images"):
         table.add_column(column, justify="right")
     for method in errors:
-        table.add_column(method, justify="right", no_wrap=True)
+        table.add_column(Text(method), justify="right", no_wrap=True)
     order = sorted(first, key=lambda key: -(_mean(errors[m][key] for m in errors) or 0.0))
     for key in order[:MOST_CLASSES]:
         shown = (errors[method][key] for method in errors)
         counts = (first[key]["training_images"], first[key]["test_images"])
-        table.add_row(key, *counts, *("" if e is None else f"{e:.1f}" for e in shown))
+        table.add_row(Text(key), *counts, *("" if e is None else f"{e:.1f}" for e in shown))
     if len(order) > MOST_CLASSES:
         table.add_row(f"... and {len(order) - MOST_CLASSES} more, in classes.csv of the runs")
     table.add_section()

@@ -10,6 +10,7 @@ from typing import Any
 
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
 from comixup.training._recipe import Recipe
 
@@ -143,7 +144,7 @@ def results_table(recipe: Recipe, results: Mapping[str, Mapping[int, Result]]) -
     everything = [result for by_seed in results.values() for result in by_seed.values()]
     reported = everything[0].metric_name
     table = Table(
-        title=f"{recipe.name}: {_what(recipe)} on the test images, %",
+        title=Text(f"{recipe.name}: {_what(recipe)} on the test images, %"),
         caption=f"* what this recipe reports: {_ERRORS[reported][1]}",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
@@ -164,7 +165,7 @@ def results_table(recipe: Recipe, results: Mapping[str, Mapping[int, Result]]) -
         rows = list(by_seed.values())
         paper = recipe.methods[method].paper
         table.add_row(
-            method,
+            Text(method),
             " ".join(map(str, by_seed)),
             *(spread([row.errors[name] for row in rows]) for name in shown),
             f"{statistics.mean(row.seconds_per_epoch for row in rows):.1f}",

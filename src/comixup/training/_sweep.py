@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import torch
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
 from comixup._atomic_write import atomic_write, make_folder
 from comixup._figures import write_figure
@@ -163,7 +164,7 @@ def cells_of(
 def sweep_table(found: Sweep) -> Table:
     """Returns the sensitivity table for the terminal; a star marks the method's own values."""
     table = Table(
-        title=f"{found.recipe.name}, {found.method}: top-1 error on the test images, %",
+        title=Text(f"{found.recipe.name}, {found.method}: top-1 error on the test images, %"),
         caption=_note(found),
         box=box.SIMPLE_HEAD,
         pad_edge=False,
@@ -174,7 +175,7 @@ def sweep_table(found: Sweep) -> Table:
     for cell, words in zip(found.cells, _words(found), strict=True):
         if last not in ("", cell.setting):
             table.add_section()
-        table.add_row(*words)
+        table.add_row(*map(Text, words))
         last = cell.setting
     return table
 

@@ -173,7 +173,9 @@ def _train_run(
             checkpoint_steps=checkpoint_steps,
         )
         # Not before all that may be rejected has been read.
-        from_first_process(fabric, lambda: _write_metadata(run, state, hardware, data_root, path))
+        from_first_process(
+            fabric, lambda: _write_metadata(run, data, state, hardware, data_root, path)
+        )
         if not state.finished:
             trainer.fit()
         if fabric.is_global_zero:
@@ -203,7 +205,7 @@ def _check_finite(logits: Mapping[str, Logits]) -> None:
 
 
 def _write_metadata(
-    run: Run, state: State, hardware: Hardware, root: Path | None, path: Path
+    run: Run, data: DataSet, state: State, hardware: Hardware, root: Path | None, path: Path
 ) -> None:
     if not state.finished:
         settings = {
@@ -213,6 +215,7 @@ def _write_metadata(
             "data_root": str(
                 find_root(root, or_csv=True)
             ),  # where `comixup evaluate` looks for the data
+            "test_digest": data.test.digest(),  # by which it knows the test images again
         }
         write_metadata(path, run.trained.as_dict(), settings)
 
