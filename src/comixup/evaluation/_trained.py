@@ -164,9 +164,9 @@ class TrainedOn:
         of_run = self.test_digest if root is None and not skip_bad else None
         if of_run not in (None, data.test.digest()):
             raise ValueError(
-                f"`data` must have the test images of the run, but those of {self.root or self.data}"
-                " have changed since: some may have been trained on. Put the images back as they "
-                "were, or name a folder of others by --data."
+                "`data` must have the test images of the run, but those of "
+                f"{self.root or self.data} have changed since: some may have been trained on. Put "
+                "the images back as they were, or name a folder of others by --data."
             )
         return data
 
