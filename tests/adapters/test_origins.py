@@ -38,6 +38,7 @@ def telling_pictures(cells=4, side=32):
         v2.RandomApply([v2.ToPureTensor(), v2.RandomCrop(20)], p=1),
         nn.Sequential(v2.ToPureTensor(), v2.RandomHorizontalFlip(p=1)),
         v2.ToPureTensor(),
+        v2.RandomApply(nn.ModuleList([v2.ToPureTensor(), v2.RandomCrop(20)]), p=1),
     ],
     ids=lambda transform: type(transform).__name__,
 )
@@ -92,12 +93,31 @@ def test_pil_images_work():
         (v1.RandomCrop(8), TypeError, "made of torchvision's v2 transforms"),
         (v2.Compose([v1.RandomHorizontalFlip()]), TypeError, "v2 transforms"),
         (lambda image: image, TypeError, "v2 transforms"),
+        (v2.Lambda(lambda image: image), ValueError, "tell images from masks.*image_transform"),
     ],
 )
 def test_transforms_that_carry_no_mask_are_rejected_by_name(transform, error, message):
     pictures, memory = telling_pictures()
     with pytest.raises(error, match=f"`transform` must.*{message}"):
         WithOrigins(pictures, memory, transform)
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        v2.RandomHorizontalFlip(),
+        v2.Compose([v2.RandAugment()]),
+        v1.Compose([v1.ToTensor(), v1.RandomCrop(8)]),
+        nn.Sequential(v2.Resize(8)),
+    ],
+    ids=lambda transform: type(transform).__name__,
+)
+def test_transforms_of_images_alone_must_not_move_pixels(transform):
+    pictures, memory = telling_pictures()
+    with pytest.raises(ValueError, match="`image_transform` must not move pixels, but R"):
+        WithOrigins(pictures, memory, image_transform=transform)
+    harmless = v2.Compose([v2.ColorJitter(), v2.Lambda(lambda image: image), v2.RandomErasing()])
+    WithOrigins(pictures, memory, image_transform=harmless)
 
 
 def test_a_memory_of_another_size_is_rejected():

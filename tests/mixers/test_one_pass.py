@@ -202,6 +202,40 @@ def test_a_checkpoint_of_ones_own_resumes_exactly(stop):
         assert torch.equal(one, other)
 
 
+def trained(mixup, *, epochs, batches=2, shuffle=True, backward=torch.Tensor.backward):
+    """Trains for a few epochs of small batches; each `end_epoch` is up to the caller."""
+    model = small_model()
+    images, targets, _ = batch(8 * batches)
+    for _ in range(epochs):
+        order = torch.randperm(len(images)) if shuffle else torch.arange(len(images))
+        for indices in order.chunk(batches):
+            inputs, soft = mixup(images[indices], targets[indices], Origin(indices))
+            backward(F.cross_entropy(model(inputs), soft))
+        yield
+
+
+def test_maps_that_come_to_no_use_are_warned_of(recwarn):
+    once = "This warning is shown once"
+    forgotten = one_pass()
+    with pytest.warns(UserWarning, match=f"No epoch has ended after.*`end_epoch`.*{once}"):
+        list(trained(forgotten, epochs=12))
+    no_backward = one_pass()
+    (_,) = trained(no_backward, epochs=1, backward=lambda loss: None)
+    with pytest.warns(UserWarning, match=r"No saliency map was written.*torch.no_grad.*once"):
+        no_backward.end_epoch()
+    same_order = one_pass()
+    told = pytest.warns(UserWarning, match=r"None of the 8 images.*Shuffle the data set")
+    with told as warned:
+        for _ in trained(same_order, epochs=6, shuffle=False):
+            same_order.end_epoch()
+    assert len(warned) == 1
+    recwarn.clear()
+    sound = one_pass()
+    for _ in trained(sound, epochs=12):
+        sound.end_epoch()
+    assert not recwarn
+
+
 def test_mixing_can_be_switched_off():
     mixup = one_pass(rate=1.0)
     images, targets, _ = batch()

@@ -258,7 +258,7 @@ def test_clean_batches_of_one_pass_mixing_have_the_clean_loss():
         return loss
 
     images, targets, _ = batch(6)
-    mixer = OnePass(CoMixup(CLASSES), SaliencyMemory(6))
+    mixer = OnePass(CoMixup(CLASSES), SaliencyMemory(60))
     step = functools.partial(
         training_step,
         net(),

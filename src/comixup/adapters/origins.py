@@ -20,6 +20,33 @@ Sample: TypeAlias = tuple[Any, Any, Origin]
 
 _WITHOUT_MASKS = (v2.AutoAugment, v2.RandAugment, v2.TrivialAugmentWide, v2.AugMix)
 """Transforms that choose geometric operations themselves and take nothing beside the image."""
+_MOVING = frozenset(
+    [
+        "AutoAugment",
+        "RandAugment",
+        "TrivialAugmentWide",
+        "AugMix",
+        "CenterCrop",
+        "ElasticTransform",
+        "FiveCrop",
+        "Pad",
+        "RandomAffine",
+        "RandomCrop",
+        "RandomHorizontalFlip",
+        "RandomIoUCrop",
+        "RandomPerspective",
+        "RandomResize",
+        "RandomResizedCrop",
+        "RandomRotation",
+        "RandomShortestSize",
+        "RandomVerticalFlip",
+        "RandomZoomOut",
+        "Resize",
+        "ScaleJitter",
+        "TenCrop",
+    ]
+)
+"""Transforms of torchvision, old and new, that move pixels."""
 _INSTEAD = (
     "Put transforms that only change colours into `image_transform`; for pipelines that cannot "
     "carry cell numbers take saliency from small images instead: comixup.saliency(..., scale=0.5)."
@@ -65,6 +92,7 @@ class WithOrigins(Dataset[Sample]):
             )
         self.dataset = dataset
         self.transform = None if transform is None else _checked(transform)
+        _check_image_transform(image_transform)
         self.image_transform = image_transform
         self._memory_grid = SaliencyMemory(1, cells=memory.grid)
 
@@ -103,6 +131,12 @@ def _checked(transform: Any) -> v2.Transform:
             raise ValueError(
                 f"`transform` must carry masks, which {type(step).__name__} cannot. {_INSTEAD}"
             )
+        if isinstance(step, v2.Lambda):
+            raise ValueError(
+                "`transform` must tell images from masks, which Lambda does not: it would change "
+                "the cell numbers like the image. Give it as `image_transform`, if it moves no "
+                "pixels."
+            )
         if isinstance(step, v2.RandomErasing):
             raise ValueError(
                 "`transform` must move the image and its cell numbers alike, but RandomErasing "
@@ -125,6 +159,19 @@ def _checked(transform: Any) -> v2.Transform:
     return transform
 
 
+def _check_image_transform(transform: Any) -> None:
+    """Raises `ValueError` for transforms of torchvision that move pixels without cell numbers."""
+    for step in _transforms(_carrying(copy.deepcopy(transform))):
+        name, module = type(step).__name__, type(step).__module__
+        if name in _MOVING and module.startswith("torchvision."):
+            raise ValueError(
+                f"`image_transform` must not move pixels, but {name} does: saliency would be "
+                "remembered for other cells than it is of. Give it as `transform`, as one of "
+                "torchvision's v2 transforms that take masks; for pipelines that cannot, take "
+                "saliency from small images instead: comixup.saliency(..., scale=0.5)."
+            )
+
+
 def _carrying(transform: Any) -> Any:
     """Returns a transform that takes masks along, where torchvision has one for it.
 
@@ -136,7 +183,8 @@ def _carrying(transform: Any) -> Any:
     if isinstance(transform, nn.Sequential):
         return v2.Compose([v2.Identity(), *map(_carrying, transform)])
     if hasattr(transform, "transforms"):
-        transform.transforms = list(map(_carrying, transform.transforms))
+        kind = nn.ModuleList if isinstance(transform.transforms, nn.ModuleList) else list
+        transform.transforms = kind(map(_carrying, transform.transforms))
     return transform
 
 

@@ -112,6 +112,11 @@ class SaliencyMemory:
         return int(self._epoch)
 
     @property
+    def written(self) -> bool:
+        """Whether a map was written since the last `end_epoch`, in this process."""
+        return bool(self._next.any())
+
+    @property
     def nbytes(self) -> int:
         """The bytes that the maps take, of both buffers."""
         return self._maps.nbytes + self._next.nbytes

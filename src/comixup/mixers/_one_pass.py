@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor
 
-from comixup._checks import check_boolean, check_choice, check_number
+from comixup._checks import check_boolean, check_choice, check_number, warn_caller
 from comixup._recording import recordable
 from comixup.core.cell_means import mixed_cell_means
 from comixup.core.grid import upsampled
@@ -27,6 +27,28 @@ from comixup.mixers._partly_mixed import PartlyMixed
 from comixup.mixers._repr import call_of
 
 Unit: TypeAlias = Literal["batch", "image"]
+_PATIENCE = 3
+"""Epochs after which most examples must have been in a clean batch."""
+
+
+@dataclass
+class _Seen:
+    """Images of an epoch, to find out whether maps come to use.
+
+    Attributes:
+        clean: of clean batches, whose backward pass writes maps.
+        mixed: of mixed batches.
+        without_maps: those of them whose examples have no map.
+    """
+
+    clean: int = 0
+    mixed: int = 0
+    without_maps: int = 0
+
+    @property
+    def images(self) -> int:
+        """All of them."""
+        return self.clean + self.mixed
 
 
 class OnePass:
@@ -100,6 +122,7 @@ class OnePass:
         self.turn = 0
         self._enabled = torch.tensor(True, device="cpu")  # workers share it
         self._warned = False
+        self._seen = _Seen()
         mixer.uniform_expected = True  # examples that were not seen yet have no map
 
     @property
@@ -158,6 +181,15 @@ class OnePass:
         saliency = self.maps_for(images, origin)
         outputs, soft = self.mixer(images, targets, saliency)
         plan = self.last.plan
+        if self.last.mixed:
+            self._seen.mixed += len(images)
+            self._seen.without_maps += self.last.uniform_maps
+        if self._seen.images > _PATIENCE * len(self.memory) and not self.memory.epoch:
+            self._warn(
+                f"No epoch has ended after {self._seen.images} images, of a memory of "
+                f"{len(self.memory)} examples: maps are read once `end_epoch` was called. Call it "
+                "after every epoch."
+            )
         if self.recycle and isinstance(plan, Labelling):
             outputs = _tracked(outputs, lambda gradient: self._write_mixed(origin, plan, gradient))
         return outputs, soft
@@ -174,6 +206,7 @@ class OnePass:
         if origin is None:
             return images
         known = checked_origin(origin, images)
+        self._seen.clean += len(images)
         return _tracked(images, lambda gradient: self.memory.write_gradient(known, gradient))
 
     def mixes(self, turn: int) -> bool:
@@ -192,10 +225,32 @@ class OnePass:
 
     def end_epoch(self) -> None:
         """Lets the maps written in this epoch be read from now on; call it in every process."""
+        seen, self._seen = self._seen, _Seen()
+        written = self.memory.written
         self.memory.end_epoch()
-        if not self._warned and int(self.memory.skipped):
+        if self._warned:
+            return
+        if int(self.memory.skipped):
             self._warned = True
             warn_of_skipped(self.memory)
+        elif seen.clean and not written:
+            self._warn(
+                f"No saliency map was written in an epoch of {seen.clean} clean images, so nothing "
+                "will be mixed by saliency: the backward pass of their loss must reach the images. "
+                "Call loss.backward() (torch.autograd.grad writes none), and run no part of the "
+                "model under torch.no_grad()."
+            )
+        elif self.memory.epoch > _PATIENCE and 0 < seen.mixed == seen.without_maps:
+            self._warn(
+                f"None of the {seen.mixed} images of mixed batches had a saliency map in epoch "
+                f"{self.memory.epoch}: the same examples come in mixed batches every time. Shuffle "
+                "the data set."
+            )
+
+    def _warn(self, message: str) -> None:
+        if not self._warned:
+            self._warned = True
+            warn_caller(f"{message} This warning is shown once.")
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the maps, the turn and the state of the mixer's generator."""
