@@ -15,9 +15,12 @@ from comixup.reproduce.cells import Cell
 from comixup.reproduce.small_data._arms import HEADLINE, LENGTHS, TEST_IMAGES, by_arm
 
 DPI = 150
+CURVES = {**LENGTHS, "Input mixup, p = 0.5": ("input-p0.5", "input-p0.5-double")}
+"""Arms by method, in the order of their lengths, with the strongest control."""
 _STYLES = {
     "Vanilla": ("#777777", "o", ":"),
     "CutMix, p = 0.5": ("#E69F00", "s", "--"),
+    "Input mixup, p = 0.5": ("#009E73", "v", (0, (3, 1, 1, 1, 1, 1))),
     "Co-Mixup": ("#0072B2", "^", "-."),
     "One-pass Co-Mixup": ("#D55E00", "D", "-"),
 }
@@ -52,12 +55,12 @@ def compute_figure(cells: Sequence[Cell]) -> Figure:
         for ax, metric, title in zip(
             panels, ("error", "ece"), ("Top-1 error, %", "ECE, %"), strict=True
         ):
-            for k, (name, arms) in enumerate(LENGTHS.items()):
+            for k, (name, arms) in enumerate(CURVES.items()):
                 there = [runs[arm] for arm in arms if arm in runs]
                 if not there:
                     continue
                 colour, marker, line = _STYLES[name]
-                beside = 2 ** (_BESIDE * (k - (len(LENGTHS) - 1) / 2))
+                beside = 2 ** (_BESIDE * (k - (len(CURVES) - 1) / 2))
                 xs = [own[0].passes * beside for own in there]
                 means = [statistics.fmean(getattr(c, metric) for c in own) for own in there]
                 reach = [_reach([getattr(c, metric) for c in own]) for own in there]
@@ -66,7 +69,7 @@ def compute_figure(cells: Sequence[Cell]) -> Figure:
                 )
             ax.set_xscale("log", base=2)
             ticks = sorted(
-                {c.passes for arms in LENGTHS.values() for a in arms for c in runs.get(a, [])}
+                {c.passes for arms in CURVES.values() for a in arms for c in runs.get(a, [])}
             )
             ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
             ax.minorticks_off()
