@@ -98,6 +98,15 @@ def test_imbalance_is_told(tmp_path):
     assert "8 train, 2 test images of 2 classes" in said
     assert "Classes have 2 to 6 training images" in said
     assert "--class-weights balanced" in said
+    assert "Left out" not in said
+
+
+def test_pictures_that_are_not_read_are_told_of(tmp_path):
+    root = write_images(tmp_path / "colours", {"blue": 4, "green": 4})
+    for name in ("a.gif", "b.GIF", "c.heic", "notes.txt"):
+        (root / "blue" / name).write_bytes(b"")
+    said = "\n".join(describe_images(load("folder", root), tiny(root)))
+    assert "not read: 2 .gif, 1 .heic. Convert" in said
 
 
 def test_near_copies_are_reported_and_looked_for_once(tmp_path, monkeypatch):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +15,8 @@ from comixup.training._recipe import Recipe
 from comixup.training._recipes import RECIPES
 
 NEAR_COPIES = "near_copies.json"
+UNREAD = frozenset((".avif", ".gif", ".heic", ".heif", ".jfif", ".jp2", ".jpe", ".jxl", ".svg"))
+"""Suffixes of pictures that a folder's images are not looked for by."""
 IMBALANCED = 3
 """Times as many images as the smallest class has, from which on the largest is told of."""
 
@@ -36,6 +40,10 @@ def describe_images(own: DataSet, recipe: Recipe) -> Iterator[str]:
         f"{recipe.name}: {parts} images of {own.num_classes} classes{labels}; shorter side "
         f"{median_side(own.train.paths)} pixels (median)"
     )
+    left_out = _unread_pictures(own)
+    if left_out:
+        kinds = ", ".join(f"{count} {suffix}" for suffix, count in sorted(left_out.items()))
+        yield f"Left out, since files of these kinds are not read: {kinds}. Convert them to PNG."
     phase, steps = recipe.phases[-1], -(-len(own.train) // recipe.phases[-1].batch_size)
     start = "random weights"
     if recipe.pretrained or recipe.weights:
@@ -58,6 +66,13 @@ def describe_images(own: DataSet, recipe: Recipe) -> Iterator[str]:
             f"Classes have {min(counts)} to {max(counts)} training images: read the table of "
             f"classes{weighted}"
         )
+
+
+def _unread_pictures(own: DataSet) -> Counter[str]:
+    """Returns how many pictures of kinds that are not read lie beside the images, by suffix."""
+    folders = {path.parent for split in own.splits.values() for path in split.paths}
+    suffixes = (Path(name).suffix.lower() for folder in folders for name in os.listdir(folder))
+    return Counter(suffix for suffix in suffixes if suffix in UNREAD)
 
 
 def report_near_copies(own: DataSet, folder: Path) -> str | None:
