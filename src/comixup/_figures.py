@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import io
 from pathlib import Path
 
@@ -64,11 +65,8 @@ def fitting(text: str, width: float, size: float, *, bold: bool = False) -> str:
     >>> fitting("sweet pepper", 1.2, 11), fitting("sweet pepper", 0.7, 11)
     ('sweet pepper', 'sweet…')
     """
-    return next(
-        (
-            shorter
-            for letters in range(len(text), 1, -1)
-            if text_width(shorter := shortened(text, letters), size, bold=bold) <= width
-        ),
-        shortened(text, 1),
+    lengths = range(1, len(text) + 1)
+    fit = bisect.bisect_right(
+        lengths, width, key=lambda n: text_width(shortened(text, n), size, bold=bold)
     )
+    return shortened(text, max(fit, 1))

@@ -50,7 +50,7 @@ def stored_size(image: Image.Image) -> tuple[int, int]:
     if image.format != "TIFF" or tags is None:
         return image.size
     # Of TIFF files Pillow turns the pixels itself, and tells the size that they will have.
-    return tags[ExifTags.Base.ImageWidth], tags[ExifTags.Base.ImageLength]
+    return int(tags[ExifTags.Base.ImageWidth]), int(tags[ExifTags.Base.ImageLength])
 
 
 def upright_size(size: tuple[int, int], orientation: int) -> tuple[int, int]:

@@ -229,6 +229,12 @@ def test_maps_that_come_to_no_use_are_warned_of(recwarn):
         for _ in trained(same_order, epochs=6, shuffle=False):
             same_order.end_epoch()
     assert len(warned) == 1
+    never_clean = one_pass(rate=1.0)
+    for _ in trained(never_clean, epochs=3):
+        never_clean.end_epoch()
+    (_,) = trained(never_clean, epochs=1)
+    with pytest.warns(UserWarning, match=r"no batch was clean.*`rate` below 1"):
+        never_clean.end_epoch()
     recwarn.clear()
     sound = one_pass()
     for _ in trained(sound, epochs=12):

@@ -20,33 +20,29 @@ Sample: TypeAlias = tuple[Any, Any, Origin]
 
 _WITHOUT_MASKS = (v2.AutoAugment, v2.RandAugment, v2.TrivialAugmentWide, v2.AugMix)
 """Transforms that choose geometric operations themselves and take nothing beside the image."""
-_MOVING = frozenset(
-    [
-        "AutoAugment",
-        "RandAugment",
-        "TrivialAugmentWide",
-        "AugMix",
-        "CenterCrop",
-        "ElasticTransform",
-        "FiveCrop",
-        "Pad",
-        "RandomAffine",
-        "RandomCrop",
-        "RandomHorizontalFlip",
-        "RandomIoUCrop",
-        "RandomPerspective",
-        "RandomResize",
-        "RandomResizedCrop",
-        "RandomRotation",
-        "RandomShortestSize",
-        "RandomVerticalFlip",
-        "RandomZoomOut",
-        "Resize",
-        "ScaleJitter",
-        "TenCrop",
-    ]
-)
+_MOVING = {kind.__name__ for kind in _WITHOUT_MASKS} | {
+    "CenterCrop",
+    "ElasticTransform",
+    "FiveCrop",
+    "Pad",
+    "RandomAffine",
+    "RandomCrop",
+    "RandomHorizontalFlip",
+    "RandomIoUCrop",
+    "RandomPerspective",
+    "RandomResize",
+    "RandomResizedCrop",
+    "RandomRotation",
+    "RandomShortestSize",
+    "RandomVerticalFlip",
+    "RandomZoomOut",
+    "Resize",
+    "ScaleJitter",
+    "TenCrop",
+}
 """Transforms of torchvision, old and new, that move pixels."""
+_COMPOSED = (list, tuple, nn.ModuleList, nn.Sequential)
+"""What holds the steps of a transform."""
 _INSTEAD = (
     "Put transforms that only change colours into `image_transform`; for pipelines that cannot "
     "carry cell numbers take saliency from small images instead: comixup.saliency(..., scale=0.5)."
@@ -161,7 +157,7 @@ def _checked(transform: Any) -> v2.Transform:
 
 def _check_image_transform(transform: Any) -> None:
     """Raises `ValueError` for transforms of torchvision that move pixels without cell numbers."""
-    for step in _transforms(_carrying(copy.deepcopy(transform))):
+    for step in _transforms(transform):
         name, module = type(step).__name__, type(step).__module__
         if name in _MOVING and module.startswith("torchvision."):
             raise ValueError(
@@ -182,14 +178,17 @@ def _carrying(transform: Any) -> Any:
         return v2.Identity()
     if isinstance(transform, nn.Sequential):
         return v2.Compose([v2.Identity(), *map(_carrying, transform)])
-    if hasattr(transform, "transforms"):
-        kind = nn.ModuleList if isinstance(transform.transforms, nn.ModuleList) else list
-        transform.transforms = kind(map(_carrying, transform.transforms))
+    inner = getattr(transform, "transforms", None)
+    if isinstance(inner, _COMPOSED):
+        kind = nn.ModuleList if isinstance(inner, nn.ModuleList) else list
+        transform.transforms = kind(map(_carrying, inner))
     return transform
 
 
 def _transforms(transform: Any) -> Iterator[Any]:
     """Yields a transform and all that it is composed of."""
     yield transform
-    for step in getattr(transform, "transforms", ()):
-        yield from _transforms(step)
+    inner = getattr(transform, "transforms", transform)
+    if isinstance(inner, _COMPOSED):
+        for step in inner:
+            yield from _transforms(step)

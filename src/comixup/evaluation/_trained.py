@@ -162,11 +162,11 @@ class TrainedOn:
         if known and known < set(data.classes):
             data = load(classes=self.classes)
         of_run = self.test_digest if root is None and not skip_bad else None
-        if of_run not in (None, data.test.digest()):
+        if of_run is not None and of_run != data.test.digest():
             raise ValueError(
                 "`data` must have the test images of the run, but those of "
                 f"{self.root or self.data} have changed since: some may have been trained on. Put "
-                "the images back as they were, or name a folder of others by --data."
+                "the images back as they were, or name a folder of others by `root` (--data)."
             )
         return data
 
@@ -174,7 +174,7 @@ class TrainedOn:
 def trained_on(path: Path) -> TrainedOn:
     """Returns what a network was trained on; its weights are not read."""
     header, told = models.read_header(path), run_metadata(Path(path))
-    root, recipe = told.get(_ROOT), told.get("recipe")
+    root, recipe, digest = told.get(_ROOT), told.get("recipe"), told.get(_TEST)
     fraction = (recipe or {}).get("test_fraction")
     return TrainedOn(
         header.data,
@@ -182,7 +182,7 @@ def trained_on(path: Path) -> TrainedOn:
         header.classes,
         final_size(header.preprocessing, recipe),
         fraction if isinstance(fraction, float) else None,
-        told.get(_TEST),
+        digest if isinstance(digest, str) else None,
     )
 
 

@@ -241,10 +241,12 @@ class OnePass:
                 "model under torch.no_grad()."
             )
         elif self.memory.epoch > _PATIENCE and 0 < seen.mixed == seen.without_maps:
+            why = "the same examples come in mixed batches every time. Shuffle the data set."
+            if not seen.clean:
+                why = "no batch was clean, and clean ones write maps. Choose a `rate` below 1."
             self._warn(
                 f"None of the {seen.mixed} images of mixed batches had a saliency map in epoch "
-                f"{self.memory.epoch}: the same examples come in mixed batches every time. Shuffle "
-                "the data set."
+                f"{self.memory.epoch}: {why}"
             )
 
     def _warn(self, message: str) -> None:

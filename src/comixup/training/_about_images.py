@@ -70,8 +70,10 @@ def describe_images(own: DataSet, recipe: Recipe) -> Iterator[str]:
 
 def _unread_pictures(own: DataSet) -> Counter[str]:
     """Returns how many pictures of kinds that are not read lie beside the images, by suffix."""
-    folders = {path.parent for split in own.splits.values() for path in split.paths}
-    suffixes = (Path(name).suffix.lower() for folder in folders for name in os.listdir(folder))
+    files = {path for split in own.splits.values() for path in split.paths}
+    folders = {path.parent for path in files}
+    beside = {Path(folder, name) for folder in folders for name in os.listdir(folder)}
+    suffixes = (path.suffix.lower() for path in beside - files)
     return Counter(suffix for suffix in suffixes if suffix in UNREAD)
 
 
