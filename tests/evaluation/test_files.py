@@ -42,6 +42,15 @@ def rows_of(path):
         return list(csv.DictReader(file))
 
 
+def test_brackets_in_names_are_no_markup(called, run, pictures, tmp_path):
+    picture = next(path for path in pictures.rglob("*") if path.is_file())
+    copy = shutil.copy(picture, tmp_path / f"a [red] [:x]{picture.suffix}")
+    code, printed, err = called(run, copy, "--csv", tmp_path / "p.csv")
+    assert code == 0, err
+    assert "a [red] [:x]" in printed.replace("\n", "")
+    assert rows_of(tmp_path / "p.csv")[0]["file"] == str(copy)
+
+
 def test_a_folder_gets_the_probabilities_of_the_runs_own_logits(called, run, pictures, tmp_path):
     code, out, err = called(run, pictures, "--csv", "out/all.csv", "--device", "cpu")
     assert code == 0, err
