@@ -73,7 +73,7 @@ def cpu_seconds() -> float:
 
 
 def ours(data: DataSet) -> Iterator[tuple[Tensor, Tensor]]:
-    loader = data.train.loader(BATCH, augment=True)
+    loader = data.train.loader(BATCH, augment="crop-flip")
     return itertools.chain.from_iterable(loader.epoch(epoch) for epoch in itertools.count())
 
 

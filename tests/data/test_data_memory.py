@@ -25,10 +25,9 @@ def crop_slowly(image, row, column, mirrored, pad):
 def test_crops_are_those_of_single_images(size, channels, pad):
     places = [(r, c, m) for r in range(2 * pad + 1) for c in range(2 * pad + 1) for m in (0, 1)]
     images = memory_split(len(places), channels, size).images
-    rows, columns, mirrored = torch.tensor(places).T
     version = images._version
     expected = [crop_slowly(i, *place, pad) for i, place in zip(images, places, strict=True)]
-    got = cropped(images, rows, columns, mirrored, pad)
+    got = cropped(images, torch.tensor(places).T, pad)
     torch.testing.assert_close(got, torch.stack(expected), rtol=0, atol=0)
     assert images._version == version
 
@@ -37,7 +36,9 @@ def test_batches_are_the_drawn_crops_normalised_as_torchvision_does():
     split = memory_split(pad=2)
     order = Order(23, 8, 7, shuffled=True)
     normalise = v2.Compose([v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD)])
-    for step, (images, targets) in enumerate(batches(split, 8, seed=7, augment=True, epoch=3)):
+    for step, (images, targets) in enumerate(
+        batches(split, 8, seed=7, augment="crop-flip", epoch=3)
+    ):
         share = order.share(step)
         chosen = order.indices(3)[share.start : share.stop]
         draws = draw_crops(share, split, (7, 3, step)).T.tolist()
@@ -93,7 +94,7 @@ def seeded(seed):
 
 def test_an_epoch_shows_every_image_once():
     split = memory_split(count=24, pad=0, flip=False)
-    images = torch.cat([images for images, _ in batches(split, 8, augment=True)])
+    images = torch.cat([images for images, _ in batches(split, 8, augment="crop-flip")])
     expected = torch.cat([images for images, _ in batches(split, 8)])
     assert (images != expected).any()
     assert sorted(map(bytes_of, images)) == sorted(map(bytes_of, expected))
@@ -103,7 +104,7 @@ def bytes_of(image):
     return image.numpy().tobytes()
 
 
-@pytest.mark.parametrize("augment", [False, True])
+@pytest.mark.parametrize("augment", [None, "none", "crop-flip", "trivial", "rand", "auto"])
 @pytest.mark.parametrize("first_step", [0, 1, 2, 3])
 def test_going_on_in_mid_epoch_changes_nothing(augment, first_step):
     split = memory_split()
@@ -113,7 +114,7 @@ def test_going_on_in_mid_epoch_changes_nothing(augment, first_step):
     assert_same(rest, whole[first_step:])
 
 
-@pytest.mark.parametrize("augment", [False, True])
+@pytest.mark.parametrize("augment", [None, "none", "crop-flip", "trivial", "rand", "auto"])
 @pytest.mark.parametrize("parts", [2, 3])
 def test_processes_together_have_what_one_has(augment, parts):
     split = memory_split(count=25)
@@ -138,18 +139,18 @@ def test_an_empty_share_is_an_empty_batch():
 
 def test_seeds_and_epochs_differ():
     split = memory_split()
-    first = batches(split, 8, augment=True, seed=0, epoch=0)[0][0]
+    first = batches(split, 8, augment="crop-flip", seed=0, epoch=0)[0][0]
     for seed, epoch in [(1, 0), (0, 1)]:
-        assert (batches(split, 8, augment=True, seed=seed, epoch=epoch)[0][0] != first).any()
+        assert (batches(split, 8, augment="crop-flip", seed=seed, epoch=epoch)[0][0] != first).any()
 
 
 def test_the_global_generator_is_neither_read_nor_moved():
     split = memory_split()
     torch.manual_seed(0)
-    first = batches(split, 8, augment=True)
+    first = batches(split, 8, augment="crop-flip")
     state = torch.get_rng_state()
     torch.manual_seed(1)
-    assert_same(batches(split, 8, augment=True), first)
+    assert_same(batches(split, 8, augment="crop-flip"), first)
     torch.manual_seed(0)
     assert torch.get_rng_state().equal(state)
 
@@ -158,16 +159,18 @@ def test_the_number_of_threads_is_given_back():
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
-        one = batches(memory_split(), 8, augment=True)
+        one = batches(memory_split(), 8, augment="crop-flip")
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
-    assert_same(batches(memory_split(), 8, augment=True), one)
+    assert_same(batches(memory_split(), 8, augment="crop-flip"), one)
 
 
 def test_workers_change_nothing():
     split = memory_split()
-    assert_same(batches(split, 8, augment=True, workers=3), batches(split, 8, augment=True))
+    assert_same(
+        batches(split, 8, augment="crop-flip", workers=3), batches(split, 8, augment="crop-flip")
+    )
 
 
 def test_subsets_keep_their_order_and_settings():

@@ -19,7 +19,7 @@ def pictures(tmp_path_factory):
 
 
 def run(split, **settings):
-    return batches(split, 4, **{"image_size": SIZE, "augment": True, "seed": 2, **settings})
+    return batches(split, 4, **{"image_size": SIZE, "augment": "crop-flip", "seed": 2, **settings})
 
 
 def opened(split, index):
@@ -33,7 +33,7 @@ def test_evaluation_is_resize_and_centre_crop_in_order(pictures):
     expected = torch.stack(
         [end(view(opened(split, i))).as_subclass(torch.Tensor) for i in range(6)]
     )
-    got = run(split, augment=False)
+    got = run(split, augment=None)
     assert [len(images) for images, _ in got] == [4, 2]
     images, targets = (torch.cat(part) for part in zip(*got, strict=True))
     torch.testing.assert_close(images, expected, rtol=0, atol=2e-6)
@@ -55,7 +55,9 @@ def test_training_images_are_random_crops(pictures):
 def test_the_crop_of_an_image_depends_on_seed_epoch_and_index(pictures):
     def by_index(size, **settings):
         split = pictures.train
-        loader = split.loader(size, augment=True, image_size=SIZE, seed=settings.get("seed", 2))
+        loader = split.loader(
+            size, augment="crop-flip", image_size=SIZE, seed=settings.get("seed", 2)
+        )
         order = loader._order.indices(settings.get("epoch", 0))
         shown = torch.cat([images for images, _ in loader.epoch(settings.get("epoch", 0))])
         return shown[np.argsort(order)]
@@ -65,7 +67,7 @@ def test_the_crop_of_an_image_depends_on_seed_epoch_and_index(pictures):
         assert ((other != by_index(7)).flatten(1).any(1)).all()
 
 
-@pytest.mark.parametrize("augment", [False, True])
+@pytest.mark.parametrize("augment", [None, "none", "crop-flip", "trivial", "rand", "auto"])
 def test_going_on_in_mid_epoch_changes_nothing(pictures, augment):
     whole = run(pictures.train, augment=augment, epoch=1)
     assert len(whole) == 4
@@ -75,14 +77,14 @@ def test_going_on_in_mid_epoch_changes_nothing(pictures, augment):
 def test_going_on_reads_nothing_of_what_came_before(tmp_path):
     split = load("folder", write_folder(tmp_path)).train
     whole = run(split)
-    for path in split.files[split.loader(4, augment=True, seed=2)._order.indices(0)[:8]]:
+    for path in split.files[split.loader(4, augment="crop-flip", seed=2)._order.indices(0)[:8]]:
         (tmp_path / path.decode()).unlink()
     assert_same(run(split, first_step=2), whole[2:])
     with pytest.raises(ValueError, match="cannot be read as an image"):
         run(split)
 
 
-@pytest.mark.parametrize("augment", [False, True])
+@pytest.mark.parametrize("augment", [None, "none", "crop-flip", "trivial", "rand", "auto"])
 def test_processes_together_have_what_one_has(pictures, augment):
     whole = run(pictures.train, augment=augment)
     shares = [run(pictures.train, augment=augment, rank=rank, world_size=2) for rank in range(2)]
@@ -95,14 +97,14 @@ def test_processes_together_have_what_one_has(pictures, augment):
 
 
 def test_an_empty_share_is_an_empty_batch(pictures):
-    got = run(pictures.test, augment=False, rank=3, world_size=4)
+    got = run(pictures.test, augment=None, rank=3, world_size=4)
     assert [images.shape for images, _ in got] == [(1, 3, SIZE, SIZE), (0, 3, SIZE, SIZE)]
     assert got[1][0].dtype == torch.float32
     assert got[1][1].dtype == torch.int64
 
 
 @forks
-@pytest.mark.parametrize("augment", [False, True])
+@pytest.mark.parametrize("augment", [None, "none", "crop-flip", "trivial", "rand", "auto"])
 def test_workers_change_nothing(pictures, augment):
     alone = run(pictures.train, augment=augment)
     for workers in (1, 2):
@@ -127,7 +129,7 @@ def test_a_damaged_image_is_named(tmp_path, workers):
     path = tmp_path / "val" / "bee" / "01.png"
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(ValueError, match=r"bee.01\.png cannot be read as an image: .* Replace"):
-        run(split, augment=False, workers=workers)
+        run(split, augment=None, workers=workers)
 
 
 @pytest.mark.parametrize(

@@ -50,9 +50,9 @@ def test_spectrograms_follow_the_definition(tmp_path, folder):
 
 def test_loaders_yield_them_as_they_are(tmp_path, folder):
     data = load("speech-commands", tmp_path)
-    images, _ = next(data.train.loader(9, augment=True).epoch(0))
+    images, _ = next(data.train.loader(9, augment="crop-flip").epoch(0))
     assert images.dtype == torch.float32
-    order = data.train.loader(9, augment=True)._order.indices(0)
+    order = data.train.loader(9, augment="crop-flip")._order.indices(0)
     torch.testing.assert_close(images, data.train.images[order].float(), rtol=0, atol=0)
     torch.testing.assert_close(images.mean((1, 2, 3)), torch.zeros(9), rtol=0, atol=1e-3)
     torch.testing.assert_close(images.std((1, 2, 3)), torch.ones(9), rtol=0, atol=1e-3)
@@ -252,6 +252,6 @@ def test_the_real_set():
     data = load("speech-commands")
     assert data.num_classes == 30
     assert {"yes", "no", "sheila"} <= set(data.classes)
-    images, _ = next(data.train.loader(100, augment=True).epoch(0))
+    images, _ = next(data.train.loader(100, augment="crop-flip").epoch(0))
     assert images.isfinite().all()
     torch.testing.assert_close(images.mean((1, 2, 3)), torch.zeros(100), rtol=0, atol=2e-3)

@@ -73,7 +73,7 @@ def stepper(model, accumulate=1, vat=None):
 
 def train_some(way, first=0, stop=None, sums=None):
     """Trains on an epoch from one step to another; returns the sums."""
-    loader = split().loader(BATCH, augment=True)
+    loader = split().loader(BATCH, augment="crop-flip")
     sums = sums or Totals.begin(torch.device("cpu"), {})
 
     steps = train_steps(way, loader, epoch=2, first=first, batch_size=BATCH, size=COUNT, sums=sums)
@@ -88,7 +88,7 @@ def test_an_epoch_is_what_it_would_be_by_hand():
     sums = train_some(stepper(model)).read(Fabric(accelerator="cpu", devices=1))
     optimizer = torch.optim.SGD(by_hand.parameters(), momentum=0.9)
     loss_sum = right = 0
-    for step, (images, targets) in enumerate(split().loader(BATCH, augment=True).epoch(2)):
+    for step, (images, targets) in enumerate(split().loader(BATCH, augment="crop-flip").epoch(2)):
         optimizer.param_groups[0]["lr"] = recipe().lr_at(2 + step / 3)
         optimizer.zero_grad()
         logits = by_hand(images)

@@ -3,32 +3,42 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import PIL.Image
 import torch
+import torchvision  # type: ignore[import-untyped]
 from torch import Tensor, nn
 from torch.utils.data import Dataset
-from torchvision import tv_tensors  # type: ignore[import-untyped]
 from torchvision.transforms import v2  # type: ignore[import-untyped]
 
 from comixup import Origin, SaliencyMemory
+from comixup.adapters.cell_numbers import CellNumbers
 
 Sample: TypeAlias = tuple[Any, Any, Origin]
 """An image, its target, and where it comes from."""
+Tracked: TypeAlias = Callable[[Any, CellNumbers], tuple[Any, CellNumbers]]
+"""A transform of an image and of its cell numbers."""
 
-_WITHOUT_MASKS = (v2.AutoAugment, v2.RandAugment, v2.TrivialAugmentWide, v2.AugMix)
-"""Transforms that choose geometric operations themselves and take nothing beside the image."""
-_MOVING = {kind.__name__ for kind in _WITHOUT_MASKS} | {
+
+def _kinds(*names: str) -> tuple[Any, ...]:
+    """Returns the v2 transforms of these names that the installed torchvision has."""
+    return tuple(getattr(v2, name) for name in names if hasattr(v2, name))
+
+
+_RANDOM_STEPS = _kinds("RandomApply", "RandomChoice", "RandomOrder")
+_AUTO_AUGMENT = _kinds("AutoAugment", "RandAugment", "TrivialAugmentWide")
+_MOVING = _kinds(
     "CenterCrop",
     "ElasticTransform",
-    "FiveCrop",
     "Pad",
     "RandomAffine",
     "RandomCrop",
+    "RandomErasing",
     "RandomHorizontalFlip",
-    "RandomIoUCrop",
     "RandomPerspective",
     "RandomResize",
     "RandomResizedCrop",
@@ -38,32 +48,75 @@ _MOVING = {kind.__name__ for kind in _WITHOUT_MASKS} | {
     "RandomZoomOut",
     "Resize",
     "ScaleJitter",
-    "TenCrop",
-}
-"""Transforms of torchvision, old and new, that move pixels."""
-_COMPOSED = (list, tuple, nn.ModuleList, nn.Sequential)
-"""What holds the steps of a transform."""
-_INSTEAD = (
-    "Put transforms that only change colours into `image_transform`; for pipelines that cannot "
-    "carry cell numbers take saliency from small images instead: comixup.saliency(..., scale=0.5)."
 )
+_BY_CHANCE = _kinds(
+    "RandomErasing",
+    "RandomHorizontalFlip",
+    "RandomPerspective",
+    "RandomVerticalFlip",
+    "RandomZoomOut",
+)
+"""Those of them that toss a coin, of probability `p`, before they draw anything else."""
+_COLOURS = _kinds(
+    "ColorJitter",
+    "ConvertImageDtype",
+    "GaussianBlur",
+    "GaussianNoise",
+    "Grayscale",
+    "Identity",
+    "JPEG",
+    "Normalize",
+    "PILToTensor",
+    "RGB",
+    "RandomAdjustSharpness",
+    "RandomAutocontrast",
+    "RandomChannelPermutation",
+    "RandomEqualize",
+    "RandomGrayscale",
+    "RandomInvert",
+    "RandomPhotometricDistort",
+    "RandomPosterize",
+    "RandomSolarize",
+    "ToDtype",
+    "ToImage",
+    "ToPILImage",
+    "ToPureTensor",
+    "ToTensor",
+)
+_UNTRACKABLE = {
+    "AugMix": "it blends several copies of an image, each moved otherwise, so that a pixel shows "
+    "several places of its example. Use TrivialAugmentWide, RandAugment or AutoAugment",
+    "FiveCrop": "it makes several images of one. Use RandomCrop",
+    "TenCrop": "it makes several images of one. Use RandomCrop",
+    "RandomIoUCrop": "it crops by bounding boxes. Use RandomResizedCrop",
+}
+_COLOUR_OPERATIONS = (
+    *("Identity", "Brightness", "Color", "Contrast", "Sharpness", "Posterize", "Solarize"),
+    *("AutoContrast", "Equalize", "Invert"),
+)
+"""What auto-augment transforms draw and what moves no pixel."""
+_OPERATION = "_apply_image_or_video_transform"
+"""The method through which torchvision's auto-augment transforms apply all that they draw."""
 
 
 class WithOrigins(Dataset[Sample]):
     """A data set of (image, target) as one of (image, target, Origin).
 
-    Each image takes a picture of its own cell numbers along through the same geometric transforms,
-    as a `tv_tensors.Mask`: so the memory knows which cell of which example every pixel shows, to
-    the pixel, whatever was cropped, flipped, resized or rotated.
+    Each image takes the numbers of its own cells along through its transforms: so the memory knows
+    which cell of which example every pixel shows, to the pixel, whatever was cropped, flipped,
+    resized, rotated or drawn by TrivialAugment. Images are those that the transform alone would
+    give, from the same draws.
 
     Args:
         dataset: of (image, target), with PIL images or tensors (C, H, W) that no transform has
             moved yet.
         memory: says what the cells are.
-        transform: torchvision's v2 transforms, applied to the image and its cell numbers alike.
-            Where they fill with something else than 0, cell numbers are filled with 0 all the same.
-        image_transform: applied to the image alone afterwards: colours, noise, normalisation,
-            random erasing. It must not move pixels.
+        transform: torchvision's v2 transforms, as you would give them to the data set: moving
+            pixels and changing colours, in any order and nesting. Erased pixels count for no cell.
+        colours_only: transforms of your own in it, by class, function or object, that move no
+            pixel. They are given the image.
+        moves_pixels: transforms of your own in it that are called as v2 transforms are, with the
+            image and its `CellNumbers`, and move both by functions of v2.functional.
 
     >>> pictures = [(torch.rand(3, 32, 32), 7)]
     >>> memory = SaliencyMemory(len(pictures))
@@ -77,20 +130,25 @@ class WithOrigins(Dataset[Sample]):
         self,
         dataset: Any,
         memory: SaliencyMemory,
-        transform: v2.Transform | None = None,
+        transform: Callable[..., Any] | None = None,
         *,
-        image_transform: Callable[[Any], Any] | None = None,
+        colours_only: Sequence[Any] = (),
+        moves_pixels: Sequence[Any] = (),
     ) -> None:
         if len(dataset) != len(memory):
             raise ValueError(
                 f"`memory` must have a map for each of the {len(dataset)} examples, got one of "
                 f"{len(memory)}. Use SaliencyMemory(num_examples={len(dataset)})."
             )
+        _check_unmoved(dataset, colours_only)
         self.dataset = dataset
-        self.transform = None if transform is None else _checked(transform)
-        _check_image_transform(image_transform)
-        self.image_transform = image_transform
-        self._memory_grid = SaliencyMemory(1, cells=memory.grid)
+        self.transform = transform
+        self.grid = memory.grid
+        self._tracked = (
+            None
+            if transform is None
+            else tracked(transform, colours_only=colours_only, moves_pixels=moves_pixels)
+        )
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -98,97 +156,181 @@ class WithOrigins(Dataset[Sample]):
     def __getitem__(self, index: int) -> Sample:
         """Returns an image, its target, and where each of its pixels comes from."""
         image, target = self.dataset[index]
-        if isinstance(image, PIL.Image.Image):
-            size = (image.height, image.width)
-        elif isinstance(image, Tensor) and image.ndim >= 3:
-            image = tv_tensors.Image(image)
-            size = tuple(image.shape[-2:])
-        else:
+        size = _size(image)
+        if size is None:
             raise TypeError(
                 "`dataset` must return PIL images or tensors (C, H, W), got "
                 f"{type(image).__name__} for example {index}. Give its transforms to WithOrigins."
             )
-        numbers = tv_tensors.Mask(self._memory_grid.cell_numbers(size))
-        if self.transform is not None:
-            image, numbers = self.transform(image, numbers)
-        if self.image_transform is not None:
-            image = self.image_transform(image)
+        numbers = CellNumbers.of(size, self.grid)
+        if self._tracked is not None:
+            image, numbers = self._tracked(image, numbers)
+        if _size(image) != numbers.image_size:
+            raise RuntimeError(
+                f"`transform` made an image of size {_size(image)}, but its cell numbers have the "
+                f"size {numbers.image_size}. Does a transform given as `colours_only` move pixels?"
+            )
         if isinstance(image, Tensor):
             image = image.as_subclass(Tensor)
-        cells = numbers.as_subclass(Tensor)
-        return image, target, Origin(torch.tensor(index), cells.view(cells.shape[-2:]))
+        return image, target, Origin(torch.tensor(index), numbers.tensor())
 
 
-def _checked(transform: Any) -> v2.Transform:
-    """Returns a copy of a transform that fills cell numbers with 0, or raises."""
-    transform = _carrying(copy.deepcopy(transform))
-    for step in _transforms(transform):
-        if isinstance(step, _WITHOUT_MASKS):
-            raise ValueError(
-                f"`transform` must carry masks, which {type(step).__name__} cannot. {_INSTEAD}"
-            )
-        if isinstance(step, v2.Lambda):
-            raise ValueError(
-                "`transform` must tell images from masks, which Lambda does not: it would change "
-                "the cell numbers like the image. Give it as `image_transform`, if it moves no "
-                "pixels."
-            )
-        if isinstance(step, v2.RandomErasing):
-            raise ValueError(
-                "`transform` must move the image and its cell numbers alike, but RandomErasing "
-                "changes the image alone. Give it as `image_transform`: erased pixels then count "
-                "for the cells that they cover."
-            )
-        if not isinstance(step, v2.Transform):
-            raise TypeError(
-                "`transform` must be made of torchvision's v2 transforms, which carry masks along, "
-                f"got {type(step).__module__}.{type(step).__name__}. {_INSTEAD}"
-            )
-        if getattr(step, "fill", 0) not in (0, None):
-            filled = getattr(step, "_fill", None)
-            if not isinstance(filled, dict):
-                raise ValueError(
-                    f"`transform` must fill masks with 0, got fill={step.fill!r} in "
-                    f"{type(step).__name__}. Use fill={{tv_tensors.Mask: 0, 'others': ...}}."
-                )
-            step._fill = {**filled, tv_tensors.Mask: 0}
-    return transform
+def tracked(
+    transform: Any,
+    *,
+    colours_only: Sequence[Any] = (),
+    moves_pixels: Sequence[Any] = (),
+) -> Tracked:
+    """Returns a transform that moves an image's cell numbers with its pixels.
 
+    It draws what `transform` would draw, which is not changed. See `WithOrigins` for the arguments.
 
-def _check_image_transform(transform: Any) -> None:
-    """Raises `ValueError` for transforms of torchvision that move pixels without cell numbers."""
-    for step in _transforms(transform):
-        name, module = type(step).__name__, type(step).__module__
-        if name in _MOVING and module.startswith("torchvision."):
-            raise ValueError(
-                f"`image_transform` must not move pixels, but {name} does: saliency would be "
-                "remembered for other cells than it is of. Give it as `transform`, as one of "
-                "torchvision's v2 transforms that take masks; for pipelines that cannot, take "
-                "saliency from small images instead: comixup.saliency(..., scale=0.5)."
-            )
-
-
-def _carrying(transform: Any) -> Any:
-    """Returns a transform that takes masks along, where torchvision has one for it.
-
-    Behind ToPureTensor cell numbers would be taken for an image or for nothing, and samples are
-    plain tensors in the end anyway; nn.Sequential takes a single argument.
+    >>> flip = tracked(v2.RandomHorizontalFlip(p=1))
+    >>> _, numbers = flip(torch.rand(3, 2, 2), CellNumbers.of((2, 2), grid=(1, 2)))
+    >>> numbers.tensor().tolist()
+    [[2, 1], [2, 1]]
     """
-    if isinstance(transform, v2.ToPureTensor):
-        return v2.Identity()
-    if isinstance(transform, nn.Sequential):
-        return v2.Compose([v2.Identity(), *map(_carrying, transform)])
-    inner = getattr(transform, "transforms", None)
-    if isinstance(inner, _COMPOSED):
-        kind = nn.ModuleList if isinstance(inner, nn.ModuleList) else list
-        transform.transforms = kind(map(_carrying, inner))
-    return transform
+    follow = functools.partial(tracked, colours_only=colours_only, moves_pixels=moves_pixels)
+    if isinstance(transform, (nn.Sequential, v2.Compose, torchvision.transforms.Compose)):
+        return _Steps(map(follow, getattr(transform, "transforms", transform)))
+    if isinstance(transform, _RANDOM_STEPS):
+        # A copy that holds other steps: that of the caller stays as it is.
+        container: Any = copy.copy(transform)
+        container._modules = {}
+        container.transforms = list(map(follow, transform.transforms))
+        follow_some: Tracked = container
+        return follow_some
+    for kinds, declared, step in (
+        (_COLOURS, colours_only, _Colours),
+        (_MOVING, moves_pixels, _Moves),
+        (_AUTO_AUGMENT, (), _AutoAugment),
+    ):
+        if isinstance(transform, kinds) or _declared(transform, declared):
+            return step(transform)
+    kind = type(transform)
+    name = getattr(transform, "__name__", kind.__name__)
+    if kind.__module__.startswith("torchvision.") and name in _UNTRACKABLE:
+        raise ValueError(
+            f"`transform` must be one that cell numbers can follow, got {name}: "
+            f"{_UNTRACKABLE[name]}."
+        )
+    raise TypeError(
+        "`transform` must be made of torchvision's v2 transforms, which cell numbers follow, got "
+        f"{kind.__module__}.{name}. If it moves no pixel, declare it by colours_only=[{name}]; if "
+        "it moves an image and its cell numbers alike, as v2 transforms do, by "
+        f"moves_pixels=[{name}]. Otherwise take saliency from small images: "
+        "comixup.saliency(..., scale=0.5)."
+    )
 
 
-def _transforms(transform: Any) -> Iterator[Any]:
-    """Yields a transform and all that it is composed of."""
-    yield transform
-    inner = getattr(transform, "transforms", transform)
-    if isinstance(inner, _COMPOSED):
-        for step in inner:
-            yield from _transforms(step)
+class _Steps(list[Tracked]):
+    """Transforms one after the other."""
+
+    def __call__(self, image: Any, numbers: CellNumbers) -> tuple[Any, CellNumbers]:
+        for step in self:
+            image, numbers = step(image, numbers)
+        return image, numbers
+
+
+@dataclass(frozen=True)
+class _Colours:
+    """A transform that moves no pixel."""
+
+    transform: Callable[[Any], Any]
+
+    def __call__(self, image: Any, numbers: CellNumbers) -> tuple[Any, CellNumbers]:
+        return self.transform(image), numbers
+
+
+@dataclass(frozen=True)
+class _Moves:
+    """A transform that moves pixels, and cell numbers by the kernels of `CellNumbers`."""
+
+    transform: Any
+
+    def __call__(self, image: Any, numbers: CellNumbers) -> tuple[Any, CellNumbers]:
+        numbers.pil = isinstance(image, PIL.Image.Image)
+        step: Any = self.transform
+        if type(step) not in _MOVING or not hasattr(step, "make_params"):
+            moved: tuple[Any, CellNumbers] = step(image, numbers)
+            return moved
+        # What its `forward` does, for an image and its numbers: that of torchvision flattens and
+        # unflattens the sample, which takes as long as moving a small image.
+        if isinstance(step, _BY_CHANCE) and torch.rand(1) >= step.p:
+            return image, numbers
+        params = step.make_params([image])
+        return step.transform(image, params), step.transform(numbers, params)
+
+
+@dataclass(frozen=True)
+class _AutoAugment:
+    """An auto-augment transform whose operations are repeated on the cell numbers."""
+
+    transform: Any
+
+    def __post_init__(self) -> None:
+        if not callable(getattr(self.transform, _OPERATION, None)):
+            name = type(self.transform).__name__
+            raise TypeError(
+                f"`transform` must not have {name}, whose operations cannot be followed "
+                f"in torchvision {torchvision.__version__}: it has no method {_OPERATION}, which "
+                "0.16 to 0.29 have. Install one of these versions."
+            )
+
+    def __call__(self, image: Any, numbers: CellNumbers) -> tuple[Any, CellNumbers]:
+        numbers.pil = isinstance(image, PIL.Image.Image)
+        original = getattr(self.transform, _OPERATION)
+
+        def apply(image: Any, operation: str, *args: Any, **kwargs: Any) -> Any:
+            nonlocal numbers
+            if operation not in _COLOUR_OPERATIONS:
+                numbers = original(numbers, operation, *args, **kwargs)
+            return original(image, operation, *args, **kwargs)
+
+        # Other threads may use the transform at the same time: the copy alone is watched.
+        watched = object.__new__(type(self.transform))
+        watched.__dict__.update(self.transform.__dict__)
+        watched.__dict__[_OPERATION] = apply
+        return watched(image), numbers
+
+
+def _declared(transform: Any, declared: Sequence[Any]) -> bool:
+    """Whether a transform is among those that were declared by class, function or object."""
+    function = getattr(transform, "lambd", transform)  # of v2.Lambda
+    return any(
+        isinstance(transform, known)
+        if isinstance(known, type)
+        else known is transform or known is function
+        for known in declared
+    )
+
+
+def _check_unmoved(dataset: Any, colours_only: Sequence[Any]) -> None:
+    """Rejects a data set of torchvision that moves pixels itself."""
+    own = getattr(dataset, "transform", None)
+    if own is None or not isinstance(dataset, torchvision.datasets.VisionDataset):
+        return
+    if not _moves_none(own, colours_only):
+        raise ValueError(
+            "`dataset` must return images that no transform has moved, got "
+            f"{type(dataset).__name__} with a transform. Give that to WithOrigins instead."
+        )
+
+
+def _moves_none(transform: Any, colours_only: Sequence[Any]) -> bool:
+    """Whether a transform is known to change colours alone."""
+    steps = getattr(transform, "transforms", None)
+    if steps is not None:
+        return all(_moves_none(step, colours_only) for step in steps)
+    v1 = type(transform).__module__.startswith("torchvision.")
+    named = v1 and type(transform).__name__ in {kind.__name__ for kind in _COLOURS}
+    return named or _declared(transform, colours_only)
+
+
+def _size(image: Any) -> tuple[int, int] | None:
+    """Returns height and width of an image; None for what is none."""
+    if isinstance(image, PIL.Image.Image):
+        return image.height, image.width
+    if isinstance(image, Tensor) and image.ndim >= 3:
+        return image.shape[-2], image.shape[-1]
+    return None

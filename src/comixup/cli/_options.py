@@ -78,6 +78,12 @@ class Changes:
     """Decides which images are held out, the same ones for all seeds."""
     test_fraction: Annotated[float | None, option_help("FRACTION", UNCHANGED)] = None
     """Fraction of each class's images to test on, of your own images without a part for it."""
+    augment: Annotated[
+        Literal["crop-flip", "trivial", "rand", "auto", "none"] | None,
+        option_help("crop-flip|trivial|rand|auto|none", UNCHANGED),
+    ] = None
+    """How training images are augmented: random crops and flips, followed by TrivialAugment,
+    RandAugment or AutoAugment; or not at all."""
     width: Annotated[int | None, option_help("N", UNCHANGED)] = None
     """Feature maps of the network's first stage; our pre-activation ResNets only."""
     image_size: Annotated[int | None, option_help("N", UNCHANGED)] = None

@@ -53,6 +53,7 @@ def _facts(recipe: Recipe) -> Iterator[tuple[str, str]]:
     of_the_paper = "" if recipe.source == "ours" else " of the paper"
     yield "Source", f"{recipe.source}{of_the_paper}"
     yield "Data", ", ".join(_data(recipe))
+    yield "Augmentation", recipe.augment
     yield "Network", recipe.model + ("" if recipe.width is None else f", width {recipe.width}")
     yield "Epochs", "; then ".join(map(_phase, recipe.phases))
     if recipe.unmixed_epochs or recipe.last_unmixed_epochs:

@@ -2,14 +2,14 @@
 
 >>> from comixup.data import load
 >>> digits = load("digits")
->>> images, targets = next(digits.train.loader(100, augment=True).epoch(0))
+>>> images, targets = next(digits.train.loader(100, augment="crop-flip").epoch(0))
 >>> images.shape
 torch.Size([100, 1, 28, 28])
 
 1. The sets: `_cifar`, `_tiny_imagenet`, `_speech`, `_digits`, `_folder` (and `_csv`), found below
    `_roots` or by `_download`; `_load` has them all, `_subsets` parts of them;
 2. what they are: `_data_set`, with images `_in_memory` or `_on_disk` (`_image_file`, `_damaged`);
-3. their batches: `_sampler`, by `_seeds`.
+3. their batches: `_sampler`, `_augmentation`, by `_seeds`.
 """
 
 from typing import TYPE_CHECKING
@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 from comixup._lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
+    from comixup.data._augmentation import AUGMENTATIONS as AUGMENTATIONS
+    from comixup.data._augmentation import Augmentation as Augmentation
     from comixup.data._data_set import DataSet as DataSet
     from comixup.data._data_set import Loader as Loader
     from comixup.data._data_set import Split as Split
@@ -38,6 +40,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_imports(
         __name__,
         {
+            "_augmentation": "AUGMENTATIONS Augmentation",
             "_image_file": "read_image",
             "_image_sizes": "median_side",
             "_limits": "MAX_SEED",

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from comixup import Origin, SaliencyMemory
 from comixup._normalize import per_channel
+from comixup.data._augmentation import Augmentation
 
 _NAMED = 5
 """Classes that an error message names; of more it tells the number."""
@@ -100,7 +101,7 @@ class Split(Protocol):
         batch_size: int,
         *,
         seed: int = 0,
-        augment: bool = False,
+        augment: Augmentation | None = None,
         image_size: int | None = None,
         min_scale: float | None = None,
         rank: int = 0,
@@ -113,9 +114,11 @@ class Split(Protocol):
         Args:
             batch_size: images of a step, all processes together.
             seed: decides the order and the augmentation of every epoch.
-            augment: shuffle and augment, to train on. A last batch with fewer than 2 images for
-                some process is left out. Without it nothing is left out, the last batch is as
-                small as it comes out, and a process's share of it may be empty.
+            augment: shuffle and augment, to train on: "crop-flip", on top of that "trivial",
+                "rand" or "auto" (torchvision's TrivialAugmentWide, RandAugment, AutoAugment), or
+                "none". A last batch with fewer than 2 images for some process is left out. None:
+                nothing is left out, the last batch is as small as it comes out, and a process's
+                share of it may be empty.
             image_size: pixels per side, for sets read from disk; None means 224.
             min_scale: least fraction of an image's area that a random crop shows, for sets read
                 from disk; None means 0.08.

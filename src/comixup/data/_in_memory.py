@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import PIL.Image
 import torch
 from torch import Tensor
 from torch.nn.functional import pad as pad_borders
+from torchvision.transforms import v2  # type: ignore[import-untyped]
 
 from comixup import Origin, SaliencyMemory
+from comixup._checks import check_choice
+from comixup._devices import to_device
 from comixup._normalize import normalize
+from comixup.adapters.cell_numbers import CellNumbers
+from comixup.adapters.origins import tracked
+from comixup.core.grid import cell_numbers
+from comixup.data._augmentation import AUGMENTATIONS, Augmentation, operations
 from comixup.data._digest import digest_of
 from comixup.data._sampler import Order, Share
 from comixup.data._seeds import Purpose, raw_draws
@@ -82,7 +90,7 @@ class MemorySplit:
         batch_size: int,
         *,
         seed: int = 0,
-        augment: bool = False,
+        augment: Augmentation | None = None,
         image_size: int | None = None,
         min_scale: float | None = None,
         rank: int = 0,
@@ -105,17 +113,44 @@ class MemorySplit:
                 "`min_scale` must be None for a data set of small images, which are shifted and "
                 f"not scaled, got {min_scale!r}."
             )
-        order = Order(len(self), batch_size, seed, augment, rank, world_size)
-        return MemoryLoader(self, order, torch.device(device))
+        check_choice("augment", augment, (None, *AUGMENTATIONS))
+        drawn = None if augment is None else operations(augment)
+        if drawn is not None and (self.images.dtype != torch.uint8 or self.images.shape[1] != 3):
+            raise ValueError(
+                '`augment` must be "crop-flip" or "none" for images without colours, got '
+                f"{augment!r}: it changes brightness and colours too."
+            )
+        order = Order(len(self), batch_size, seed, augment is not None, rank, world_size)
+        moved = augment not in (None, "none") and bool(self.pad or self.flip)
+        return MemoryLoader(self, order, torch.device(device), moved, drawn)
 
 
 class MemoryLoader:
-    """Batches of a `MemorySplit`; see `Loader`."""
+    """Batches of a `MemorySplit`; see `Loader`.
 
-    def __init__(self, split: MemorySplit, order: Order, device: torch.device) -> None:
+    Args:
+        split: the images.
+        order: of the epochs.
+        device: where batches are wanted. The images are kept there, unless they are augmented one
+            by one, on the host.
+        moved: whether images are shifted and flipped.
+        drawn: a transform of torchvision that is applied to each image after that, or None.
+    """
+
+    def __init__(
+        self,
+        split: MemorySplit,
+        order: Order,
+        device: torch.device,
+        moved: bool,
+        drawn: v2.Transform | None,
+    ) -> None:
         self._split = split
         self._order = order
-        self._images = split.images.to(device)
+        self._device = device
+        self._moved = moved
+        self._drawn = drawn
+        self._images = split.images.to("cpu" if drawn is not None else device)
         self._targets = split.targets.to(device)
 
     def __len__(self) -> int:
@@ -123,43 +158,75 @@ class MemoryLoader:
 
     def epoch(self, epoch: int, first_step: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """Returns an epoch's batches from `first_step` on; see `Loader.epoch`."""
-        steps = self._order.steps(first_step)
-        indices = torch.from_numpy(self._order.indices(epoch)).to(self._images.device)
-        return (self._batch(epoch, step, indices) for step in steps)
+        batches = self._batches(epoch, self._order.steps(first_step), None)
+        return ((images, targets) for images, targets, _ in batches)
 
     def epoch_with_origins(
         self, epoch: int, memory: SaliencyMemory, first_step: int = 0
     ) -> Iterator[tuple[Tensor, Tensor, Origin]]:
         """Returns the same batches with where they come from; see `Loader.epoch_with_origins`."""
-        numbers = memory.cell_numbers(self._split.images.shape[2:])
+        size = self._split.images.shape[2:]
+        numbers = cell_numbers(size, memory.grid).to(torch.uint8)
+        return self._batches(epoch, self._order.steps(first_step), numbers)
+
+    def _batches(
+        self, epoch: int, steps: range, numbers: Tensor | None
+    ) -> Iterator[tuple[Tensor, Tensor, Origin]]:
+        """Yields batches with where they come from; without cells where no `numbers` are given."""
         everything = torch.from_numpy(self._order.indices(epoch))
-        steps = self._order.steps(first_step)
-        for step, (images, targets) in zip(steps, self.epoch(epoch, first_step), strict=True):
+        on_host = self._images.device.type == "cpu"
+        for step in steps:
             share = self._order.share(step)
-            # Drawn anew and in host memory: the draws depend on the counts alone.
-            cells = self._moved(numbers.cpu().expand(len(share), 1, *numbers.shape), epoch, step)
-            yield images, targets, Origin(everything[share.start : share.stop], cells.squeeze(1))
+            chosen = everything[share.start : share.stop]
+            with _one_thread() if on_host else contextlib.nullcontext():
+                images = self._images.index_select(0, chosen.to(self._images.device))
+                cells = None if numbers is None else numbers.expand(len(share), 1, *numbers.shape)
+                images, cells = self._augmented(images, cells, epoch, step)
+                images = normalize(
+                    to_device(images, self._device), self._split.mean, self._split.std
+                )
+                targets = self._targets.index_select(0, chosen.to(self._targets.device))
+            yield images, targets, Origin(chosen, None if cells is None else cells.squeeze(1))
 
-    def _batch(self, epoch: int, step: int, indices: Tensor) -> tuple[Tensor, Tensor]:
-        if self._images.device.type != "cpu":
-            return self._make_batch(epoch, step, indices)
-        with _one_thread():
-            return self._make_batch(epoch, step, indices)
+    def _augmented(
+        self, images: Tensor, cells: Tensor | None, epoch: int, step: int
+    ) -> tuple[Tensor, Tensor | None]:
+        """Returns a step's images and their cell numbers, (b, 1, H, W), after augmentation."""
+        share, seed = self._order.share(step), (self._order.seed, epoch, step)
+        if self._moved:
+            crops, pad = draw_crops(share, self._split, seed), self._split.pad
+            images = cropped(images, crops, pad)
+            cells = None if cells is None else cropped(cells, crops, pad)
+        if self._drawn is None:
+            return images, cells
+        seeds = raw_draws(share.batch, *seed, Purpose.OPERATIONS)[share.first :]
+        with torch.random.fork_rng(devices=[]):
+            return one_by_one(images, cells, self._drawn, seeds.tolist())
 
-    def _make_batch(self, epoch: int, step: int, indices: Tensor) -> tuple[Tensor, Tensor]:
-        split, share = self._split, self._order.share(step)
-        chosen = indices[share.start : share.stop]
-        images = self._moved(self._images.index_select(0, chosen), epoch, step)
-        return normalize(images, split.mean, split.std), self._targets.index_select(0, chosen)
 
-    def _moved(self, images: Tensor, epoch: int, step: int) -> Tensor:
-        """Returns a step's images, or pictures of their cell numbers, flipped and shifted."""
-        split, share = self._split, self._order.share(step)
-        if not self._order.shuffled or not (split.pad or split.flip):
-            return images
-        seed = (self._order.seed, epoch, step)
-        rows, columns, mirrored = draw_crops(share, split, seed).to(images.device)
-        return cropped(images, rows, columns, mirrored, split.pad)
+def one_by_one(
+    images: Tensor, cells: Tensor | None, transform: v2.Transform, seeds: Sequence[int]
+) -> tuple[Tensor, Tensor | None]:
+    """Returns images and their cell numbers after a transform that draws for each of them anew.
+
+    Args:
+        images: (b, 3, H, W) uint8. Not changed.
+        cells: (b, 1, H, W) uint8, or None. Not changed.
+        transform: of torchvision, which draws from torch's global generator.
+        seeds: of that generator, one per image.
+    """
+    follow = tracked(transform)
+    # As PIL images: of such small ones, Pillow transforms several in the time of one tensor.
+    pictures = images.permute(0, 2, 3, 1).contiguous().numpy()
+    moved = None if cells is None else cells.clone()
+    for k, picture in enumerate(map(PIL.Image.fromarray, pictures)):
+        torch.default_generator.manual_seed(seeds[k])
+        if moved is None:
+            pictures[k] = transform(picture)
+        else:
+            pictures[k], numbers = follow(picture, CellNumbers.from_tensor(moved[k, 0]))
+            moved[k, 0] = numbers.tensor()
+    return torch.from_numpy(pictures).permute(0, 3, 1, 2).contiguous(), moved
 
 
 @contextlib.contextmanager
@@ -199,22 +266,21 @@ def draw_crops(share: Share, split: MemorySplit, seed: tuple[int, int, int]) -> 
     return torch.from_numpy(np.concatenate([draws[:2] % places, mirrored]).astype(np.int64))
 
 
-def cropped(images: Tensor, rows: Tensor, columns: Tensor, mirrored: Tensor, pad: int) -> Tensor:
+def cropped(images: Tensor, crops: Tensor, pad: int) -> Tensor:
     """Returns each image mirrored or not, then padded with zeros, then cropped at its own offset.
 
     Args:
         images: (b, C, H, W). Not changed.
-        rows: (b,) rows of the padded image above the cut.
-        columns: (b,) columns of the padded image left of the cut.
-        mirrored: (b,) not 0 where left and right change places.
+        crops: (3, b) for each image, rows of the padded image above the cut, columns left of it,
+            and not 0 where left and right change places.
         pad: zeros at each border.
 
     >>> image = torch.tensor([[[[1, 2], [3, 4]]]])
-    >>> place = torch.tensor([2])
-    >>> cropped(image, place, torch.tensor([1]), torch.tensor([True]), pad=1).tolist()
+    >>> cropped(image, torch.tensor([[2], [1], [1]]), pad=1).tolist()
     [[[[4, 3], [0, 0]]]]
     """
     b, channels, height, width = images.shape
+    rows, columns, mirrored = crops.to(images.device)
     padded = pad_borders(images, (pad, pad, pad, pad))
     tall, wide = padded.shape[2:]
     # Whole rows first, then columns within them: a fifth of the time that one gather of single

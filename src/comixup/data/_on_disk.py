@@ -15,16 +15,17 @@ import torch
 from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
-from torchvision import tv_tensors  # type: ignore[import-untyped]
 from torchvision.transforms import v2  # type: ignore[import-untyped]
 
 from comixup import Origin, SaliencyMemory
 from comixup._center_view import CenterView
-from comixup._checks import check_count, check_number, check_positive
+from comixup._checks import check_choice, check_count, check_number, check_positive
 from comixup._crops import resized_side
 from comixup._devices import to_device
 from comixup._normalize import normalize
-from comixup.core.grid import cell_numbers
+from comixup.adapters.cell_numbers import CellNumbers
+from comixup.adapters.origins import tracked
+from comixup.data._augmentation import AUGMENTATIONS, Augmentation, operations
 from comixup.data._digest import digest_of, file_sources
 from comixup.data._image_file import read_image
 from comixup.data._sampler import Order
@@ -87,7 +88,7 @@ class DiskSplit:
         batch_size: int,
         *,
         seed: int = 0,
-        augment: bool = False,
+        augment: Augmentation | None = None,
         image_size: int | None = None,
         min_scale: float | None = None,
         rank: int = 0,
@@ -102,8 +103,9 @@ class DiskSplit:
         check_number("min_scale", scale, high=1)
         check_positive("min_scale", scale)
         check_count("workers", workers, low=0)
-        order = Order(len(self), batch_size, seed, augment, rank, world_size)
-        transform = _augmentation(size, scale) if augment else CenterView(size)
+        check_choice("augment", augment, (None, *AUGMENTATIONS))
+        order = Order(len(self), batch_size, seed, augment is not None, rank, world_size)
+        transform = _transform(augment, size, scale)
         return DiskLoader(self, order, _Images(self, transform, size, seed), device, workers)
 
 
@@ -192,6 +194,7 @@ class _Images(Dataset[_Sample | str]):
         self._files = split.files
         self._targets = split.targets.numpy()
         self._transform = transform
+        self._tracked = transform if isinstance(transform, CenterView) else tracked(transform)
         self._size = size
         self._seed = seed
         self._grid: tuple[int, ...] | None = None
@@ -215,9 +218,9 @@ class _Images(Dataset[_Sample | str]):
                 torch.default_generator.manual_seed(seed)
             if self._grid is None:
                 return self._transform(picture), self._targets[index], index, None
-            numbers = cell_numbers((picture.height, picture.width), self._grid).to(torch.uint8)
-            pixels, moved = self._transform(picture, tv_tensors.Mask(numbers))
-            return pixels, self._targets[index], index, moved.as_subclass(Tensor)
+            numbers = CellNumbers.of((picture.height, picture.width), self._grid)
+            pixels, numbers = self._tracked(picture, numbers)
+            return pixels, self._targets[index], index, numbers.tensor()
 
     def collate(self, samples: list[_Sample | str]) -> _Batch | str:
         """Returns a batch, possibly empty, or the error message of its first damaged image."""
@@ -245,6 +248,12 @@ class _Images(Dataset[_Sample | str]):
         )
 
 
-def _augmentation(size: int, min_scale: float) -> v2.Transform:
+def _transform(
+    augment: Augmentation | None, size: int, min_scale: float
+) -> v2.Transform | CenterView:
+    """Returns what makes the view of an image that is trained or tested on."""
+    if augment is None or augment == "none":
+        return CenterView(size)
     crop = v2.RandomResizedCrop(size, scale=(min_scale, 1), antialias=True)
-    return v2.Compose([crop, v2.RandomHorizontalFlip(), v2.PILToTensor()])
+    steps = [crop, v2.RandomHorizontalFlip(), operations(augment), v2.PILToTensor()]
+    return v2.Compose([step for step in steps if step is not None])

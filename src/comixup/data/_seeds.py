@@ -31,6 +31,7 @@ class Purpose(IntEnum):
     INITIAL_WEIGHTS = 5
     MODEL = 6
     MIXER = 7
+    OPERATIONS = 8
 
 
 def seed_for(*numbers: int) -> int:

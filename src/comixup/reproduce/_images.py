@@ -63,7 +63,7 @@ class Images:
         """
         if augment:
             loader = self.data.train.loader(
-                size, seed=0, augment=True, image_size=self._cropped_size()
+                size, seed=0, augment="crop-flip", image_size=self._cropped_size()
             )
             epoch, step = divmod(number, len(loader))
             images, targets = next(iter(loader.epoch(epoch, first_step=step)))

@@ -58,7 +58,7 @@ def reestimate(folder: Path) -> Reestimated:
         )
     data = _data_of(trained.recipe, trained.seed, trained_on(folder).root)
     before = _metrics(trained.model, data)
-    loader = data.train.loader(BATCH, seed=trained.seed, augment=True)
+    loader = data.train.loader(BATCH, seed=trained.seed, augment=trained.recipe["augment"])
     trained.model.train()
     update_bn((images for images, _ in loader.epoch(0)), trained.model)
     after = _metrics(trained.model, data)

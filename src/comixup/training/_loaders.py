@@ -38,7 +38,7 @@ class Loaders:
         return self.data.train.loader(
             phase.batch_size,
             seed=self.run.seed,
-            augment=True,
+            augment=self.run.trained.augment,
             image_size=phase.image_size,
             min_scale=phase.min_scale,
             rank=self.rank,

@@ -18,7 +18,7 @@ from comixup._checks import (
     check_positive,
 )
 from comixup._did_you_mean import did_you_mean
-from comixup.data import MAX_SEED
+from comixup.data import AUGMENTATIONS, MAX_SEED, Augmentation
 from comixup.models import MAX_WIDTH
 from comixup.training._method import Method, SaliencyMode, Settings
 from comixup.training._phases import Phase, ends_of, with_ends
@@ -74,6 +74,8 @@ class Recipe:
             run's seed does.
         test_fraction: fraction of each class's images held out as test images, of a folder of
             images that has none; None: a fifth.
+        augment: how training images are augmented: "crop-flip", on top of that "trivial", "rand" or
+            "auto" (torchvision's TrivialAugmentWide, RandAugment, AutoAugment), or "none".
         width: feature maps of the network's first stage; None: the network's own.
         pretrained: begin with the weights that torchvision or timm has for the network.
         weights: file of weights to begin with; None: random ones.
@@ -111,6 +113,7 @@ class Recipe:
     validation: float | None = None
     validation_seed: int | None = None
     test_fraction: float | None = None
+    augment: Augmentation = "crop-flip"
     width: int | None = None
     pretrained: bool = False
     weights: str | None = None
@@ -126,6 +129,7 @@ class Recipe:
             object.__setattr__(self, "loss", "official")
         check_choice("loss", self.loss, LOSS_NAMES)
         check_choice("optimizer", self.optimizer, OPTIMIZERS)
+        check_choice("augment", self.augment, AUGMENTATIONS)
         check_choice("class_weights", self.class_weights, (None, *CLASS_WEIGHTS))
         if self.class_weights and self.loss != "cross-entropy":
             raise ValueError(
@@ -219,6 +223,7 @@ class Recipe:
         validation: float | None = None,
         validation_seed: int | None = None,
         test_fraction: float | None = None,
+        augment: Augmentation | None = None,
         width: int | None = None,
         image_size: int | None = None,
         optimizer: OptimizerName | None = None,
@@ -244,6 +249,7 @@ class Recipe:
             validation: fraction of the training images to hold out.
             validation_seed: decides which are held out, for every run alike.
             test_fraction: fraction of the images to hold out of a folder that has no test images.
+            augment: how training images are augmented; see `Recipe`.
             width: feature maps of the network's first stage.
             image_size: pixels per side in every phase, for data sets of image files.
             optimizer: "sgd", "adam" or "adamw". Learning rates stay as they are.
@@ -277,6 +283,7 @@ class Recipe:
             ("validation", validation),
             ("validation_seed", validation_seed),
             ("test_fraction", test_fraction),
+            ("augment", augment),
             ("width", width),
             ("optimizer", optimizer),
             ("pretrained", pretrained),
