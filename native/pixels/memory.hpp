@@ -34,7 +34,8 @@ class MapWriter {
         momentum_(momentum) {}
 
   /// Fills `map` with the new map of an example and returns true, or with zeros and returns false
-  /// where the gradient is zero or not finite.
+  /// where the gradient is zero or not finite. An image that shows no cell leaves zeros, too, and
+  /// returns true: nothing is wrong with its gradient.
   ///
   /// `gradient` is (channels, pixels), or (pixels, channels) with channels last; `numbers` are the
   /// cells that the pixels show; `before` is the example's last map, all zero if there is none.
@@ -105,6 +106,7 @@ class MapWriter {
       known_total += old_[c];
     }
     std::fill_n(map, cells_, std::uint8_t{0});
+    if (shown == 0) return true;
     if (!(total > 0) || !std::isfinite(total)) return false;
     const float new_scale = shown / total, old_scale = shown / std::max(known_total, shown);
     float top = 0;

@@ -1,75 +1,206 @@
-"""Data sets that carry their cells' numbers through torchvision's transforms."""
+"""Data sets that carry their cells' numbers through torchvision's transforms.
 
+The independent computation: an image whose colours are the coordinates of its pixels goes through
+the plain transform, without any of our code. What it shows in the end is where a pixel comes from.
+"""
+
+import pickle
 import threading
+from functools import partial
+from typing import ClassVar
 
+import hypothesis.strategies as st
+import numpy as np
 import pytest
 import torch
+import torchvision
 import torchvision.transforms as v1
+from hypothesis import given, settings
 from PIL import Image
 from torch import nn
-from torch.utils.data import default_collate
+from torch.utils.data import DataLoader, default_collate
+from torchvision.datasets import FakeData
 from torchvision.transforms import v2
 
 from comixup import Origin, SaliencyMemory
-from comixup.adapters.origins import WithOrigins
+from comixup.adapters.cell_numbers import CellNumbers
+from comixup.adapters.origins import WithOrigins, tracked
 
 EXAMPLES = 5
-
-
-def telling_pictures(cells=4, side=32):
-    """Images whose colour is the number of the cell that a pixel lies in, and their memory."""
-    memory = SaliencyMemory(EXAMPLES, cells=cells)
-    numbers = memory.cell_numbers((side, side)).float()
-    return [(numbers.expand(3, side, side).clone(), k) for k in range(EXAMPLES)], memory
-
-
-@pytest.mark.parametrize(
-    "transform",
-    [
-        v2.RandomCrop(32, padding=4),
-        v2.RandomHorizontalFlip(p=1),
-        v2.RandomRotation(90, interpolation=v2.InterpolationMode.NEAREST),
-        v2.RandomAffine(30, (0.2, 0.2), (0.6, 1.4), 10, v2.InterpolationMode.NEAREST),
-        v2.RandomResizedCrop(20, interpolation=v2.InterpolationMode.NEAREST),
-        v2.Compose([v2.Pad(3), v2.RandomApply([v2.RandomVerticalFlip(p=1)], p=0.5)]),
-        v2.RandomChoice([v2.CenterCrop(20), v2.CenterCrop(30)]),
-        v2.Compose([v2.RandomHorizontalFlip(p=1), v2.ToPureTensor(), v2.ToDtype(torch.float32)]),
-        v2.Compose([v2.ToPureTensor(), v2.RandomHorizontalFlip(p=1)]),
-        v2.Compose([v2.Compose([v2.ToPureTensor()]), v2.Compose([v2.Pad(1), v2.RandomCrop(20)])]),
-        v2.RandomOrder([v2.RandomCrop(20), v2.ToPureTensor(), v2.RandomVerticalFlip(p=1)]),
-        v2.RandomApply([v2.ToPureTensor(), v2.RandomCrop(20)], p=1),
-        nn.Sequential(v2.ToPureTensor(), v2.RandomHorizontalFlip(p=1)),
-        v2.ToPureTensor(),
-        v2.RandomApply(nn.ModuleList([v2.ToPureTensor(), v2.RandomCrop(20)]), p=1),
-    ],
-    ids=lambda transform: type(transform).__name__,
+NEAREST = v2.InterpolationMode.NEAREST
+EXACT = v2.InterpolationMode.NEAREST_EXACT
+COLOUR_FUNCTIONS = (
+    *("adjust_brightness", "adjust_saturation", "adjust_contrast", "adjust_sharpness"),
+    *("posterize", "solarize", "autocontrast", "equalize", "invert"),
 )
-def test_every_pixel_knows_its_cell(transform):
-    pictures, memory = telling_pictures()
-    dataset = WithOrigins(pictures, memory, transform)
-    torch.manual_seed(0)
-    for index in range(EXAMPLES):
+MOVES = [
+    v2.RandomCrop(24, padding=4, pad_if_needed=True),
+    v2.RandomCrop(28, padding=3, padding_mode="reflect", pad_if_needed=True),
+    v2.Pad([1, 2, 3, 4], padding_mode="edge"),
+    v2.Pad(2, padding_mode="symmetric"),
+    v2.CenterCrop(20),
+    v2.CenterCrop([33, 21]),
+    v2.RandomHorizontalFlip(),
+    v2.RandomVerticalFlip(),
+    v2.Resize(20, interpolation=EXACT),
+    v2.Resize([19, 31], interpolation=NEAREST),
+    v2.Resize(18, max_size=21, interpolation=NEAREST),
+    v2.RandomResizedCrop(20, interpolation=EXACT),
+    v2.RandomResizedCrop(26, interpolation=NEAREST),
+    v2.RandomResize(16, 30, interpolation=NEAREST),
+    v2.RandomShortestSize([17, 23], max_size=30, interpolation=NEAREST),
+    v2.ScaleJitter((20, 24), interpolation=NEAREST),
+    v2.RandomZoomOut(side_range=(1.0, 1.6)),
+    v2.RandomRotation(90),
+    v2.RandomRotation(40, expand=True),
+    v2.RandomAffine(30, (0.2, 0.2), (0.6, 1.4), 10),
+    v2.RandomPerspective(0.5, p=1, interpolation=NEAREST),
+    v2.ElasticTransform(40.0, sigma=1.5, interpolation=NEAREST),
+    v2.TrivialAugmentWide(),
+    v2.RandAugment(3, magnitude=20),
+    v2.AutoAugment(v2.AutoAugmentPolicy.CIFAR10),
+    v2.AutoAugment(v2.AutoAugmentPolicy.SVHN),
+    v2.RandomApply([v2.RandomHorizontalFlip(p=1), v2.RandomCrop(20, pad_if_needed=True)], p=0.5),
+    v2.RandomChoice([v2.CenterCrop(20), v2.RandomRotation(20), v2.RandAugment()]),
+    v2.RandomOrder([v2.RandomHorizontalFlip(), v2.RandomAffine(20), v2.Pad(2)]),
+    nn.Sequential(v2.RandomHorizontalFlip(), v2.RandomRotation(10)),
+    v1.Compose([v2.RandomVerticalFlip(), v2.Compose([v2.Pad(1)])]),
+]
+
+
+def coordinates(size, pil):
+    """Returns an image whose first two channels are the row and the column of a pixel, from 1."""
+    rows, columns = np.meshgrid(*(np.arange(1, side + 1) for side in size), indexing="ij")
+    array = np.stack([rows, columns, 0 * rows], -1).astype(np.uint8)
+    return Image.fromarray(array) if pil else torch.from_numpy(array).permute(2, 0, 1)
+
+
+def expected_numbers(shown, size, grid):
+    """Returns the cell numbers that an image of coordinates shows; 0 where it shows none."""
+    rows, columns, _ = v2.functional.pil_to_tensor(shown) if pil_like(shown) else shown
+    cell = (rows.long() - 1) * grid[0] // size[0] * grid[1]
+    cell += (columns.long() - 1) * grid[1] // size[1]
+    return torch.where((rows > 0) & (columns > 0), cell + 1, 0)
+
+
+def pil_like(image):
+    return isinstance(image, Image.Image)
+
+
+@pytest.fixture
+def without_colours(monkeypatch):
+    """Lets auto-augment transforms draw operations on colours, which then change nothing."""
+    for name in COLOUR_FUNCTIONS:
+        monkeypatch.setattr(v2.functional, name, lambda image, *args, **kwargs: image)
+
+
+def assert_follows(transform, size, grid, pil, seed):
+    """Compares cell numbers with an image of coordinates that goes through the plain transform."""
+    image = coordinates(size, pil)
+    torch.manual_seed(seed)
+    shown = transform(image)
+    after = torch.get_rng_state()
+    torch.manual_seed(seed)
+    moved, numbers = tracked(transform)(image, CellNumbers.of(size, grid))
+    assert torch.equal(torch.get_rng_state(), after)  # no draw more or less
+    np.testing.assert_array_equal(np.asarray(moved), np.asarray(shown))
+    expected = expected_numbers(shown, size, grid)
+    np.testing.assert_array_equal(numbers.tensor().numpy(), expected.numpy())
+
+
+@pytest.mark.parametrize("pil", [False, True])
+@pytest.mark.parametrize("transform", MOVES, ids=lambda transform: type(transform).__name__)
+def test_cell_numbers_follow_every_transform(transform, pil, without_colours):
+    for seed in range(8):
+        assert_follows(transform, (30, 26), (4, 5), pil, seed)
+
+
+@pytest.mark.usefixtures("without_colours")
+def test_cell_numbers_follow_any_composition():
+    @settings(max_examples=80, deadline=None)
+    @given(
+        steps=st.lists(st.sampled_from(MOVES), min_size=2, max_size=5),
+        size=st.tuples(st.integers(16, 40), st.integers(16, 40)),
+        cells=st.integers(1, 8),
+        pil=st.booleans(),
+        seed=st.integers(0, 2**31),
+    )
+    def follow(steps, size, cells, pil, seed):
+        assert_follows(v2.Compose(steps), size, (cells, cells), pil, seed)
+
+    follow()
+
+
+def test_what_a_step_moved_out_of_the_image_no_later_one_brings_back():
+    shift = [v2.RandomAffine(0, translate=None, shear=None) for _ in range(2)]
+    for transform, pixels in zip(shift, (10, -10), strict=True):
+        transform.make_params = lambda flat, pixels=pixels: {
+            "angle": 0.0, "translate": (pixels, 0), "scale": 1.0, "shear": (0.0, 0.0)
+        }  # fmt: skip
+    _, numbers = tracked(v2.Compose(shift))(torch.rand(3, 8, 32), CellNumbers.of((8, 32), (1, 8)))
+    assert numbers.tensor()[0].tolist() == [1 + k // 4 for k in range(22)] + [0] * 10
+
+
+PIPELINES = {
+    "TrivialAugment": [v2.RandomCrop(32, padding=4), v2.TrivialAugmentWide()],
+    "3-Augment": [
+        v2.RandomResizedCrop(28),
+        v2.RandomHorizontalFlip(),
+        v2.RandomChoice([v2.Grayscale(3), v2.RandomSolarize(128, p=1), v2.GaussianBlur(3)]),
+        v2.ColorJitter(0.3, 0.3, 0.3),
+    ],
+    "RandAugment": [v2.RandomRotation(10), v2.RandAugment(), v2.RandomHorizontalFlip()],
+    "AutoAugment": [v2.AutoAugment(), v2.RandomResizedCrop(24), v2.JPEG((40, 60))],
+}
+TAIL = [
+    v2.ToImage(),
+    v2.ToDtype(torch.float32, scale=True),
+    v2.Normalize([0.5] * 3, [0.25] * 3),
+    v2.RandomErasing(p=1, value="random"),
+    v2.ToPureTensor(),
+]
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_images_are_those_of_the_plain_pipeline(name):
+    draws = np.random.default_rng(0).integers(0, 256, (EXAMPLES, 40, 36, 3), np.uint8)
+    pictures = [(Image.fromarray(draw), k) for k, draw in enumerate(draws)]
+    transform = v2.Compose([*PIPELINES[name], *TAIL])
+    dataset = WithOrigins(pictures, SaliencyMemory(EXAMPLES), transform)
+    for index, (picture, _) in enumerate(pictures):
+        torch.manual_seed(index)
         image, target, origin = dataset[index]
+        torch.manual_seed(index)
+        torch.testing.assert_close(image, transform(picture), rtol=0, atol=0)
+        assert type(image) is torch.Tensor
         assert (target, int(origin.indices)) == (index, index)
-        assert torch.equal(image[0].long(), origin.cells.long())
+        assert origin.cells.shape == image.shape[1:]
+
+
+def test_erased_pixels_count_for_no_cell():
+    erase = v2.RandomErasing(p=1, value=7)
+    torch.manual_seed(0)
+    image, numbers = tracked(erase)(torch.zeros(3, 30, 30), CellNumbers.of((30, 30), (4, 4)))
+    assert 0 < (image[0] == 7).sum() < 900
+    assert torch.equal(numbers.tensor() == 0, image[0] == 7)
 
 
 @pytest.mark.parametrize("fill", [3, (1, 2, 3)])
 def test_cell_numbers_are_filled_with_nothing_whatever_the_image_is_filled_with(fill):
-    pictures, memory = telling_pictures()
+    pictures, memory = [(torch.ones(3, 32, 32), 0)], SaliencyMemory(1)
     pad = v2.Pad(2, fill=fill)
     image, _, origin = WithOrigins(pictures, memory, pad)[0]
     assert origin.cells[0].tolist() == [0] * 36
     assert image[0, 0].unique().tolist() == [fill if isinstance(fill, int) else fill[0]]
-    assert pad(pictures[0][0])[0, 0, 0] == image[0, 0, 0]  # the caller's transform is as it was
 
 
 def test_samples_make_batches_that_the_memory_reads():
-    pictures, memory = telling_pictures()
-    dataset = WithOrigins(
-        pictures, memory, v2.RandomCrop(28), image_transform=v2.Normalize([1] * 3, [2] * 3)
-    )
-    images, targets, origin = default_collate([dataset[k] for k in range(EXAMPLES)])
+    memory = SaliencyMemory(EXAMPLES, cells=4)
+    numbers = memory.cell_numbers((32, 32)).float().expand(3, 32, 32)
+    pictures = [(numbers.clone(), k) for k in range(EXAMPLES)]
+    transform = v2.Compose([v2.RandomCrop(28), v2.Normalize([1] * 3, [2] * 3)])
+    loader = DataLoader(WithOrigins(pictures, memory, transform), EXAMPLES)
+    images, targets, origin = next(iter(loader))
     assert isinstance(origin, Origin)
     assert images.shape == (EXAMPLES, 3, 28, 28)
     assert targets.tolist() == origin.indices.tolist()
@@ -77,55 +208,140 @@ def test_samples_make_batches_that_the_memory_reads():
     assert torch.equal((images[:, 0] * 2 + 1).long(), origin.cells.long())
 
 
-def test_pil_images_work():
-    memory = SaliencyMemory(1, cells=2)
-    pictures = [(Image.new("RGB", (40, 20)), 0)]
-    transform = v2.Compose([v2.Resize(10, antialias=True), v2.ToImage()])
-    image, _, origin = WithOrigins(pictures, memory, transform)[0]
-    assert image.shape[1:] == origin.cells.shape == (10, 20)
-    assert origin.cells[0].tolist() == [1] * 10 + [2] * 10
+def test_the_callers_transform_stays_as_it_is_and_is_not_copied():
+    transform = v2.Compose([v2.RandomApply(nn.ModuleList([v2.RandomCrop(8)])), v2.RandAugment()])
+    before = repr(transform)
+    transform.lock = transform.transforms[1].lock = threading.Lock()
+    dataset = WithOrigins(
+        [(torch.zeros(3, 16, 16, dtype=torch.uint8), 0)], SaliencyMemory(1), transform
+    )
+    dataset[0]
+    assert repr(transform) == before
+    assert "_apply_image_or_video_transform" not in vars(transform.transforms[1])
+
+
+def test_tracked_transforms_can_be_sent_to_workers():
+    transform = v2.Compose([v2.RandomCrop(8), v2.TrivialAugmentWide()])
+    dataset = WithOrigins(
+        [(torch.zeros(3, 16, 16, dtype=torch.uint8), 0)], SaliencyMemory(1), transform
+    )
+    torch.manual_seed(1)
+    here = dataset[0]
+    torch.manual_seed(1)
+    there = pickle.loads(pickle.dumps(dataset))[0]
+    assert all(torch.equal(a, b) for a, b in zip(here[2], there[2], strict=True))
+
+
+def noise(image):
+    return image + torch.rand_like(image)
+
+
+class Mirror:
+    """Calls as v2 transforms are: with an image alone, or with its cell numbers."""
+
+    def __call__(self, *inputs):
+        return tuple(v2.functional.horizontal_flip(each) for each in inputs)
+
+
+class Brighter(v2.Transform):
+    def transform(self, inpt, params):
+        return inpt * 2
 
 
 @pytest.mark.parametrize(
     ("transform", "error", "message"),
     [
-        (v2.RandAugment(), ValueError, "which RandAugment cannot.*image_transform"),
-        (v2.Compose([v2.AutoAugment()]), ValueError, "which AutoAugment cannot"),
-        (v2.RandomErasing(), ValueError, "RandomErasing changes the image alone"),
-        (v1.RandomCrop(8), TypeError, "made of torchvision's v2 transforms"),
-        (v2.Compose([v1.RandomHorizontalFlip()]), TypeError, "v2 transforms"),
-        (lambda image: image, TypeError, "v2 transforms"),
-        (v2.Lambda(lambda image: image), ValueError, "tell images from masks.*image_transform"),
+        (v2.AugMix(), ValueError, "got AugMix: it blends several copies"),
+        (v2.Compose([v2.FiveCrop(8)]), ValueError, "got FiveCrop: it makes several images"),
+        (v1.RandomCrop(8), TypeError, "got torchvision.transforms.transforms.RandomCrop"),
+        (v1.RandAugment(), TypeError, "v2 transforms"),
+        (v2.Compose([noise]), TypeError, r"noise.*colours_only=\[noise\].*moves_pixels=\[noise\]"),
+        (v2.Lambda(noise), TypeError, r"colours_only=\[Lambda\]"),
+        (Brighter(), TypeError, r"Brighter.*colours_only=\[Brighter\]"),
+        (partial(noise), TypeError, "partial"),
     ],
+    ids=lambda value: getattr(type(value), "__name__", ""),
 )
-def test_transforms_that_carry_no_mask_are_rejected_by_name(transform, error, message):
-    pictures, memory = telling_pictures()
+def test_transforms_that_cell_numbers_cannot_follow_are_rejected_by_name(transform, error, message):
     with pytest.raises(error, match=f"`transform` must.*{message}"):
-        WithOrigins(pictures, memory, transform)
+        WithOrigins([(torch.rand(3, 8, 8), 0)], SaliencyMemory(1), transform)
 
 
 @pytest.mark.parametrize(
-    "transform",
+    ("transform", "declared"),
     [
-        v2.RandomHorizontalFlip(),
-        v2.Compose([v2.RandAugment()]),
-        v1.Compose([v1.ToTensor(), v1.RandomCrop(8)]),
-        nn.Sequential(v2.Resize(8)),
+        (noise, noise),
+        (v2.Lambda(noise), noise),
+        (Brighter(), Brighter),
+        (v2.Lambda(noise), v2.Lambda),
     ],
-    ids=lambda transform: type(transform).__name__,
 )
-def test_transforms_of_images_alone_must_not_move_pixels(transform):
-    pictures, memory = telling_pictures()
-    with pytest.raises(ValueError, match="`image_transform` must not move pixels, but R"):
-        WithOrigins(pictures, memory, image_transform=transform)
-    harmless = v2.Compose([v2.ColorJitter(), v2.Lambda(lambda image: image), v2.RandomErasing()])
-    harmless.lock = threading.Lock()  # nothing is copied
-    WithOrigins(pictures, memory, image_transform=harmless)
+def test_transforms_of_colours_can_be_declared(transform, declared):
+    pictures = [(torch.rand(3, 8, 8), 0)]
+    steps = v2.Compose([v2.RandomHorizontalFlip(p=1), transform])
+    image, _, origin = WithOrigins(
+        pictures, SaliencyMemory(1, cells=2), steps, colours_only=[declared]
+    )[0]
+    assert not torch.equal(image, pictures[0][0].flip(2))
+    assert origin.cells[0].tolist() == [2] * 4 + [1] * 4
+
+
+def test_transforms_that_move_pixels_can_be_declared():
+    pictures = [(torch.rand(3, 8, 8), 0)]
+    image, _, origin = WithOrigins(
+        pictures, SaliencyMemory(1, cells=2), v2.Compose([Mirror()]), moves_pixels=[Mirror]
+    )[0]
+    assert torch.equal(image, pictures[0][0].flip(2))
+    assert origin.cells[0].tolist() == [2] * 4 + [1] * 4
+
+
+def test_a_wrong_declaration_is_noticed_where_the_size_changes():
+    dataset = WithOrigins(
+        [(torch.rand(3, 8, 8), 0)],
+        SaliencyMemory(1),
+        v1.CenterCrop(4),
+        colours_only=[v1.CenterCrop],
+    )
+    with pytest.raises(RuntimeError, match=r"`transform` made an image of size .*colours_only"):
+        dataset[0]
+
+
+def test_subclasses_of_auto_augment_are_followed():
+    class Shears(v2.TrivialAugmentWide):
+        _AUGMENTATION_SPACE: ClassVar = {
+            "ShearX": v2.TrivialAugmentWide._AUGMENTATION_SPACE["ShearX"]
+        }
+
+    for seed in range(5):
+        assert_follows(Shears(), (30, 30), (4, 4), True, seed)
+
+
+def test_another_torchvision_is_named(monkeypatch):
+    base = v2.TrivialAugmentWide.__mro__[1]
+    monkeypatch.delattr(base, "_apply_image_or_video_transform")
+    with pytest.raises(
+        TypeError, match=f"torchvision {torchvision.__version__}".replace("+", r"\+")
+    ):
+        tracked(v2.TrivialAugmentWide())
+
+
+def test_data_sets_that_move_pixels_themselves_are_rejected():
+    memory = SaliencyMemory(2)
+    WithOrigins(FakeData(2, (3, 8, 8), transform=v1.ToTensor()), memory)
+    WithOrigins(FakeData(2, (3, 8, 8), transform=v2.Compose([v2.ToImage()])), memory)
+    for transform in (v1.RandomCrop(4), v2.Compose([v2.ToImage(), v2.Resize(4)]), v2.RandAugment()):
+        with pytest.raises(ValueError, match="`dataset` must return images that no transform has"):
+            WithOrigins(FakeData(2, (3, 8, 8), transform=transform), memory)
 
 
 def test_a_memory_of_another_size_is_rejected():
-    pictures, _ = telling_pictures()
     with pytest.raises(ValueError, match="`memory` must have a map for each of the 5 examples"):
-        WithOrigins(pictures, SaliencyMemory(4))
+        WithOrigins([(torch.rand(3, 8, 8), 0)] * 5, SaliencyMemory(4))
     with pytest.raises(TypeError, match="`dataset` must return PIL images or tensors"):
         WithOrigins([("no image", 0)], SaliencyMemory(1))[0]
+
+
+def test_origins_collate_by_default():
+    dataset = WithOrigins([(torch.rand(3, 8, 8), 0)] * 2, SaliencyMemory(2))
+    _, _, origin = default_collate([dataset[0], dataset[1]])
+    assert origin.cells.shape == (2, 8, 8)

@@ -176,3 +176,15 @@ def test_a_gradient_of_other_images_is_rejected():
         memory((7, 9)).write_gradient(origin, gradient[..., :8].contiguous())
     with pytest.raises(ValueError, match="`gradient` must have shape"):
         memory((7, 9)).write_gradient(origin, gradient[:, 0])
+
+
+@each_case("how", ["kernel", "torch"])
+def test_images_that_show_nothing_of_their_example_write_no_map_and_are_not_counted(how):
+    size = SIZES["2-d"]
+    gradient, origin = drawn(size)
+    before = written(how, size, 0.0, (gradient, origin))
+    origin.cells[1:3] = 0  # of examples 0 and 8
+    gradient[1] = float("nan")  # what their gradient is plays no part
+    after = written(how, size, 0.0, drawn(size), (gradient, origin))
+    assert int(after.skipped) == 0
+    torch.testing.assert_close(after._maps[[0, 8]], before._maps[[0, 8]], rtol=0, atol=0)

@@ -159,17 +159,13 @@ def _resize(
     max_size: int | None = None,
     antialias: bool | None = True,
 ) -> CellNumbers:
-    # Of a tensor, torch's "nearest" takes the pixel at or before the place; everything else looks
-    # at the pixel's centre.
-    nearest = interpolation in (
-        "nearest",
-        v2.InterpolationMode.NEAREST,
-        PIL.Image.Resampling.NEAREST,
-    )
-    shift = 0.0 if nearest and not numbers.pil else 0.5
     height, width = _resized(numbers.image_size, size, max_size)
+    # Of a tensor, torch's "nearest" shows the pixel at or before the place; everything else that
+    # of a pixel's centre.
+    centre = numbers.pil or interpolation not in ("nearest", v2.InterpolationMode.NEAREST)
     return numbers.at(
-        _scaled(numbers._rows, height, shift), _scaled(numbers._columns, width, shift)
+        _scaled(numbers._rows, height, numbers.pil, centre),
+        _scaled(numbers._columns, width, numbers.pil, centre),
     )
 
 
@@ -247,11 +243,18 @@ def _padded(index: _Index, before: int, after: int, mode: str) -> _Index:
     return shown
 
 
-def _scaled(index: _Index, length: int, shift: float) -> _Index:
-    """Returns an index vector resized to `length` pixels, by nearest neighbour."""
+def _scaled(index: _Index, length: int, pil: bool, centre: bool) -> _Index:
+    """Returns an index vector resized to `length` pixels, by nearest neighbour.
+
+    It rounds as Pillow or torch do, where a place lies between two pixels.
+    """
     if length == len(index):
         return index
-    places = (np.arange(length) + shift) * (len(index) / length)
+    step = len(index) / length
+    if pil:  # adds up steps in double precision
+        places = np.add.accumulate(np.r_[step / 2, np.full(length - 1, step)])
+    else:  # multiplies in single precision
+        places = (np.arange(length, dtype=np.float32) + np.float32(centre / 2)) * np.float32(step)
     return index[np.minimum(places.astype(np.int64), len(index) - 1)]
 
 

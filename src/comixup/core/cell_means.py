@@ -65,6 +65,9 @@ def looked_up(maps: Tensor, numbers: Tensor) -> Tensor:
 def joined(means: Tensor, shown: Tensor, before: Tensor, momentum: float) -> tuple[Tensor, Tensor]:
     """Returns maps as bytes, (m, cells), all zero where there is nothing to write, and a mask.
 
+    The mask tells which gradients were usable; an image that shows no cell has nothing to write,
+    but nothing is wrong with its gradient.
+
     Args:
         means: (m, cells) new values of the cells that are shown.
         shown: which those are.
@@ -86,7 +89,8 @@ def joined(means: Tensor, shown: Tensor, before: Tensor, momentum: float) -> tup
     usable = usable & joined.isfinite().all(1, keepdim=True)
     top = joined.amax(1, keepdim=True)
     scaled = (joined * (TOP / top)).round_()
-    return torch.where(usable, scaled, 0).to(torch.uint8), usable.squeeze(1)
+    empty = count == 0
+    return torch.where(usable & ~empty, scaled, 0).to(torch.uint8), (usable | empty).squeeze(1)
 
 
 def pixel_layout(gradient: Tensor) -> tuple[Tensor, bool] | None:

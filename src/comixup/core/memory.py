@@ -56,7 +56,8 @@ class SaliencyMemory:
 
     Attributes:
         skipped: how many maps were not written because they were zero, NaN or infinite, as a
-            tensor on the device. They leave what was known.
+            tensor on the device. They leave what was known. Images that show nothing of their
+            example (all cell numbers 0) write no map either, and are not counted.
 
     >>> memory = SaliencyMemory(num_examples=1000)
     >>> origin = Origin(torch.tensor([3, 5]))
