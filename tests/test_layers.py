@@ -21,7 +21,7 @@ BELOW = {
     "adapters": ("core", "mixers"),
     "diagnostics": ("core", "mixers"),
     "models": ("core", "mixers"),
-    "data": ("core", "mixers"),
+    "data": ("core", "mixers", "adapters"),
     "training": ("core", "mixers", "models", "data"),
     "evaluation": ("core", "mixers", "models", "data", "training"),
     "reproduce": (

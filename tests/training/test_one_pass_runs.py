@@ -23,7 +23,10 @@ from small_runs import (
     write_images,
 )
 
-ONE_PASS = ("--saliency", "one-pass", "--memory", "rate=0.75", "recycle=true", "cells=4")
+ONE_PASS = (
+    *("--saliency", "one-pass", "--memory", "rate=0.75", "recycle=true", "cells=4"),
+    *("--augment", "trivial"),
+)
 ROUNDING = {"rtol": 1e-4, "atol": 1e-5}
 
 
@@ -34,7 +37,7 @@ def data(tmp_path_factory):
 
 def one_pass(**changes):
     memory = {"rate": 0.75, "recycle": True, "cells": 4}
-    return recipe(**changes).with_saliency("comixup", "one-pass", memory)
+    return recipe(augment="trivial", **changes).with_saliency("comixup", "one-pass", memory)
 
 
 @pytest.fixture(scope="module")
