@@ -34,7 +34,7 @@ BELOW = {
         "training",
         "evaluation",
     ),
-    "explorer": ("core", "plots", "mixers", "models", "data", "training", "evaluation"),
+    "explorer": ("core", "plots", "mixers", "adapters", "models", "data", "training", "evaluation"),
     "cli": (
         "core",
         "mixers",

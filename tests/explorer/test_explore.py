@@ -68,8 +68,8 @@ def test_the_defaults_are_those_of_the_mixer():
 
 def test_links_hold_all_settings():
     settings = Settings(
-        sample="photos", count=7, draw=3, side=64, saliency="runs/a & b?=1", pretrained=False,
-        beta=0.1, gamma=2.0, tau=1.25, omega=0.01, eta=0.0, grid=8, partition_size=5, levels=3,
+        sample="photos", count=7, draw=3, side=64, saliency="runs/a & b?=1", augment="trivial",
+        pretrained=False, beta=0.1, gamma=2.0, tau=1.25, omega=0.01, eta=0.0, grid=8, partition_size=5, levels=3,
         sweeps=2, seed=11,
     )  # fmt: skip
     from urllib.parse import parse_qsl  # noqa: PLC0415
@@ -322,3 +322,45 @@ except ModuleNotFoundError as error:
     )
     assert "gradio must be installed for the explorer" in run.stdout
     assert "comixup[explorer]" in run.stdout
+
+
+# ---- Augmentation -------------------------------------------------------------------------------
+
+
+def bright_corner():
+    """Images that are black but for one cell of 8 x 8, and maps that are salient there alone."""
+    images = torch.zeros(6, 3, 32, 32)
+    for k, image in enumerate(images):
+        image[:, 4 * k : 4 * k + 4, 8:12] = 1
+    batch = explorer.Batch(images, torch.arange(6), tuple("abcdef"), tint=False, call="")
+    return batch, images[:, 0]
+
+
+@pytest.mark.parametrize("augment", ["crop-flip", "trivial", "rand", "auto"])
+def test_saliency_lies_on_the_same_object_after_augmentation(augment, monkeypatch):
+    from torchvision.transforms.v2 import functional  # noqa: PLC0415
+
+    for name in ("solarize", "invert", "equalize", "autocontrast", "posterize", "adjust_contrast"):
+        monkeypatch.setattr(functional, name, lambda image, *args, **kwargs: image)
+    batch, maps = bright_corner()
+    shown = 0
+    for seed in range(5):
+        moved, tracked = explorer.augmented(batch, maps, augment, seed=seed)
+        salient, bright = tracked > 0, moved.images.mean(1) > 0.5
+        shown += int(bright.sum())
+        assert (salient & bright).sum() > 0.9 * bright.sum()
+        assert (salient & bright).sum() > 0.75 * salient.sum()
+    assert shown > 500
+    again, _ = explorer.augmented(batch, maps, augment, seed=4)
+    assert torch.equal(again.images, moved.images)
+
+
+def test_lines_of_augmented_batches_make_the_same_batch(digits, maps):
+    settings = Settings(augment="trivial", seed=3)
+    result = explorer.explore(digits, maps, settings)
+    lines = explorer.python_lines(result.whole, settings)
+    assert "explorer.augmented(batch, saliency, 'trivial', seed=3)" in lines
+    scope = {}
+    exec(lines.split("figure = ")[0], scope)
+    assert torch.equal(scope["images"], result.mixed_images)
+    assert not torch.equal(result.batch.images, result.whole.images)

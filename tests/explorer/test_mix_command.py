@@ -58,6 +58,20 @@ def test_some_of_many_are_drawn_by_the_seed(called, folder):
     assert "Co-Mixup: 3 of 6 images" in out
 
 
+@pytest.mark.usefixtures("drawn")
+@pytest.mark.parametrize("method", ["comixup", "input"])
+def test_augmented_images_are_drawn_with_the_saliency_that_follows_them(
+    called, folder, tmp_path, method
+):
+    sheet = tmp_path / "sheet.png"
+    words = ("mix", folder, "--out", sheet, "--augment", "trivial", "--method", method)
+    code, out, err = called(*words)
+    assert (code, err) == (0, "")
+    assert "with saliency: " in out
+    with Image.open(tmp_path / "sheet-augmented.png") as picture:
+        assert picture.width > picture.height
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

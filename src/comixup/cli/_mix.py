@@ -26,6 +26,10 @@ def mix(
     weights: Annotated[Literal["pretrained", "random"], option_help("pretrained|random")] = (
         "pretrained"
     ),
+    augment: Annotated[
+        Literal["none", "crop-flip", "trivial", "rand", "auto"],
+        option_help("none|crop-flip|trivial|rand|auto"),
+    ] = "none",
     count: Annotated[int, option_help("N")] = 10,
     image_size: Annotated[int, option_help("N")] = 128,
     seed: Annotated[int, option_help("N")] = 0,
@@ -48,6 +52,8 @@ def mix(
         saliency: where it comes from: "spectral residual", "demo network", the folder of a run, or
             a network of torchvision or timm by name.
         weights: of a network by name: torchvision's or timm's (downloads them), or random ones.
+        augment: augment the images first, as `comixup train --augment` does, and draw them before
+            and after with the saliency that follows them, in a second picture.
         count: mix so many of the images, drawn by the seed if there are more.
         image_size: pixels per side that images are resized and cropped to.
         seed: of all draws.
@@ -79,9 +85,14 @@ def mix(
         settings={**chosen, **parse_settings(set)},
         source=saliency,
         pretrained=weights == "pretrained",
+        augment=augment,
         count=count,
         side=image_size,
         seed=seed,
     )
     write_figure(sheet.figure, out)
     print_line(Console(), f"{sheet.summary} Picture: {out}")
+    if sheet.tracked is not None:
+        tracked = out.with_stem(f"{out.stem}-augmented")
+        write_figure(sheet.tracked, tracked)
+        print_line(Console(), f"Before and after augmentation, with saliency: {tracked}")

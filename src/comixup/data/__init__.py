@@ -19,6 +19,7 @@ from comixup._lazy_imports import lazy_imports
 if TYPE_CHECKING:
     from comixup.data._augmentation import AUGMENTATIONS as AUGMENTATIONS
     from comixup.data._augmentation import Augmentation as Augmentation
+    from comixup.data._augmentation import training_view as training_view
     from comixup.data._data_set import DataSet as DataSet
     from comixup.data._data_set import Loader as Loader
     from comixup.data._data_set import Split as Split
@@ -40,7 +41,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_imports(
         __name__,
         {
-            "_augmentation": "AUGMENTATIONS Augmentation",
+            "_augmentation": "AUGMENTATIONS Augmentation training_view",
             "_image_file": "read_image",
             "_image_sizes": "median_side",
             "_limits": "MAX_SEED",

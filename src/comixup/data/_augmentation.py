@@ -7,10 +7,37 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 if TYPE_CHECKING:
     from torchvision.transforms import v2  # type: ignore[import-untyped]
 
+    from comixup._center_view import CenterView
+
 Augmentation: TypeAlias = Literal["crop-flip", "trivial", "rand", "auto", "none"]
 """Random crops and flips alone, or followed by torchvision's TrivialAugmentWide, RandAugment or
 AutoAugment with its default settings; or nothing at all."""
 AUGMENTATIONS: tuple[Augmentation, ...] = get_args(Augmentation)
+
+
+DEFAULT_MIN_SCALE = 0.08
+"""Of a random crop's area, as torchvision has it."""
+
+
+def training_view(
+    augment: Augmentation, size: int, min_scale: float = DEFAULT_MIN_SCALE
+) -> v2.Transform | CenterView:
+    """Returns what makes the view of a PIL image that is trained on, (C, size, size) uint8.
+
+    Args:
+        augment: see `Augmentation`; "none" is the view that is tested on.
+        size: pixels per side.
+        min_scale: least fraction of the image's area that a random crop shows.
+    """
+    from torchvision.transforms import v2  # noqa: PLC0415 - recipes are listed sooner without
+
+    from comixup._center_view import CenterView  # noqa: PLC0415
+
+    if augment == "none":
+        return CenterView(size)
+    crop = v2.RandomResizedCrop(size, scale=(min_scale, 1), antialias=True)
+    steps = [crop, v2.RandomHorizontalFlip(), operations(augment), v2.PILToTensor()]
+    return v2.Compose([step for step in steps if step is not None])
 
 
 def operations(augment: Augmentation) -> v2.Transform | None:

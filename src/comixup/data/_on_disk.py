@@ -15,7 +15,6 @@ import torch
 from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
-from torchvision.transforms import v2  # type: ignore[import-untyped]
 
 from comixup import Origin, SaliencyMemory
 from comixup._center_view import CenterView
@@ -25,15 +24,18 @@ from comixup._devices import to_device
 from comixup._normalize import normalize
 from comixup.adapters.cell_numbers import CellNumbers
 from comixup.adapters.origins import tracked
-from comixup.data._augmentation import AUGMENTATIONS, Augmentation, operations
+from comixup.data._augmentation import (
+    AUGMENTATIONS,
+    DEFAULT_MIN_SCALE,
+    Augmentation,
+    training_view,
+)
 from comixup.data._digest import digest_of, file_sources
 from comixup.data._image_file import read_image
 from comixup.data._sampler import Order
 from comixup.data._seeds import Purpose, seed_for
 
 DEFAULT_SIZE = 224
-DEFAULT_MIN_SCALE = 0.08
-"""Of a random crop's area, as torchvision has it."""
 
 # An image's index and the epoch that its augmentation is for; None to leave it as it is.
 _Request: TypeAlias = tuple[int, int | None]
@@ -105,7 +107,7 @@ class DiskSplit:
         check_count("workers", workers, low=0)
         check_choice("augment", augment, (None, *AUGMENTATIONS))
         order = Order(len(self), batch_size, seed, augment is not None, rank, world_size)
-        transform = _transform(augment, size, scale)
+        transform = training_view(augment or "none", size, scale)
         return DiskLoader(self, order, _Images(self, transform, size, seed), device, workers)
 
 
@@ -246,14 +248,3 @@ class _Images(Dataset[_Sample | str]):
             torch.tensor(indices),
             moved,
         )
-
-
-def _transform(
-    augment: Augmentation | None, size: int, min_scale: float
-) -> v2.Transform | CenterView:
-    """Returns what makes the view of an image that is trained or tested on."""
-    if augment is None or augment == "none":
-        return CenterView(size)
-    crop = v2.RandomResizedCrop(size, scale=(min_scale, 1), antialias=True)
-    steps = [crop, v2.RandomHorizontalFlip(), operations(augment), v2.PILToTensor()]
-    return v2.Compose([step for step in steps if step is not None])

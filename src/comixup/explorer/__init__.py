@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from comixup._lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
+    from comixup.explorer._augmented import augmented as augmented
     from comixup.explorer._code import python_lines as python_lines
     from comixup.explorer._explore import Result as Result
     from comixup.explorer._explore import explore as explore
@@ -36,6 +37,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_imports(
         __name__,
         {
+            "_augmented": "augmented",
             "_code": "python_lines",
             "_explore": "Result explore",
             "_images": "Batch load_images sample_images",

@@ -14,7 +14,7 @@ from comixup import explorer
 
 batch = {call}
 saliency = {saliency}
-mixup = comixup.CoMixup(
+{augmented}mixup = comixup.CoMixup(
     num_classes={classes},
 """
 _TAIL = """\
@@ -41,6 +41,15 @@ def python_lines(batch: Batch, settings: Settings) -> str:
         pretrained = "" if settings.pretrained else ", pretrained=False"
         network = f"explorer.load_network({settings.saliency!r}{pretrained})"
         saliency = f"explorer.network_maps(batch, {network})"
-    head = _HEAD.format(call=batch.call, saliency=saliency, classes=len(batch.class_names))
+    augmented = ""
+    if settings.augment != "none":
+        call = f"explorer.augmented(batch, saliency, {settings.augment!r}, seed={settings.seed})"
+        augmented = f"batch, saliency = {call}\n"
+    head = _HEAD.format(
+        call=batch.call,
+        saliency=saliency,
+        augmented=augmented,
+        classes=len(batch.class_names),
+    )
     chosen = "".join(f"    {name}={getattr(settings, name)!r},\n" for name in _FIELDS)
     return head + chosen + _TAIL.format(seed=settings.seed, tint=batch.tint)

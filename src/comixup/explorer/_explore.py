@@ -21,6 +21,7 @@ from comixup import (
     objective,
     solve,
 )
+from comixup.explorer._augmented import augmented
 from comixup.explorer._images import Batch
 from comixup.explorer._settings import Settings
 
@@ -33,6 +34,8 @@ class Result:
     """A mixed batch and why it is as it is.
 
     Attributes:
+        whole: the images before augmentation.
+        whole_saliency: (m, H, W) theirs.
         batch: what was mixed.
         saliency: (m, H, W).
         settings: how.
@@ -46,6 +49,8 @@ class Result:
         baselines: what the other methods decided for the same batch, by their names.
     """
 
+    whole: Batch
+    whole_saliency: Tensor
     batch: Batch
     saliency: Tensor
     settings: Settings
@@ -67,10 +72,13 @@ def explore(batch: Batch, saliency: Tensor, settings: Settings) -> Result:
     which may raise the objective.
 
     Args:
-        batch: to mix.
+        batch: to augment, if the settings say so, and to mix.
         saliency: (m, *size), as for the mixers.
-        settings: of the method; those of images and saliency play no part here.
+        settings: of augmentation and method; those of images and saliency play no part here.
     """
+    whole, whole_saliency = batch, saliency
+    if settings.augment != "none":
+        batch, saliency = augmented(batch, saliency, settings.augment, seed=settings.seed)
     mixer = comixup_of(settings, len(batch.class_names))
     images, targets = mixer(batch.images, batch.targets, saliency)
     early = [
@@ -82,6 +90,8 @@ def explore(batch: Batch, saliency: Tensor, settings: Settings) -> Result:
     terms = [_terms(done.last) for done in (*early, mixer)]
     ratio = mixer.last.plan.source_ratio()
     return Result(
+        whole=whole,
+        whole_saliency=whole_saliency,
         batch=batch,
         saliency=saliency,
         settings=settings,

@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 from comixup import Mixed, plot_batch
 from comixup.explorer._explore import Result
 from comixup.explorer._images import Batch
-from comixup.plots import COLOURS, Box, Page
+from comixup.plots import COLOURS, Box, Page, plot_tracked
 
 DPI = 90
 MAX_SHOWN = 20
@@ -27,10 +27,20 @@ _MARKERS = ("o", "s", "^", "D", "*")
 _BLUE, _GREY = COLOURS[0], "#555555"
 
 
-def inputs_html(batch: Batch, mixed: Mixed) -> str:
-    """Returns the inputs with their saliency."""
-    figure = _part_of(batch, mixed, "inputs", MAX_SHOWN)
-    return image_html(figure, f"{len(batch.images)} inputs, their saliency below them")
+def inputs_html(result: Result) -> str:
+    """Returns the inputs with their saliency, before augmentation too if there is any."""
+    batch = result.batch
+    figure = _part_of(batch, result.mixed, "inputs", MAX_SHOWN)
+    shown = image_html(figure, f"{len(batch.images)} inputs, their saliency below them")
+    if result.settings.augment == "none":
+        return shown
+    tracked = plot_tracked(
+        result.whole.images[:MAX_SHOWN],
+        result.whole_saliency[:MAX_SHOWN],
+        batch.images[:MAX_SHOWN],
+        result.saliency[:MAX_SHOWN],
+    )
+    return shown + image_html(tracked, "Images before and after augmentation, with saliency")
 
 
 def outputs_html(batch: Batch, mixed: Mixed, name: str, count: int = MAX_SHOWN) -> str:

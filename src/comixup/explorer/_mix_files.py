@@ -11,11 +11,14 @@ import torch
 from matplotlib.figure import Figure
 
 from comixup import CoMixup, CutMix, InputMixup, Mixed, Mixer, PuzzleMix, plot_batch
-from comixup._checks import check_count
+from comixup._checks import check_choice, check_count
+from comixup.data import AUGMENTATIONS, Augmentation
+from comixup.explorer._augmented import augmented
 from comixup.explorer._images import load_images
 from comixup.explorer._limits import MAX_FILES
 from comixup.explorer._settings import MAX_SEED, SPECTRAL
 from comixup.explorer._sources import load_network, network_maps, spectral_maps
+from comixup.plots import plot_tracked
 
 _MIXERS: dict[str, tuple[str, Callable[..., Mixer]]] = {
     "comixup": ("Co-Mixup", CoMixup),
@@ -31,6 +34,7 @@ class Sheet:
 
     Attributes:
         figure: inputs, outputs and targets.
+        tracked: the images before and after augmentation with their maps; None without either.
         summary: a line of numbers about it.
         mixed: what was decided.
     """
@@ -38,6 +42,7 @@ class Sheet:
     figure: Figure
     summary: str
     mixed: Mixed
+    tracked: Figure | None = None
 
 
 def mix_files(
@@ -47,6 +52,7 @@ def mix_files(
     settings: Mapping[str, Any] | None = None,
     source: str = SPECTRAL,
     pretrained: bool = True,
+    augment: Augmentation = "none",
     count: int = 10,
     side: int = 128,
     seed: int = 0,
@@ -59,11 +65,13 @@ def mix_files(
         settings: keywords of the method's mixer.
         source: of saliency, for methods that need it; see `load_network`.
         pretrained: see `load_network`.
+        augment: augment the images first; their saliency follows. See `augmented`.
         count: mix so many, drawn by the seed if there are more files.
         side: pixels per side that images are resized and cropped to.
         seed: of all draws.
     """
     check_count("count", count, 1, MAX_FILES)
+    check_choice("augment", augment, AUGMENTATIONS)
     check_count("seed", seed, 0, MAX_SEED)
     generator = torch.Generator().manual_seed(seed)
     chosen = list(files)
@@ -86,6 +94,13 @@ def mix_files(
         saliency = spectral_maps(batch)
     elif mixer.needs_saliency:
         saliency = network_maps(batch, load_network(source, pretrained=pretrained))
+    tracked = None
+    if augment != "none":
+        # Of methods that need no saliency spectral residual shows what is tracked.
+        maps = spectral_maps(batch) if saliency is None else saliency
+        whole, (batch, moved) = batch, augmented(batch, maps, augment, seed=seed)
+        saliency = None if saliency is None else moved
+        tracked = plot_tracked(whole.images, maps, batch.images, moved)
     mixer(batch.images, batch.targets, saliency)
     more = f", of {len(files)}" if len(files) > len(chosen) else ""
     told = f"{title} of {len(chosen)} images{more}"
@@ -104,4 +119,4 @@ def mix_files(
     )
     if mixer.last.uniform_maps:
         summary += f" Nothing stands out in {mixer.last.uniform_maps} of the images."
-    return Sheet(figure, summary, mixer.last)
+    return Sheet(figure, summary, mixer.last, tracked)

@@ -9,6 +9,7 @@ from typing import Any
 
 import gradio as gr
 
+from comixup.data import AUGMENTATIONS
 from comixup.explorer._code import python_lines
 from comixup.explorer._figures import (
     baselines_html,
@@ -121,6 +122,10 @@ def _controls(bench: Workbench) -> tuple[dict[str, Any], gr.File]:
         show_label=False, info="or type a network's name, or a run's folder",
     )  # fmt: skip
     found["pretrained"] = gr.Checkbox(value=True, label="networks by name: trained weights")
+    found["augment"] = gr.Dropdown(
+        list(AUGMENTATIONS), value=default.augment, elem_id="augment",
+        label="augmentation (saliency follows)",
+    )  # fmt: skip
     gr.Markdown("### 3 Co-Mixup")
     rows: Sequence[tuple[tuple[str, float, float, float, str], ...]] = (
         (("tau", 0, 2, 0.01, "tau"), ("gamma", 0, 3, 0.05, "gamma")),
@@ -208,12 +213,15 @@ class _Events:
             result = self.bench.result(settings, paths)
         except _MISTAKES:  # which `mix` has told
             return
-        source = (result.batch.call, settings.saliency, settings.pretrained, settings.grid)
+        source = (
+            *(result.whole.call, settings.saliency, settings.pretrained, settings.grid),
+            *(settings.augment, settings.augment != "none" and settings.seed),
+        )
         wanted = (source, (*source, settings.seed))
         on_page = list(drawn) or [None, None]
         if on_page[0] != wanted[0]:
             on_page[0] = wanted[0]
-            yield inputs_html(result.batch, result.mixed), gr.skip(), gr.skip(), list(on_page)
+            yield inputs_html(result), gr.skip(), gr.skip(), list(on_page)
         if self._turns.get(str(request.session_hash)) == turn:
             yield gr.skip(), why_html(result), gr.skip(), gr.skip()
         if self._turns.get(str(request.session_hash)) == turn and on_page[1] != wanted[1]:

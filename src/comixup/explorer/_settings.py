@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from comixup._checks import check_boolean, check_choice, check_count, check_number
+from comixup.data import AUGMENTATIONS, Augmentation
 from comixup.explorer._limits import MAX_FILES, MAX_SIDE, MIN_SIDE
 
 SAMPLES = ("digits", "photos")
@@ -30,6 +31,7 @@ class Settings:
         side: pixels per side that image files and photographs are resized and cropped to.
         saliency: `SPECTRAL`, `DEMO`, the name of a network as `comixup.models.build` knows it, or
             the folder of a run.
+        augment: how the images are augmented before they are mixed; their saliency follows.
         pretrained: whether a network by name has torchvision's or timm's weights, which are
             downloaded the first time, or random ones.
         beta: weight of smoothness.
@@ -54,6 +56,7 @@ class Settings:
     draw: int = 0
     side: int = 96
     saliency: str = SPECTRAL
+    augment: Augmentation = "none"
     pretrained: bool = True
     beta: float = 0.32
     gamma: float = 1.0
@@ -68,6 +71,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_choice("sample", self.sample, SAMPLES)
+        check_choice("augment", self.augment, AUGMENTATIONS)
         check_count("count", self.count, 2, MAX_FILES)
         check_count("side", self.side, MIN_SIDE, MAX_SIDE)
         check_boolean("pretrained", self.pretrained)

@@ -6,5 +6,6 @@ images, saliency, borders of cells and target bars to put on it.
 
 from comixup.plots._page import LINE_WIDTH, Box, Page, tinted
 from comixup.plots._palette import COLOURS, colour_of
+from comixup.plots._tracked import plot_tracked
 
-__all__ = ["COLOURS", "LINE_WIDTH", "Box", "Page", "colour_of", "tinted"]
+__all__ = ["COLOURS", "LINE_WIDTH", "Box", "Page", "colour_of", "plot_tracked", "tinted"]
