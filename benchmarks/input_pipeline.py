@@ -8,10 +8,17 @@ CIFAR-100 is tried with the ResNet-18: larger images make the share smaller stil
 times are medians of CPU time, workers included, since other work on the machine would count against
 the longer ones; wall clock besides. Needs COMIXUP_DATA to name a folder with `cifar-100-python`,
 and with Tiny-ImageNet for its part.
+
+Then what it costs to follow augmentation: samples of `WithOrigins` against those of the plain v2
+pipeline, with crops and flips and with TrivialAugment on top, of 32 x 32 PIL images and of 224 x
+224 crops of JPEG files of 500 x 375 (smooth noise) that are decoded each time; and how long a
+training process waits for batches that two workers make. It needs no data.
 """
 
 from __future__ import annotations
 
+import functools
+import io
 import itertools
 import os
 import resource
@@ -20,13 +27,18 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
+import numpy as np
+import PIL.Image
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
+from torchvision.transforms import v2
 from torchvision.transforms.functional import to_pil_image
 
+from comixup import SaliencyMemory
+from comixup.adapters.origins import WithOrigins
 from comixup.data import DataSet, load
 from comixup.data._in_memory import MemorySplit
 from common import console, options, progress, table, target
@@ -37,6 +49,9 @@ WORKERS = 2
 WANTED_MS = {"cifar100": 1.5, "tiny-imagenet": 6.0}
 WANTED_SHARE = 0.05
 """Of a training step."""
+WANTED_RATIO = {32: 1.5, 224: 1.3}
+"""Of the time of the plain pipeline, by the images' size."""
+PHOTOGRAPHS, PHOTOGRAPH = 40, (500, 375)
 NETWORKS = {
     "cifar100": {"small network": small_network, "ResNet-18": cifar_resnet18},
     "tiny-imagenet": {"small network": small_network},
@@ -147,8 +162,113 @@ def report(name: str, times: dict[str, tuple[float, float]]) -> None:
         )
 
 
+class Decoded(Dataset):
+    """PIL images of one size in memory (32), or JPEG files that are decoded (224)."""
+
+    def __init__(self, size: int, count: int) -> None:
+        random, self.size = np.random.default_rng(0), size
+        shape = (size, size, 3) if size == 32 else (12, 16, 3)
+        noise = random.integers(0, 256, (count, *shape), dtype=np.uint8)
+        self.items = [PIL.Image.fromarray(array) for array in noise]
+        if size != 32:
+            self.items = [_jpeg(picture.resize(PHOTOGRAPH)) for picture in self.items]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, index: int) -> tuple[PIL.Image.Image, int]:
+        """Returns an image and a class."""
+        item = self.items[index]
+        if isinstance(item, bytes):
+            item = PIL.Image.open(io.BytesIO(item)).convert("RGB")
+        return item, index % 10
+
+
+class Plain(Dataset):
+    """The same data set with a transform, as everybody has it."""
+
+    def __init__(self, dataset: Decoded, transform: v2.Transform) -> None:
+        self.dataset, self.transform = dataset, transform
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        """Returns an augmented image and its class."""
+        image, target = self.dataset[index]
+        return self.transform(image), target
+
+
+def _jpeg(picture: PIL.Image.Image) -> bytes:
+    buffer = io.BytesIO()
+    picture.save(buffer, "JPEG", quality=90)
+    return buffer.getvalue()
+
+
+def pipeline(size: int, trivial: bool) -> v2.Transform:
+    crop = v2.RandomCrop(32, padding=4) if size == 32 else v2.RandomResizedCrop(224)
+    end = [
+        v2.ToImage(),
+        v2.ToDtype(torch.float32, scale=True),
+        v2.Normalize([0.5] * 3, [0.25] * 3),
+    ]
+    extra = [v2.TrivialAugmentWide()] if trivial else []
+    return v2.Compose([crop, v2.RandomHorizontalFlip(), *extra, *end])
+
+
+def follow_augmentation(rounds: int, batches: int) -> None:
+    """Prints what samples with cell numbers cost, against those without."""
+    rows = []
+    for size, trivial in itertools.product(WANTED_RATIO, (False, True)):
+        images, transform = Decoded(size, PHOTOGRAPHS), pipeline(size, trivial)
+        plain = Plain(images, transform)
+        tracked = WithOrigins(images, SaliencyMemory(len(images)), transform)
+        times: dict[str, list[float]] = {"plain": [], "tracked": []}
+        indices = list(range(PHOTOGRAPHS)) * max(1, batches // (1 if size == 32 else 5))
+        for _ in progress(range(rounds + 1), f"{size}"):
+            for name, dataset in (("plain", plain), ("tracked", tracked)):
+                torch.manual_seed(0)  # the same draws for both
+                load_all = functools.partial(all, (dataset[index] for index in indices))
+                times[name].append(per_batch(load_all, len(indices))[0] * 1e3)
+        medians = {name: statistics.median(values[1:]) for name, values in times.items()}
+        ratio = medians["tracked"] / medians["plain"]
+        what = f"{size} x {size}, {'TrivialAugment' if trivial else 'crop and flip'}"
+        rows.append([what, f"{medians['plain']:.0f}", f"{medians['tracked']:.0f}", f"{ratio:.2f}"])
+        target(
+            f"{what}: at most {WANTED_RATIO[size]} times the plain pipeline (got {ratio:.2f})",
+            ratio <= WANTED_RATIO[size],
+        )
+    table("A sample, CPU time in microseconds", ["", "plain", "WithOrigins", "ratio"], rows)
+
+
+def waiting(batches: int) -> None:
+    """Prints how long a training process waits for batches of two workers, TrivialAugment in."""
+    images = Decoded(32, 20 * BATCH)
+    tracked = WithOrigins(images, SaliencyMemory(len(images)), pipeline(32, trivial=True))
+    network = small_network(10)
+    waits, steps = [], []
+    loader = iter(DataLoader(tracked, BATCH, shuffle=True, num_workers=WORKERS))
+    for _ in range(min(batches, 20)):
+        start = time.perf_counter()
+        inputs, targets, _ = next(loader)
+        waits.append(time.perf_counter() - start)
+        step = training_step(network, inputs, targets)
+        start = time.perf_counter()
+        step()
+        steps.append(time.perf_counter() - start)
+    # The first batch waits for the workers to start.
+    share = statistics.mean(waits[1:]) / statistics.mean(steps[1:])
+    target(
+        f"waiting for {WORKERS} workers under {WANTED_SHARE:.0%} of a step of the small network, "
+        f"batches of {BATCH}, 32 x 32, TrivialAugment (got {share:.1%})",
+        share < WANTED_SHARE,
+    )
+
+
 def main() -> int:
     arguments = options(__doc__, rounds=5, batches=20)
+    follow_augmentation(arguments.rounds, arguments.batches)
+    waiting(arguments.batches)
     if not os.environ.get("COMIXUP_DATA"):
         console.print("COMIXUP_DATA must name a folder with cifar-100-python, got nothing.")
         return 2

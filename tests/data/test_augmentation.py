@@ -1,5 +1,7 @@
 """Augmented batches whose cell numbers tell where every pixel comes from, in memory and on disk."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -98,5 +100,19 @@ def test_operations_change_images_and_leave_the_global_generator_alone():
 def test_what_cannot_be_augmented_is_rejected():
     with pytest.raises(ValueError, match=r"`augment` must be .*, got 'flip'"):
         memory_split().loader(8, augment="flip")
-    with pytest.raises(ValueError, match='`augment` must be "crop-flip" or "none" for images with'):
-        memory_split(channels=1).loader(8, augment="trivial")
+    floats = dataclasses.replace(memory_split(), images=torch.rand(23, 3, 6, 6))
+    with pytest.raises(
+        ValueError, match='`augment` must be "crop-flip" or "none" for spectrograms'
+    ):
+        floats.loader(8, augment="trivial")
+
+
+def test_grey_images_are_augmented_too():
+    shown = [
+        torch.cat(
+            [images for images, _ in memory_split(channels=1).loader(8, augment=augment).epoch(0)]
+        )
+        for augment in ("crop-flip", "trivial")
+    ]
+    assert shown[0].shape == shown[1].shape
+    assert (shown[0] != shown[1]).any()

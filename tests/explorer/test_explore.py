@@ -69,8 +69,8 @@ def test_the_defaults_are_those_of_the_mixer():
 def test_links_hold_all_settings():
     settings = Settings(
         sample="photos", count=7, draw=3, side=64, saliency="runs/a & b?=1", augment="trivial",
-        pretrained=False, beta=0.1, gamma=2.0, tau=1.25, omega=0.01, eta=0.0, grid=8, partition_size=5, levels=3,
-        sweeps=2, seed=11,
+        pretrained=False, beta=0.1, gamma=2.0, tau=1.25, omega=0.01, eta=0.0, grid=8,
+        partition_size=5, levels=3, sweeps=2, seed=11,
     )  # fmt: skip
     from urllib.parse import parse_qsl  # noqa: PLC0415
 

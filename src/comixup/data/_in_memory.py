@@ -115,10 +115,10 @@ class MemorySplit:
             )
         check_choice("augment", augment, (None, *AUGMENTATIONS))
         drawn = None if augment is None else operations(augment)
-        if drawn is not None and (self.images.dtype != torch.uint8 or self.images.shape[1] != 3):
+        if drawn is not None and self.images.dtype != torch.uint8:
             raise ValueError(
-                '`augment` must be "crop-flip" or "none" for images without colours, got '
-                f"{augment!r}: it changes brightness and colours too."
+                '`augment` must be "crop-flip" or "none" for spectrograms, got '
+                f"{augment!r}, which changes brightness and colours too."
             )
         order = Order(len(self), batch_size, seed, augment is not None, rank, world_size)
         moved = augment not in (None, "none") and bool(self.pad or self.flip)
@@ -210,14 +210,15 @@ def one_by_one(
     """Returns images and their cell numbers after a transform that draws for each of them anew.
 
     Args:
-        images: (b, 3, H, W) uint8. Not changed.
+        images: (b, C, H, W) uint8, grey or in colours. Not changed.
         cells: (b, 1, H, W) uint8, or None. Not changed.
         transform: of torchvision, which draws from torch's global generator.
         seeds: of that generator, one per image.
     """
     follow = tracked(transform)
     # As PIL images: of such small ones, Pillow transforms several in the time of one tensor.
-    pictures = images.permute(0, 2, 3, 1).contiguous().numpy()
+    pixels = images.permute(0, 2, 3, 1).contiguous()
+    pictures = (pixels.squeeze(3) if pixels.shape[3] == 1 else pixels).numpy()  # shares its memory
     moved = None if cells is None else cells.clone()
     for k, picture in enumerate(map(PIL.Image.fromarray, pictures)):
         torch.default_generator.manual_seed(seeds[k])
@@ -226,7 +227,7 @@ def one_by_one(
         else:
             pictures[k], numbers = follow(picture, CellNumbers.from_tensor(moved[k, 0]))
             moved[k, 0] = numbers.tensor()
-    return torch.from_numpy(pictures).permute(0, 3, 1, 2).contiguous(), moved
+    return pixels.permute(0, 3, 1, 2).contiguous(), moved
 
 
 @contextlib.contextmanager
