@@ -165,10 +165,11 @@ def test_identical_runs_give_identical_weights_and_logits(folder, data, tmp_path
         assert (again / name).read_bytes() == (folder / name).read_bytes()
 
 
+@pytest.mark.parametrize("ema", [None, 0.9])
 @pytest.mark.parametrize("precision", ["bf16-true", "64-true", "bf16-mixed"])
-def test_runs_in_other_precisions_are_measured(data, tmp_path, precision):
+def test_runs_in_other_precisions_are_measured(data, tmp_path, precision, ema):
     hardware = Hardware(accelerator="cpu", precision=precision)
-    folder = train_here(data, tmp_path, "comixup", recipe(epochs=1), hardware)
+    folder = train_here(data, tmp_path, "comixup", recipe(epochs=1, ema=ema), hardware)
     logits, _ = read_logits(folder / LOGITS)["test"]
     assert logits.isfinite().all()
     assert 0 <= json.loads((folder / RESULT).read_text())["final"]["test"]["error"] <= 100

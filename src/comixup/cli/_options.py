@@ -95,6 +95,8 @@ class Changes:
     """Train the last layer alone."""
     class_weights: Annotated[Literal["balanced"] | None, option_help("balanced", UNCHANGED)] = None
     """Let classes with few images count as much in the loss as those with many."""
+    ema: Annotated[float | None, option_help("DECAY", UNCHANGED)] = None
+    """Evaluate and save an exponential moving average of the weights; a decay such as 0.999."""
     set: Annotated[tuple[str, ...], option_help("NAME=VALUE ...", "(none)")] = ()
     """Settings of the method: --set beta=0.5 sweeps=2 resolve=false. Values are numbers, true,
     false, null, words, or lists such as [2,4]."""

@@ -30,7 +30,7 @@ class State:
         identity: recipe, method and seed as text: what makes two runs the same.
         epoch: the epoch that comes next or is under way, from 0.
         step: steps of it that are done.
-        model: its weights and buffers.
+        model: the network's weights and buffers; their averages, where its method has them.
         optimizer: its state.
         precision: state of the precision plugin (the scale of half-precision losses).
         totals: sums over the epoch under way.
@@ -41,6 +41,8 @@ class State:
         memory: remembered saliency maps, of methods that take one pass.
         best: weights and buffers after the epoch with the lowest validation error, where that is
             what a recipe reports.
+        trained: weights and buffers in training, where `model` holds their averages; else empty.
+        averaged_steps: steps that are in the averages.
     """
 
     identity: str
@@ -56,6 +58,8 @@ class State:
     final: dict[str, dict[str, float]] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict)
     best: dict[str, Any] = field(default_factory=dict)
+    trained: dict[str, Any] = field(default_factory=dict)
+    averaged_steps: int = 0
 
     @property
     def is_best(self) -> bool:
@@ -65,7 +69,7 @@ class State:
         return just_now and errors.index(min(errors)) == len(errors) - 1
 
 
-_SINCE_VERSION_1 = ("final", "memory", "best")
+_SINCE_VERSION_1 = ("final", "memory", "best", "trained", "averaged_steps")
 """Fields that older checkpoints of the same format do not have."""
 
 

@@ -49,7 +49,8 @@ def identity_of(
     chosen = fields["methods"][method]
     lines = {name: value for name, value in fields.items() if name not in _IRRELEVANT}
     lines["weights"] = _weights_identity(recipe.weights)
-    lines |= {name: chosen[name] for name in ("mixer", "settings", "vat", "saliency", "memory")}
+    of_method = ("mixer", "settings", "vat", "saliency", "memory", "ema")
+    lines |= {name: chosen[name] for name in of_method}
     lines |= {"method": method, "seed": seed, **(data or {}), "identity_version": VERSION}
     return "\n".join(f"{name}: {json.dumps(value)}" for name, value in lines.items())
 

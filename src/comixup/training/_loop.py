@@ -16,6 +16,7 @@ from comixup.models import MEMORY_FORMAT
 from comixup.training._processes import summed
 from comixup.training._recipe import Recipe
 from comixup.training._vat import WeightedVat
+from comixup.training._weight_average import WeightAverage
 
 if TYPE_CHECKING:
     from comixup._lightning import FabricModule, FabricOptimizer
@@ -92,6 +93,7 @@ class Stepper:
         seed: of the run.
         accumulate: micro-batches of each process and step.
         memory_format: of the images, that of the model's weights.
+        average: of the model's weights, kept up to date; None without it.
     """
 
     fabric: Fabric
@@ -105,6 +107,7 @@ class Stepper:
     seed: int
     accumulate: int
     memory_format: torch.memory_format = MEMORY_FORMAT
+    average: WeightAverage | None = None
 
     def run(
         self,
@@ -141,6 +144,8 @@ class Stepper:
             with self.fabric.no_backward_sync(self.model, enabled=not last):
                 self._backward(micro_images, micro_targets, micro_origin, weight, sums)
         self.optimizer.step()
+        if self.average is not None:
+            self.average.update()
 
     def _backward(
         self,

@@ -226,6 +226,7 @@ class Recipe:
         weights: str | None = None,
         freeze: bool | None = None,
         class_weights: ClassWeights | None = None,
+        ema: float | None = None,
     ) -> Recipe:
         """Returns the recipe with some things changed; None leaves a thing as it is.
 
@@ -251,6 +252,7 @@ class Recipe:
             weights: file of weights to begin with.
             freeze: train the last layer alone.
             class_weights: see `Recipe`.
+            ema: of all methods; see `Method`.
         """
         changes: dict[str, Any] = {}
         if epochs is not None:
@@ -293,9 +295,11 @@ class Recipe:
             changes["images_per_class"] = None
         if classes is not None:
             changes["classes"] = tuple(classes) or None
-        if changes:
+        if changes or ema is not None:
             changes["methods"] = {
-                name: dataclasses.replace(method, paper=None)
+                name: dataclasses.replace(
+                    method, paper=None, ema=method.ema if ema is None else ema
+                )
                 for name, method in self.methods.items()
             }
         return dataclasses.replace(self, **changes)
