@@ -26,7 +26,6 @@ PROCESSES = (
     "training/test_atomic_write.py",
     "training/test_locks.py",
     "training/test_memory_format.py",
-    "training/test_older_runs.py",
     "training/test_stop.py",
     "reproduce/test_killed_worker.py",
     "test_distributed.py",

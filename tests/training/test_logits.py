@@ -134,7 +134,7 @@ def test_damaged_and_missing_files_are_rejected(tmp_path):
     (tmp_path / "x").write_bytes(b"nothing of the kind")
     with pytest.raises(ValueError, match="is damaged or something else"):
         read_logits(tmp_path / "x")
-    with pytest.raises(FileNotFoundError, match="Runs of older versions have none"):
+    with pytest.raises(FileNotFoundError, match="must be a file that a finished run left"):
         read_logits(tmp_path / "y")
 
 

@@ -146,14 +146,6 @@ def test_sums_begin_where_they_were():
     assert sums.read(Fabric(accelerator="cpu", devices=1)) == before
 
 
-def test_sums_of_an_older_checkpoint_begin_with_nothing_counted():
-    older = {"loss": 2.5, "images": 4.0, "right": 1.0, "answers": 3.0, "seconds": 7.0}
-    sums = Totals.begin(torch.device("cpu"), older)
-    assert sums.sums.tolist() == [2.5, 4.0, 1.0, 3.0]
-    assert sums.counts.tolist() == [0.0, 0.0, 0.0]
-    assert sums.unmixed == 0
-
-
 def test_inputs_of_outputs_are_counted():
     sums = Totals.begin(torch.device("cpu"), {})
     sources = torch.tensor([[[0, 0]], [[0, 1]], [[2, 2]]])

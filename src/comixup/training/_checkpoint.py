@@ -15,8 +15,8 @@ from comixup._archives import check_archive
 from comixup._atomic_write import atomic_write
 from comixup.training._identity import difference
 
-CHECKPOINT_VERSION = 1
-"""Raised when a checkpoint of before can no longer be read."""
+CHECKPOINT_VERSION = 2
+"""Raised when the fields of `State` change: checkpoints of another version are rejected."""
 
 
 @dataclass
@@ -69,10 +69,6 @@ class State:
         return just_now and errors.index(min(errors)) == len(errors) - 1
 
 
-_SINCE_VERSION_1 = ("final", "memory", "best", "trained", "averaged_steps")
-"""Fields that older checkpoints of the same format do not have."""
-
-
 def save_state(state: State, path: Path) -> None:
     """Writes a checkpoint atomically."""
     buffer = io.BytesIO()
@@ -101,18 +97,17 @@ def load_state(path: Path, identity: str) -> State | None:
             "file away to train from the start."
         ) from None
     names = {f.name for f in fields(State)}
-    needed = names - set(_SINCE_VERSION_1)
     if (
         not isinstance(raw, dict)
         or raw.get("format") != CHECKPOINT_VERSION
-        or not needed <= set(raw)
+        or not names <= set(raw)
     ):
         found = raw.get("format") if isinstance(raw, dict) else type(raw).__name__
         raise ValueError(
             f"`checkpoint` must be of format {CHECKPOINT_VERSION}, but {path} has {found!r}. "
             "Nothing was changed: use the version of comixup that wrote it, or move the file away."
         )
-    state = State(**{name: raw[name] for name in names & set(raw)})
+    state = State(**{name: raw[name] for name in names})
     wrong = [
         f.name
         for f in fields(State)

@@ -21,9 +21,6 @@ from comixup.training._weight_average import WeightAverage
 if TYPE_CHECKING:
     from comixup._lightning import FabricModule, FabricOptimizer
 
-_OLD_NAMES = {"correct": "right", "predictions": "answers"}
-"""Of sums, in older checkpoints."""
-
 
 @dataclass(frozen=True)
 class Totals:
@@ -42,9 +39,7 @@ class Totals:
     @classmethod
     def begin(cls, device: torch.device, before: dict[str, float]) -> Totals:
         """Returns the sums of an epoch so far; zeros at its start."""
-        values = [
-            before.get(name, before.get(_OLD_NAMES.get(name, name), 0.0)) for name in cls.names()
-        ]
+        values = [before.get(name, 0.0) for name in cls.names()]
         return cls(torch.tensor(values[:4], device=device), torch.tensor(values[4:]))
 
     @staticmethod
