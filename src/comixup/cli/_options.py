@@ -60,7 +60,7 @@ class Changes:
     lr: Annotated[float | None, option_help("RATE", UNCHANGED, aliases=["--learning-rate"])] = None
     """The highest learning rate; the others keep their proportion to it."""
     loss: Annotated[
-        Literal["cross-entropy", "official", "released"] | None,
+        Literal["cross-entropy", "official"] | None,
         option_help("cross-entropy|official", UNCHANGED),
     ] = None
     """The paper's learning rates belong to the loss of its official implementation."""

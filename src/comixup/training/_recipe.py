@@ -30,8 +30,6 @@ OPTIMIZERS = ("sgd", "adam", "adamw")
 ClassWeights: TypeAlias = Literal["balanced"]
 CLASS_WEIGHTS = ("balanced",)
 
-LOSS_ALIAS = "released"
-"""What "official" was called at first; still read."""
 MAX_COUNT = 10**6
 """Epochs of a recipe and images of a batch: more is a slip of the keyboard."""
 MAX_IMAGES = 10**9
@@ -122,8 +120,6 @@ class Recipe:
     notes: str = ""
 
     def __post_init__(self) -> None:
-        if self.loss == LOSS_ALIAS:
-            object.__setattr__(self, "loss", "official")
         check_choice("loss", self.loss, LOSS_NAMES)
         check_choice("optimizer", self.optimizer, OPTIMIZERS)
         check_choice("class_weights", self.class_weights, (None, *CLASS_WEIGHTS))
