@@ -26,8 +26,8 @@ PROCESSES = (
     "training/test_atomic_write.py",
     "training/test_locks.py",
     "training/test_memory_format.py",
-    "training/test_older_runs.py",
     "training/test_stop.py",
+    "training/test_weight_average.py",
     "reproduce/test_killed_worker.py",
     "test_distributed.py",
 )

@@ -293,18 +293,6 @@ def test_a_damaged_file_gets_an_error_message(found, tmp_path, damage):
     assert str(file) in str(told.value)
 
 
-def test_files_with_the_names_of_before_are_read(found, tmp_path):
-    evaluation.write_evaluation(found, tmp_path)
-    file = tmp_path / FILE
-    saved = json.loads(file.read_text())
-    assert "figures" not in saved
-    saved["figures"] = saved.pop("summary")
-    del saved["scaled"]
-    file.write_text(json.dumps(saved))
-    row, _ = evaluation.read_evaluation(tmp_path)
-    assert row.metrics == found.summary
-
-
 def test_an_evaluation_of_other_weights_is_not_compared(found, run, tmp_path):
     copy = shutil.copytree(run, tmp_path / "run")
     evaluation.write_evaluation(found, copy)

@@ -1,10 +1,9 @@
-"""A run's identity: compared by meaning over versions, and with the data that it was trained on."""
+"""A run's identity: what it was trained with, and the data that it was trained on."""
 
 import json
 import shutil
 
 import pytest
-import torch
 
 from comixup.data import load
 from comixup.training import RECIPES, train
@@ -19,66 +18,6 @@ def test_difference_names_what_came_and_went():
     assert difference("a: 1\nb: 2", "b: 3\nc: 4") == "a was 1, is absent; b was 2, is 3; " + (
         "c was absent, is 4"
     )
-
-
-OLD = {  # how version 1 called fields, and how they are called now
-    "labels_per_class: 5": "images_per_class: 5",
-    "plain_epochs: 5": "unmixed_epochs: 5",
-    "last_plain_epochs: 2": "last_unmixed_epochs: 2",
-    'lr_between: "linear"': 'lr_interpolation: "linear"',
-    'loss: "released"': 'loss: "official"',
-    'settings: {"smoothness": "released"}': 'settings: {"smoothness": "official"}',
-}
-
-
-NEW = {"num_images", "data_digest", "identity_version", "classes", "validation_seed", "width"}
-
-
-@pytest.mark.parametrize("old", OLD)
-def test_old_names_mean_the_new_ones(old):
-    assert difference(old, OLD[old]) == ""
-    assert difference(old, "seed: 3") != ""
-
-
-def test_fields_that_did_not_exist_yet_had_their_defaults():
-    text = Run(recipe(), "vanilla").identity()
-    for name in ("classes", "width", "validation_seed", "identity_version"):
-        lines = [line for line in text.splitlines() if not line.startswith(f"{name}: ")]
-        assert len(lines) == len(text.splitlines()) - 1
-        assert difference("\n".join(lines), text) == ""
-    assert "width was null, is 9" in difference(text, Run(recipe(width=9), "vanilla").identity())
-
-
-def test_a_finished_run_of_the_first_version_is_still_finished(tmp_path):
-    data = write_images(tmp_path / "data")
-    folder = train_here(data, tmp_path / "out")
-    path = folder / CHECKPOINT
-    state = load_state(path, Run(recipe(), "vanilla").identity())
-    lines = [
-        line
-        for line in state.identity.splitlines()
-        if line.partition(": ")[0]
-        not in (
-            "num_images",
-            "data_digest",
-            "identity_version",
-            "classes",
-            "validation_seed",
-            "width",
-        )
-    ]
-    text = "\n".join(lines).replace("images_per_class", "labels_per_class")
-    text = text.replace("last_unmixed_epochs", "last_plain_epochs")
-    text = text.replace("unmixed_epochs", "plain_epochs").replace("lr_interpolation", "lr_between")
-    state.identity = text
-    save_state(state, path)
-    raw = torch.load(path, weights_only=True)
-    del raw["final"]  # as older versions wrote it
-    torch.save(raw, path)
-    before = (folder / WEIGHTS).read_bytes()
-    result = train(recipe(), method="vanilla", out=tmp_path / "out", data_root=data)[0]
-    assert (result.epochs, result.final) == (3, {})
-    assert (folder / WEIGHTS).read_bytes() == before
 
 
 # ---- Data ---------------------------------------------------------------------------------------

@@ -134,7 +134,7 @@ def test_damaged_and_missing_files_are_rejected(tmp_path):
     (tmp_path / "x").write_bytes(b"nothing of the kind")
     with pytest.raises(ValueError, match="is damaged or something else"):
         read_logits(tmp_path / "x")
-    with pytest.raises(FileNotFoundError, match="Runs of older versions have none"):
+    with pytest.raises(FileNotFoundError, match="must be a file that a finished run left"):
         read_logits(tmp_path / "y")
 
 
@@ -165,10 +165,11 @@ def test_identical_runs_give_identical_weights_and_logits(folder, data, tmp_path
         assert (again / name).read_bytes() == (folder / name).read_bytes()
 
 
+@pytest.mark.parametrize("ema", [None, 0.9])
 @pytest.mark.parametrize("precision", ["bf16-true", "64-true", "bf16-mixed"])
-def test_runs_in_other_precisions_are_measured(data, tmp_path, precision):
+def test_runs_in_other_precisions_are_measured(data, tmp_path, precision, ema):
     hardware = Hardware(accelerator="cpu", precision=precision)
-    folder = train_here(data, tmp_path, "comixup", recipe(epochs=1), hardware)
+    folder = train_here(data, tmp_path, "comixup", recipe(epochs=1, ema=ema), hardware)
     logits, _ = read_logits(folder / LOGITS)["test"]
     assert logits.isfinite().all()
     assert 0 <= json.loads((folder / RESULT).read_text())["final"]["test"]["error"] <= 100

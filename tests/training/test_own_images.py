@@ -126,14 +126,15 @@ def test_near_copies_are_reported_and_looked_for_once(tmp_path, monkeypatch):
     assert report_near_copies(own, tmp_path / "runs") == said
 
 
-def test_the_best_weights_by_validation_are_kept_and_reported(tmp_path):
+@pytest.mark.parametrize("ema", [None, 0.5])
+def test_the_best_weights_by_validation_are_kept_and_reported(tmp_path, ema):
     root = tmp_path / "colours"
     for seed, part in enumerate(("train", "val", "test")):
         write_images(root / part, {"blue": 6, "green": 6, "red": 6})
         for number, path in enumerate(sorted((root / part).glob("*/*.png"))):
             pixels = np.random.default_rng(100 * seed + number).integers(0, 256, (20, 20, 3))
             Image.fromarray(pixels.astype(np.uint8)).save(path)
-    recipe = dataclasses.replace(tiny(root).changed(epochs=6), evaluate_every=1)
+    recipe = dataclasses.replace(tiny(root).changed(epochs=6, ema=ema), evaluate_every=1)
     assert recipe.reported == "validation"
     result = train(recipe, method="vanilla", out=tmp_path, data_root=root, hardware=HERE)[0]
     folder = tmp_path / "colours" / "vanilla" / "seed-0"
@@ -145,6 +146,7 @@ def test_the_best_weights_by_validation_are_kept_and_reported(tmp_path):
     assert result.final["validation"]["error"] == pytest.approx(min(errors), rel=1e-4)
     assert result.final["test"]["error"] == pytest.approx(float(best["test_error"]), rel=1e-4)
     assert result.error == pytest.approx(result.final["test"]["error"])
+    assert result.final["test"]["nll"] == pytest.approx(float(best["test_loss"]), rel=1e-4)
     logits, targets = read_logits(folder / "logits.safetensors")["validation"]
     assert 100 * (logits.argmax(1) != targets).float().mean() == pytest.approx(
         min(errors), rel=1e-4
@@ -237,7 +239,7 @@ def test_a_run_begins_with_the_weights_of_another_and_tells_what_is_new(tmp_path
     weights = tmp_path / "first/colours/vanilla/seed-0"
     assert network_of(weights) == {"model": "small", "width": 8}
     other = write_images(tmp_path / "other", {"blue": 5, "green": 5})
-    recipe = tiny(other, weights=str(weights), freeze=True, class_weights="balanced")
+    recipe = tiny(other, weights=str(weights), freeze=True, class_weights="balanced", ema=0.9)
     options = {"out": tmp_path / "second", "data_root": other, "hardware": HERE}
     train(recipe, method="comixup", console=Console(width=200), **options)
     assert "new: fc.weight, fc.bias" in capsys.readouterr().out

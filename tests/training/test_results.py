@@ -23,6 +23,7 @@ def history(errors=ERRORS, validation=None, seconds=None):
             "test_error": error,
             "test_top5_error": error / 2,
             "seconds": 1.0 if seconds is None else seconds[number],
+            "cpu_seconds": 2.0,
         }
         for number, error in enumerate(errors)
     ]
@@ -41,6 +42,7 @@ def result(error=20.0, reported="median", at_best_validation=None, seconds=3.0):
         at_best_validation=at_best_validation,
         top5=5.0,
         seconds_per_epoch=seconds,
+        cpu_seconds=90.0,
         reported=reported,
     )
 

@@ -39,6 +39,7 @@ def result(error):
         at_best_validation=None,
         top5=0.0,
         seconds_per_epoch=1.0,
+        cpu_seconds=1.0,
     )
 
 

@@ -60,7 +60,7 @@ class Changes:
     lr: Annotated[float | None, option_help("RATE", UNCHANGED, aliases=["--learning-rate"])] = None
     """The highest learning rate; the others keep their proportion to it."""
     loss: Annotated[
-        Literal["cross-entropy", "official", "released"] | None,
+        Literal["cross-entropy", "official"] | None,
         option_help("cross-entropy|official", UNCHANGED),
     ] = None
     """The paper's learning rates belong to the loss of its official implementation."""
@@ -101,6 +101,8 @@ class Changes:
     """Train the last layer alone."""
     class_weights: Annotated[Literal["balanced"] | None, option_help("balanced", UNCHANGED)] = None
     """Let classes with few images count as much in the loss as those with many."""
+    ema: Annotated[float | None, option_help("DECAY", UNCHANGED)] = None
+    """Evaluate and save an exponential moving average of the weights; a decay such as 0.999."""
     set: Annotated[tuple[str, ...], option_help("NAME=VALUE ...", "(none)")] = ()
     """Settings of the method: --set beta=0.5 sweeps=2 resolve=false. Values are numbers, true,
     false, null, words, or lists such as [2,4]."""

@@ -120,6 +120,8 @@ def _settings(name: str, method: Method) -> str:
     for what, factor in (("epochs", method.epoch_multiplier), ("lr", method.lr_multiplier)):
         if factor != 1:
             parts.append(f"{what} x{factor:g}")
+    if method.ema is not None:
+        parts.append(f"ema={method.ema:g}")
     return " ".join(parts)
 
 

@@ -18,8 +18,6 @@ from comixup.training import RunFolder
 
 FILE = "evaluation.json"
 _MAX_BYTES = 10**7
-_OLD_NAMES = {"summary": "figures"}
-"""Of keys, in files of older versions."""
 _INTERVALS = ("error_interval", "top5_interval")
 
 
@@ -56,8 +54,6 @@ def read_evaluation(folder: Path) -> tuple[Row, Metrics]:
         if path.stat().st_size > _MAX_BYTES:
             raise ValueError(f"it has more than {_MAX_BYTES} bytes")
         saved = _mapping("the file", json.loads(path.read_text()))
-        for name, old in _OLD_NAMES.items():
-            saved.setdefault(name, saved.get(old))
         summary = _mapping("summary", saved["summary"])
         row = Row(
             _word("method", saved["method"]) or folder.name,

@@ -56,13 +56,12 @@ def compute_of(run: Path) -> dict[str, float]:
         result = json.loads(folder.result.read_text())
         method = about["recipe"]["methods"][about["method"]]
         found["passes"] = float(result["epochs"] * passes_per_image(method))
-        if result.get("cpu_seconds") is not None:
-            found["cpu_seconds"] = float(result["cpu_seconds"])
+        found["cpu_seconds"] = float(result["cpu_seconds"])
         if not all(0 <= value < math.inf for value in found.values()):  # NaN is not
             raise ValueError("no amounts of compute")
     except (
         *(OSError, ValueError, LookupError, TypeError, AttributeError),
         *(OverflowError, RecursionError),
     ):
-        return {}  # of an older version, or weights alone: these columns stay empty
+        return {}  # weights alone: these columns stay empty
     return found

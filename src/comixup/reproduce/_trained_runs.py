@@ -59,8 +59,8 @@ def measured_run(
         final = result.final.get("test", {})
         row = {**metrics.summary, **{name: final[name] for name in ("nll", "ece") if name in final}}
     bins = " ".join(f"{b.count}:{b.confidence:.5g}:{b.accuracy:.5g}" for b in metrics.bins)
-    train_seconds = {} if result.cpu_seconds is None else {"cpu_seconds": result.cpu_seconds}
-    return {**row, **train_seconds, "error": result.error, "epochs": result.epochs, "bins": bins}
+    result_fields = {name: getattr(result, name) for name in ("cpu_seconds", "error", "epochs")}
+    return {**row, **result_fields, "bins": bins}
 
 
 def _baselines(found: evaluation.Evaluation) -> dict[str, float]:

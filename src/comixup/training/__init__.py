@@ -4,8 +4,8 @@
    `_own_images` are recipes, `_recipes` all of them;
 2. one run of it: `_run`, what makes it the same run (`_identity`), its files (`_folder`,
    `_checkpoint`);
-3. its parts: `_make_mixer` (and `_controls`, `_vat`), `_losses`, `_optimizer`, `_loaders`, put
-   together by `_setup`;
+3. its parts: `_make_mixer` (and `_controls`, `_vat`), `_losses`, `_optimizer`, `_weight_average`,
+   `_loaders`, put together by `_setup`;
 4. the training: `_train` -> `_trainer` -> `_loop` and `_validate`, on `_hardware`, by `_processes`;
    `_report` shows it, `_stop` ends it early;
 5. what it leaves: `_export` (`_logits`, `_curves`, `_first_batch`), `_results`, `_classes_table`;

@@ -15,8 +15,8 @@ from comixup._archives import check_archive
 from comixup._atomic_write import atomic_write
 from comixup.training._identity import difference
 
-CHECKPOINT_VERSION = 1
-"""Raised when a checkpoint of before can no longer be read."""
+CHECKPOINT_VERSION = 2
+"""Raised when the fields of `State` change: checkpoints of another version are rejected."""
 
 
 @dataclass
@@ -30,7 +30,7 @@ class State:
         identity: recipe, method and seed as text: what makes two runs the same.
         epoch: the epoch that comes next or is under way, from 0.
         step: steps of it that are done.
-        model: its weights and buffers.
+        model: the network's weights and buffers; their averages, where its method has them.
         optimizer: its state.
         precision: state of the precision plugin (the scale of half-precision losses).
         totals: sums over the epoch under way.
@@ -41,6 +41,8 @@ class State:
         memory: remembered saliency maps, of methods that take one pass.
         best: weights and buffers after the epoch with the lowest validation error, where that is
             what a recipe reports.
+        trained: weights and buffers in training, where `model` holds their averages; else empty.
+        averaged_steps: steps that are in the averages.
     """
 
     identity: str
@@ -56,6 +58,8 @@ class State:
     final: dict[str, dict[str, float]] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict)
     best: dict[str, Any] = field(default_factory=dict)
+    trained: dict[str, Any] = field(default_factory=dict)
+    averaged_steps: int = 0
 
     @property
     def is_best(self) -> bool:
@@ -63,10 +67,6 @@ class State:
         errors = [row["validation_error"] for row in self.history if "validation_error" in row]
         just_now = bool(self.history) and "validation_error" in self.history[-1]
         return just_now and errors.index(min(errors)) == len(errors) - 1
-
-
-_SINCE_VERSION_1 = ("final", "memory", "best")
-"""Fields that older checkpoints of the same format do not have."""
 
 
 def save_state(state: State, path: Path) -> None:
@@ -97,18 +97,17 @@ def load_state(path: Path, identity: str) -> State | None:
             "file away to train from the start."
         ) from None
     names = {f.name for f in fields(State)}
-    needed = names - set(_SINCE_VERSION_1)
     if (
         not isinstance(raw, dict)
         or raw.get("format") != CHECKPOINT_VERSION
-        or not needed <= set(raw)
+        or not names <= set(raw)
     ):
         found = raw.get("format") if isinstance(raw, dict) else type(raw).__name__
         raise ValueError(
             f"`checkpoint` must be of format {CHECKPOINT_VERSION}, but {path} has {found!r}. "
             "Nothing was changed: use the version of comixup that wrote it, or move the file away."
         )
-    state = State(**{name: raw[name] for name in names & set(raw)})
+    state = State(**{name: raw[name] for name in names})
     wrong = [
         f.name
         for f in fields(State)

@@ -7,7 +7,6 @@ import io
 import json
 
 from comixup._atomic_write import atomic_write
-from comixup._wrappers import unwrapped
 from comixup.data import DataSet
 from comixup.models import Header
 from comixup.training._checkpoint import State
@@ -26,7 +25,7 @@ from comixup.training._validate import logits_of
 def final_logits(setup: Setup, data: DataSet, loaders: Loaders) -> dict[str, Logits]:
     """Returns the logits of all images not trained on, with their classes, by split."""
     return {
-        name: logits_of(setup.fabric, setup.model, loaders.whole(split))
+        name: logits_of(setup.fabric, setup.evaluated, loaders.whole(split))
         for name, split in data.splits.items()
         if name != "train"
     }
@@ -79,7 +78,7 @@ def _weights_bytes(run: Run, data: DataSet, setup: Setup) -> bytes:
     recipe = run.trained
     weights = {
         name: tensor.detach().cpu().contiguous().clone()
-        for name, tensor in unwrapped(setup.model).state_dict().items()
+        for name, tensor in setup.evaluated.state_dict().items()
     }
     header = Header(
         model=recipe.model,

@@ -1,12 +1,7 @@
-"""What makes two runs the same: all that the resulting weights depend on, as text.
-
-The text is kept in checkpoints. It has a version, and is compared by meaning: fields that had
-another name before, and fields that did not exist yet, leave older runs what they are.
-"""
+"""What makes two runs the same, as text: all that the resulting weights depend on."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,24 +9,14 @@ from typing import Any
 
 from comixup import models
 from comixup.data import DataSet
-from comixup.training._method import Method
-from comixup.training._recipe import LOSS_ALIAS, Recipe
-
-VERSION = 2
-"""1 had no data and the old names of some fields."""
+from comixup.training._recipe import Recipe
 
 _IRRELEVANT = ("title", "source", "method", "methods", "reported", "tuning_grid", "notes")
 """Fields of a recipe that leave the weights as they are."""
-_RENAMED = {
-    "labels_per_class": "images_per_class",
-    "plain_epochs": "unmixed_epochs",
-    "last_plain_epochs": "last_unmixed_epochs",
-    "lr_between": "lr_interpolation",
-}
 _UNKNOWN = "unknown"
 """The identity of initial weights whose file is gone; a run that has begun does not need it."""
 _DATA = ("num_images", "data_digest")
-"""What tells data apart; absent from runs of version 1, which did not record it."""
+"""What tells data apart; absent where the data are left open."""
 
 
 def identity_of(
@@ -49,8 +34,9 @@ def identity_of(
     chosen = fields["methods"][method]
     lines = {name: value for name, value in fields.items() if name not in _IRRELEVANT}
     lines["weights"] = _weights_identity(recipe.weights)
-    lines |= {name: chosen[name] for name in ("mixer", "settings", "vat", "saliency", "memory")}
-    lines |= {"method": method, "seed": seed, **(data or {}), "identity_version": VERSION}
+    of_method = ("mixer", "settings", "vat", "saliency", "memory", "ema")
+    lines |= {name: chosen[name] for name in of_method}
+    lines |= {"method": method, "seed": seed, **(data or {})}
     return "\n".join(f"{name}: {json.dumps(value)}" for name, value in lines.items())
 
 
@@ -75,7 +61,7 @@ def data_fields(data: DataSet) -> dict[str, Any]:
 def difference(before: str, now: str) -> str:
     r"""Returns in what two identities differ, for people; nothing if they are of one run.
 
-    >>> difference("seed: 0\nplain_epochs: 5", "seed: 1\nunmixed_epochs: 5")
+    >>> difference("seed: 0\nunmixed_epochs: 5", "seed: 1\nunmixed_epochs: 5")
     'seed was 0, is 1'
     """
     old, new = _fields(before), _fields(now)
@@ -83,7 +69,8 @@ def difference(before: str, now: str) -> str:
         if name not in old or name not in new:
             old.pop(name, None)
             new.pop(name, None)
-    if _UNKNOWN in (old.get("weights"), new.get("weights")) and old["weights"] and new["weights"]:
+    weights = (old.get("weights"), new.get("weights"))
+    if _UNKNOWN in weights and all(weights):
         old.pop("weights", None)
         new.pop("weights", None)
     changes = [
@@ -95,37 +82,16 @@ def difference(before: str, now: str) -> str:
 
 
 def _fields(identity: str) -> dict[str, Any]:
-    """Returns the fields of an identity of any version, as the present one has them."""
-    fields = _defaults()
+    """Returns the fields of an identity by name."""
+    fields: dict[str, Any] = {}
     for line in identity.splitlines():
         name, _, text = line.partition(": ")
         try:
             value = json.loads(text)
         except (ValueError, RecursionError):
             value = text
-        fields[_RENAMED.get(name, name)] = value
-    if fields.get("loss") == LOSS_ALIAS:
-        fields["loss"] = "official"
-    settings = fields.get("settings")
-    if isinstance(settings, dict) and settings.get("smoothness") == LOSS_ALIAS:
-        fields["settings"] = {**settings, "smoothness": "official"}
-    fields.pop("identity_version", None)
+        fields[name] = value
     return fields
-
-
-def _defaults() -> dict[str, Any]:
-    """Returns the values that fields have where an older version did not know them."""
-    known = [*dataclasses.fields(Recipe), *dataclasses.fields(Method)]
-    left_out = (*_IRRELEVANT, "paper", "epoch_multiplier", "lr_multiplier")
-    defaults = {}
-    for field in known:
-        if field.name in left_out:
-            continue
-        if field.default is not dataclasses.MISSING:
-            defaults[field.name] = field.default
-        elif field.default_factory is not dataclasses.MISSING:
-            defaults[field.name] = field.default_factory()
-    return defaults
 
 
 def _shown(fields: Mapping[str, Any], name: str) -> str:

@@ -115,8 +115,8 @@ def read_logits(path: Path) -> dict[str, Logits]:
             _check(values, targets)
     except FileNotFoundError:
         raise FileNotFoundError(
-            f"`path` must be a file that a finished run left, but there is no {path}. Runs of "
-            "older versions have none: evaluate their weights instead."
+            f"`path` must be a file that a finished run left, but there is no {path}. Finish it "
+            "with the command that began it."
         ) from None
     except (SafetensorError, OSError, ValueError, KeyError) as why:
         raise ValueError(

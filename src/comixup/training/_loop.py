@@ -16,12 +16,10 @@ from comixup.models import MEMORY_FORMAT
 from comixup.training._processes import summed
 from comixup.training._recipe import Recipe
 from comixup.training._vat import WeightedVat
+from comixup.training._weight_average import WeightAverage
 
 if TYPE_CHECKING:
     from comixup._lightning import FabricModule, FabricOptimizer
-
-_OLD_NAMES = {"correct": "right", "predictions": "answers"}
-"""Of sums, in older checkpoints."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +39,7 @@ class Totals:
     @classmethod
     def begin(cls, device: torch.device, before: dict[str, float]) -> Totals:
         """Returns the sums of an epoch so far; zeros at its start."""
-        values = [
-            before.get(name, before.get(_OLD_NAMES.get(name, name), 0.0)) for name in cls.names()
-        ]
+        values = [before.get(name, 0.0) for name in cls.names()]
         return cls(torch.tensor(values[:4], device=device), torch.tensor(values[4:]))
 
     @staticmethod
@@ -92,6 +88,7 @@ class Stepper:
         seed: of the run.
         accumulate: micro-batches of each process and step.
         memory_format: of the images, that of the model's weights.
+        average: of the model's weights, kept up to date; None without it.
     """
 
     fabric: Fabric
@@ -105,6 +102,7 @@ class Stepper:
     seed: int
     accumulate: int
     memory_format: torch.memory_format = MEMORY_FORMAT
+    average: WeightAverage | None = None
 
     def run(
         self,
@@ -141,6 +139,8 @@ class Stepper:
             with self.fabric.no_backward_sync(self.model, enabled=not last):
                 self._backward(micro_images, micro_targets, micro_origin, weight, sums)
         self.optimizer.step()
+        if self.average is not None:
+            self.average.update()
 
     def _backward(
         self,

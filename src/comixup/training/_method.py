@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from comixup._checks import check_choice
+from comixup._checks import check_choice, check_number
 
 Settings: TypeAlias = Mapping[str, Any]
 
@@ -33,6 +33,8 @@ class Method:
             ("one-pass", see `OnePass`). The others are controls: other examples' maps
             ("one-pass-shuffled") or spectral residual ("one-pass-spectral").
         memory: keywords of `SaliencyMemory` and `OnePass`, where saliency is not "paper".
+        ema: decay of the exponential moving average of the weights, in [0, 1), that is evaluated
+            and saved; None evaluates and saves the weights themselves.
     """
 
     mixer: str
@@ -43,9 +45,17 @@ class Method:
     lr_multiplier: float = 1.0
     saliency: SaliencyMode = "paper"
     memory: Settings = field(default_factory=dict)
+    ema: float | None = None
 
     def __post_init__(self) -> None:
         check_choice("saliency", self.saliency, SALIENCY_MODES)
+        if self.ema is not None:
+            check_number("ema", self.ema, high=1)
+            if self.ema == 1:
+                raise ValueError(
+                    f"`ema` must be below 1, got {self.ema!r}, which would keep the initial "
+                    "weights. 0.99 averages about the last 100 steps, 0.999 the last 1,000."
+                )
         if self.vat is not None and self.mixer != UNMIXED:
             # Its loss compares the logits of unmixed images with those of the perturbed ones.
             raise ValueError(

@@ -30,8 +30,6 @@ OPTIMIZERS = ("sgd", "adam", "adamw")
 ClassWeights: TypeAlias = Literal["balanced"]
 CLASS_WEIGHTS = ("balanced",)
 
-LOSS_ALIAS = "released"
-"""What "official" was called at first; still read."""
 MAX_COUNT = 10**6
 """Epochs of a recipe and images of a batch: more is a slip of the keyboard."""
 MAX_IMAGES = 10**9
@@ -125,8 +123,6 @@ class Recipe:
     notes: str = ""
 
     def __post_init__(self) -> None:
-        if self.loss == LOSS_ALIAS:
-            object.__setattr__(self, "loss", "official")
         check_choice("loss", self.loss, LOSS_NAMES)
         check_choice("optimizer", self.optimizer, OPTIMIZERS)
         check_choice("augment", self.augment, AUGMENTATIONS)
@@ -231,6 +227,7 @@ class Recipe:
         weights: str | None = None,
         freeze: bool | None = None,
         class_weights: ClassWeights | None = None,
+        ema: float | None = None,
     ) -> Recipe:
         """Returns the recipe with some things changed; None leaves a thing as it is.
 
@@ -257,6 +254,7 @@ class Recipe:
             weights: file of weights to begin with.
             freeze: train the last layer alone.
             class_weights: see `Recipe`.
+            ema: of all methods; see `Method`.
         """
         changes: dict[str, Any] = {}
         if epochs is not None:
@@ -300,9 +298,11 @@ class Recipe:
             changes["images_per_class"] = None
         if classes is not None:
             changes["classes"] = tuple(classes) or None
-        if changes:
+        if changes or ema is not None:
             changes["methods"] = {
-                name: dataclasses.replace(method, paper=None)
+                name: dataclasses.replace(
+                    method, paper=None, ema=method.ema if ema is None else ema
+                )
                 for name, method in self.methods.items()
             }
         return dataclasses.replace(self, **changes)

@@ -41,12 +41,10 @@ class Result:
         at_best_validation: where validation accuracy was best; None without validation images.
         top5: the last epoch's top-5 error; None of images with any number of labels.
         seconds_per_epoch: median time of training, evaluation not counted.
+        cpu_seconds: CPU time of all epochs' training, over all processes and threads.
         reported: which of them counts; see `Recipe`.
-        cpu_seconds: CPU time of all epochs' training, over all processes and threads; None in runs
-            of older versions.
         final: what `measures` returns by split ("test" and perhaps "validation"), of the weights
-            that the run keeps: the last, or the best by validation where these are reported. Empty
-            in runs of older versions.
+            that the run keeps: the last, or the best by validation where these are reported.
     """
 
     epochs: int
@@ -57,8 +55,8 @@ class Result:
     at_best_validation: float | None
     top5: float | None
     seconds_per_epoch: float
+    cpu_seconds: float
     reported: str = "median"
-    cpu_seconds: float | None = None
     final: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
 
     @property
@@ -90,9 +88,7 @@ def result_of(
     final: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Result:
     """Returns the result of a run from its history and the metrics of its final weights."""
-    cpu_seconds = None
-    if all("cpu_seconds" in row for row in history):
-        cpu_seconds = sum(row["cpu_seconds"] for row in history)
+    cpu_seconds = sum(row["cpu_seconds"] for row in history)
     seconds = statistics.median(row["seconds"] for row in history)
     epochs, history = len(history), [row for row in history if "test_error" in row]
     errors = [row["test_error"] for row in history]
@@ -110,8 +106,8 @@ def result_of(
         at_best_validation=chosen,
         top5=history[-1].get("test_top5_error"),
         seconds_per_epoch=seconds,
-        reported=recipe.reported,
         cpu_seconds=cpu_seconds,
+        reported=recipe.reported,
         final=final or {},
     )
 

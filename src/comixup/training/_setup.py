@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from lightning_fabric import Fabric
+from torch import nn
 
 from comixup import ManifoldMixup, Mixer, OnePass, models
 from comixup._wrappers import unwrapped
@@ -20,6 +21,7 @@ from comixup.training._optimizer import make_optimizer
 from comixup.training._preprocessing import shape_of
 from comixup.training._run import Run
 from comixup.training._vat import WeightedVat
+from comixup.training._weight_average import WeightAverage
 
 if TYPE_CHECKING:
     from comixup._lightning import FabricModule, FabricOptimizer
@@ -39,6 +41,7 @@ class Setup:
         mixer: mixes the batches; with a memory of saliency if its method takes one pass.
         memory_format: of weights and images.
         new_weights: names of those that the file of initial weights did not have.
+        average: of the network's weights, where its method has one.
     """
 
     fabric: Fabric
@@ -47,6 +50,12 @@ class Setup:
     mixer: Mixer | OnePass
     memory_format: torch.memory_format
     new_weights: tuple[str, ...] = ()
+    average: WeightAverage | None = None
+
+    @property
+    def evaluated(self) -> nn.Module:
+        """The network that is evaluated and exported: with averaged weights if there are any."""
+        return unwrapped(self.model) if self.average is None else self.average.model
 
     def restore(self, state: State, folder: Path) -> None:
         """Loads a checkpoint's state; one that does not fit raises `ValueError`.
@@ -58,7 +67,10 @@ class Setup:
         if not state.model:
             return
         try:
-            models.load_weights(unwrapped(self.model), state.model)
+            models.load_weights(self.evaluated, state.model)
+            if self.average is not None:
+                models.load_weights(unwrapped(self.model), state.trained)
+                self.average.steps = state.averaged_steps
             load_optimizer(self.optimizer.optimizer, state.optimizer)
             self.fabric.strategy.precision.load_state_dict(state.precision)
             if isinstance(self.mixer, OnePass):
@@ -73,13 +85,16 @@ class Setup:
     def take_best(self, state: State) -> None:
         """Loads the weights that were best by validation, where a state has them."""
         if state.best:
-            models.load_weights(unwrapped(self.model), state.best)
+            models.load_weights(self.evaluated, state.best)
 
     def store(self, state: State) -> None:
         """Puts everything that is trained into a state, for a checkpoint."""
         if isinstance(self.mixer, OnePass):
             state.memory = self.mixer.memory.state_dict()
-        state.model = unwrapped(self.model).state_dict()
+        state.model = self.evaluated.state_dict()
+        if self.average is not None:
+            state.trained = unwrapped(self.model).state_dict()
+            state.averaged_steps = self.average.steps
         state.optimizer = self.optimizer.state_dict()
         state.precision = self.fabric.strategy.precision.state_dict()
 
@@ -105,10 +120,12 @@ def build_setup(run: Run, data: DataSet, fabric: Fabric) -> Setup:
     model.to(memory_format=layout)
     method = run.recipe.choose(run.method)
     mixer = make_method(method, data.num_classes, len(data.train), torch.Generator())
+    wrapped, optimizer = fabric.setup(model, make_optimizer(recipe, model))
+    # On its device and in its precision, which `setup` gave it.
+    average = None if method.ema is None else WeightAverage(model, method.ema)
     if isinstance(mixer, ManifoldMixup):
         mixer.attach(model)
-    wrapped, optimizer = fabric.setup(model, make_optimizer(recipe, model))
-    return Setup(fabric, wrapped, optimizer, mixer, layout, tuple(new))
+    return Setup(fabric, wrapped, optimizer, mixer, layout, tuple(new), average)
 
 
 def make_stepper(run: Run, data: DataSet, setup: Setup, accumulate: int) -> Stepper:
@@ -137,6 +154,7 @@ def make_stepper(run: Run, data: DataSet, setup: Setup, accumulate: int) -> Step
         seed=run.seed,
         accumulate=accumulate,
         memory_format=setup.memory_format,
+        average=setup.average,
     )
 
 

@@ -158,6 +158,9 @@ def _train_run(
             new = ", ".join(setup.new_weights) or "none"
             line = f"{run.title} begins with the weights of {run.recipe.weights}; new: {new}"
             console.print(line, highlight=False, markup=False, soft_wrap=True)
+        if setup.average is not None:
+            decay = run.recipe.choose(run.method).ema
+            reporter.tell(f"Averaged weights (EMA, decay {decay:g}) are evaluated and saved.")
         loaders = Loaders(
             run, data, fabric.global_rank, fabric.world_size, fabric.device, hardware.workers
         )

@@ -83,7 +83,7 @@ class Trainer:
         if self.recipe.reported == "validation" and self.state.is_best:
             self.state.best = {
                 name: tensor.detach().cpu().clone()
-                for name, tensor in unwrapped(self.setup.model).state_dict().items()
+                for name, tensor in self.setup.evaluated.state_dict().items()
             }
         self.save({})
         self.reporter.epoch(row)
@@ -143,6 +143,8 @@ class Trainer:
             "lr": self.setup.optimizer.param_groups[0]["lr"],
             "train_loss": totals["loss"] / images,
         }
+        if self.setup.average is not None:
+            row["ema_decay"] = self.setup.average.decay
         if totals["predictions"]:
             row["train_error"] = 100 * (1 - totals["correct"] / totals["predictions"])
         if totals["outputs"]:
@@ -157,7 +159,8 @@ class Trainer:
         metrics: dict[str, float] = {}
         for name, split in self.data.splits.items():
             if name != "train":
-                measured = validate(self.fabric, self.setup.model, self.loaders.evaluation(split))
+                loader = self.loaders.evaluation(split)
+                measured = validate(self.fabric, self.setup.evaluated, loader)
                 metrics |= {f"{name}_{key}": value for key, value in measured.items()}
         return metrics
 

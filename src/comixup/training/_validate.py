@@ -70,7 +70,8 @@ def logits_of(fabric: Fabric, model: nn.Module, loader: Loader) -> tuple[Tensor,
 
 def _logits_of_batch(fabric: Fabric, inner: nn.Module, images: Tensor) -> Tensor:
     """Returns float32 logits, computed in the run's precision as Fabric's wrapper would."""
-    converted = fabric.strategy.precision.convert_input(images)
+    # Not the precision's own type: averaged weights are float32 where those in training are half.
+    converted = images.to(next(inner.parameters()).dtype)
     with fabric.autocast():
         logits: Tensor = inner(converted.contiguous(memory_format=MEMORY_FORMAT))
     return logits.float()
