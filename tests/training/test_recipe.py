@@ -157,6 +157,7 @@ def test_changes_of_one_kind_do_not_undo_those_of_another():
         ("loss", "official"),
         ("weight_decay", 0.0),
         ("images_per_class", 3),
+        ("augment", "trivial"),
         ("validation", 0.25),
     ],
 )
@@ -268,6 +269,7 @@ OTHER_RUNS = {
     "patience": {"patience": 3},
     "classes": {"classes": (1, 2)},
     "images_per_class": {"images_per_class": 5},
+    "augment": {"augment": "trivial"},
     "validation": {"validation": 0.1},
     "validation_seed": {"validation_seed": 0},
     "test_fraction": {"test_fraction": 0.5},
