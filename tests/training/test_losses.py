@@ -189,3 +189,18 @@ def test_both_official_gradients_are_about_two_over_the_classes_of_cross_entropy
 def test_rejects(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("weights", [None, torch.tensor([2.0, 1.0, 0.5])])
+def test_label_smoothing_spreads_a_part_of_every_target(weights):
+    logits = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+    classes = torch.tensor([0, 2, 1, 1, 0])
+    mixed = 0.5 * F.one_hot(classes, 3) + 0.5 * F.one_hot(classes.flip(0), 3)
+    for targets in (classes, mixed):
+        soft = targets if targets.ndim > 1 else F.one_hot(targets, 3)
+        soft = 0.9 * soft + 0.1 / 3
+        each = soft * F.log_softmax(logits, 1) * (1.0 if weights is None else weights)
+        for loss in losses("cross-entropy", 3, weights, label_smoothing=0.1):
+            torch.testing.assert_close(loss(logits, targets), -each.sum(1).mean())
+    with pytest.raises(ValueError, match="`class_weights` and `label_smoothing` must be left out"):
+        losses("official", 3, label_smoothing=0.1)

@@ -225,7 +225,7 @@ def test_what_does_not_go_together():
     recipe = RECIPES["folder"]
     with pytest.raises(ValueError, match="`freeze` must be False for a network with random"):
         recipe.changed(freeze=True)
-    with pytest.raises(ValueError, match="`class_weights` must be None unless the loss is"):
+    with pytest.raises(ValueError, match="`class_weights` must be left out unless the loss is"):
         dataclasses.replace(recipe, loss="official", class_weights="balanced")
     with pytest.raises(ValueError, match="`weights` must be None with pretrained=True"):
         recipe.changed(weights="x.pt", pretrained=True)

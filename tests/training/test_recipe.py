@@ -158,6 +158,7 @@ def test_changes_of_one_kind_do_not_undo_those_of_another():
         ("weight_decay", 0.0),
         ("images_per_class", 3),
         ("augment", "trivial"),
+        ("label_smoothing", 0.1),
         ("validation", 0.25),
     ],
 )
@@ -270,6 +271,7 @@ OTHER_RUNS = {
     "classes": {"classes": (1, 2)},
     "images_per_class": {"images_per_class": 5},
     "augment": {"augment": "trivial"},
+    "label_smoothing": {"label_smoothing": 0.1},
     "validation": {"validation": 0.1},
     "validation_seed": {"validation_seed": 0},
     "test_fraction": {"test_fraction": 0.5},

@@ -101,6 +101,8 @@ class Changes:
     """Train the last layer alone."""
     class_weights: Annotated[Literal["balanced"] | None, option_help("balanced", UNCHANGED)] = None
     """Let classes with few images count as much in the loss as those with many."""
+    label_smoothing: Annotated[float | None, option_help("FRACTION", UNCHANGED)] = None
+    """Fraction of every target that is spread over all classes, such as 0.1."""
     ema: Annotated[float | None, option_help("DECAY", UNCHANGED)] = None
     """Evaluate and save an exponential moving average of the weights; a decay such as 0.999."""
     set: Annotated[tuple[str, ...], option_help("NAME=VALUE ...", "(none)")] = ()

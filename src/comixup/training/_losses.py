@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -16,7 +17,10 @@ LOSSES = ("cross-entropy", "official", "binary-cross-entropy")
 
 
 def losses(
-    name: str, num_classes: int, class_weights: Tensor | None = None
+    name: str,
+    num_classes: int,
+    class_weights: Tensor | None = None,
+    label_smoothing: float = 0.0,
 ) -> tuple[LossFn, LossFn]:
     """Returns the loss of the mixed batch and the loss of the clean batch.
 
@@ -36,6 +40,7 @@ def losses(
         name: "cross-entropy", "official" or "binary-cross-entropy".
         num_classes: C.
         class_weights: (C,) weights of the classes, of cross-entropy; None: all the same.
+        label_smoothing: fraction of every target that is spread over all classes, of cross-entropy.
 
     >>> mixed_loss, clean_loss = losses("official", num_classes=4)
     >>> logits, targets = torch.zeros(2, 4), torch.tensor([3, 0])
@@ -44,22 +49,24 @@ def losses(
     """
     check_choice("name", name, LOSSES)
     check_count("num_classes", num_classes, low=2)
+    if name != "cross-entropy" and (class_weights is not None or label_smoothing):
+        raise ValueError(
+            f"`class_weights` and `label_smoothing` must be left out for {name!r}. Use "
+            '"cross-entropy" with them.'
+        )
     if class_weights is not None:
-        if name != "cross-entropy":
-            raise ValueError(
-                f"`class_weights` must be None for {name!r}, got {tuple(class_weights.shape)}."
-            )
-        weighted = weighted_cross_entropy(class_weights)
+        weighted = weighted_cross_entropy(class_weights, label_smoothing)
         return weighted, weighted
     if name == "cross-entropy":
-        return soft_cross_entropy, soft_cross_entropy
+        plain = functools.partial(soft_cross_entropy, label_smoothing=label_smoothing)
+        return plain, plain
     if name == "binary-cross-entropy":
         return binary_cross_entropy, binary_cross_entropy
     # Paper: its equations use cross-entropy, and the experiments were run with these two losses.
     return mean_binary_cross_entropy, scaled_cross_entropy(num_classes)
 
 
-def soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+def soft_cross_entropy(logits: Tensor, targets: Tensor, label_smoothing: float = 0.0) -> Tensor:
     """Returns the mean cross-entropy, of class indices (m,) or class probabilities (m, classes).
 
     >>> print(f"{soft_cross_entropy(torch.zeros(1, 2), torch.tensor([[0.5, 0.5]])):.4f}")
@@ -68,16 +75,17 @@ def soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     logits = _in_full_precision(logits)
     if targets.is_floating_point():
         targets = targets.to(logits.dtype)
-    return F.cross_entropy(logits, targets)
+    return F.cross_entropy(logits, targets, label_smoothing=label_smoothing)
 
 
-def weighted_cross_entropy(class_weights: Tensor) -> LossFn:
+def weighted_cross_entropy(class_weights: Tensor, label_smoothing: float = 0.0) -> LossFn:
     """Returns cross-entropy in which each class has a weight, of indices or class probabilities.
 
     The mean is over the images, whatever their weights: mixed and unmixed batches count alike.
 
     Args:
         class_weights: (C,).
+        label_smoothing: fraction of every target that is spread over all classes.
 
     >>> loss = weighted_cross_entropy(torch.tensor([2.0, 1.0]))
     >>> print(f"{loss(torch.zeros(1, 2), torch.tensor([0])):.4f}")
@@ -89,6 +97,7 @@ def weighted_cross_entropy(class_weights: Tensor) -> LossFn:
         weights = class_weights.to(log_p)
         if not targets.is_floating_point():
             targets = F.one_hot(targets, len(weights))
+        targets = targets * (1 - label_smoothing) + label_smoothing / len(weights)
         return -(targets * weights * log_p).sum(1).mean()
 
     return loss

@@ -80,6 +80,7 @@ class Recipe:
         freeze: train the last layer alone, on the features that the initial weights give.
         class_weights: weight of each class in the loss: all the same (None), or "balanced", in
             inverse proportion to its training images.
+        label_smoothing: fraction of every target that is spread over all classes, of cross-entropy.
         evaluate_every: epochs from one evaluation to the next; the last epoch always has one.
         reported: which error counts: the median of the last ten epochs (the paper's way), the last
             epoch's, or that of the epoch with the best validation accuracy.
@@ -117,6 +118,7 @@ class Recipe:
     weights: str | None = None
     freeze: bool = False
     class_weights: ClassWeights | None = None
+    label_smoothing: float = 0.0
     evaluate_every: int = 1
     reported: Literal["median", "last", "validation"] = "median"
     tuning_grid: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
@@ -127,11 +129,13 @@ class Recipe:
         check_choice("optimizer", self.optimizer, OPTIMIZERS)
         check_choice("augment", self.augment, AUGMENTATIONS)
         check_choice("class_weights", self.class_weights, (None, *CLASS_WEIGHTS))
-        if self.class_weights and self.loss != "cross-entropy":
-            raise ValueError(
-                '`class_weights` must be None unless the loss is "cross-entropy", got '
-                f"{self.class_weights!r} with {self.loss!r}."
-            )
+        check_number("label_smoothing", self.label_smoothing, high=1)
+        for name in ("class_weights", "label_smoothing"):
+            if getattr(self, name) and self.loss != "cross-entropy":
+                raise ValueError(
+                    f'`{name}` must be left out unless the loss is "cross-entropy", got '
+                    f"{getattr(self, name)!r} with {self.loss!r}."
+                )
         if self.freeze and not (self.pretrained or self.weights):
             raise ValueError(
                 "`freeze` must be False for a network with random weights, got True. Give it "
@@ -227,6 +231,7 @@ class Recipe:
         weights: str | None = None,
         freeze: bool | None = None,
         class_weights: ClassWeights | None = None,
+        label_smoothing: float | None = None,
         ema: float | None = None,
     ) -> Recipe:
         """Returns the recipe with some things changed; None leaves a thing as it is.
@@ -254,6 +259,7 @@ class Recipe:
             weights: file of weights to begin with.
             freeze: train the last layer alone.
             class_weights: see `Recipe`.
+            label_smoothing: see `Recipe`.
             ema: of all methods; see `Method`.
         """
         changes: dict[str, Any] = {}
@@ -288,6 +294,7 @@ class Recipe:
             ("weights", weights),
             ("freeze", freeze),
             ("class_weights", class_weights),
+            ("label_smoothing", label_smoothing),
         ):
             if value is not None:
                 _check_change(name, value)

@@ -141,7 +141,7 @@ def make_stepper(run: Run, data: DataSet, setup: Setup, accumulate: int) -> Step
     weights = None
     if recipe.class_weights is not None:
         weights = balanced_weights(data.train.targets, data.num_classes).to(setup.fabric.device)
-    loss_fn, clean_loss_fn = losses(recipe.loss, data.num_classes, weights)
+    loss_fn, clean_loss_fn = losses(recipe.loss, data.num_classes, weights, recipe.label_smoothing)
     return Stepper(
         fabric=setup.fabric,
         model=setup.model,
