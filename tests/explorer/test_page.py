@@ -129,3 +129,13 @@ def test_the_server_is_local_and_leaves_nothing_behind(tmp_path, monkeypatch):
             assert refused.value.code in (403, 404)
     assert not os.path.exists(folder)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_augmented_inputs_are_shown_before_and_after():
+    drawn = []
+    for augment in ("none", "trivial"):
+        events = _Events(Workbench())
+        shown = next(events.explain(Visit(), None, *values(count=4, augment=augment), ()))[0]
+        drawn.append(shown)
+        assert shown.count("<img") == (2 if augment == "trivial" else 1)
+    assert "before and after augmentation" in drawn[1]
