@@ -24,7 +24,6 @@ def test_difference_names_what_came_and_went():
 OLD = {  # how version 1 called fields, and how they are called now
     "labels_per_class: 5": "images_per_class: 5",
     "plain_epochs: 5": "unmixed_epochs: 5",
-    "last_plain_epochs: 2": "last_unmixed_epochs: 2",
     'lr_between: "linear"': 'lr_interpolation: "linear"',
     'loss: "released"': 'loss: "official"',
     'settings: {"smoothness": "released"}': 'settings: {"smoothness": "official"}',
@@ -68,7 +67,7 @@ def test_a_finished_run_of_the_first_version_is_still_finished(tmp_path):
         )
     ]
     text = "\n".join(lines).replace("images_per_class", "labels_per_class")
-    text = text.replace("last_unmixed_epochs", "last_plain_epochs")
+    text = f"{text}\nlast_plain_epochs: 0"
     text = text.replace("unmixed_epochs", "plain_epochs").replace("lr_interpolation", "lr_between")
     state.identity = text
     save_state(state, path)

@@ -22,12 +22,15 @@ VERSION = 2
 
 _IRRELEVANT = ("title", "source", "method", "methods", "reported", "tuning_grid", "notes")
 """Fields of a recipe that leave the weights as they are."""
+_OF_METHODS = ("mixer", "settings", "vat", "saliency", "memory", "schedule", "parts")
+"""Fields of a method that the weights depend on, beside its multipliers."""
 _RENAMED = {
     "labels_per_class": "images_per_class",
     "plain_epochs": "unmixed_epochs",
-    "last_plain_epochs": "last_unmixed_epochs",
     "lr_between": "lr_interpolation",
 }
+_GONE = ("last_plain_epochs", "last_unmixed_epochs")
+"""Fields that were 0 in every recipe; `Method.schedule` has taken their place."""
 _UNKNOWN = "unknown"
 """The identity of initial weights whose file is gone; a run that has begun does not need it."""
 _DATA = ("num_images", "data_digest")
@@ -49,7 +52,7 @@ def identity_of(
     chosen = fields["methods"][method]
     lines = {name: value for name, value in fields.items() if name not in _IRRELEVANT}
     lines["weights"] = _weights_identity(recipe.weights)
-    lines |= {name: chosen[name] for name in ("mixer", "settings", "vat", "saliency", "memory")}
+    lines |= {name: chosen[name] for name in _OF_METHODS}
     lines |= {"method": method, "seed": seed, **(data or {}), "identity_version": VERSION}
     return "\n".join(f"{name}: {json.dumps(value)}" for name, value in lines.items())
 
@@ -99,6 +102,8 @@ def _fields(identity: str) -> dict[str, Any]:
     fields = _defaults()
     for line in identity.splitlines():
         name, _, text = line.partition(": ")
+        if name in _GONE:
+            continue
         try:
             value = json.loads(text)
         except (ValueError, RecursionError):
