@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from cases import each_case
-from comixup import CoMixup, CutMix, InputMixup, ManifoldMixup, PuzzleMix
+from comixup import Choice, CoMixup, CutMix, InputMixup, ManifoldMixup, PuzzleMix
 from problems import generator
 
 CLASSES = 7
@@ -17,6 +17,12 @@ def manifold(*args, layers=("0",), **settings):
     mixer = ManifoldMixup(*args, layers=layers, **settings)
     mixer.identity = nn.Sequential(nn.Identity())
     return mixer.attach(mixer.identity)
+
+
+def choice(num_classes=None, p=1.0, generator=None, **settings):
+    """A choice of methods that need no saliency, with the settings that all of them have."""
+    mixers = [method(num_classes, **settings) for method in (CutMix, InputMixup)]
+    return Choice(mixers, p=p, generator=generator)
 
 
 # A new method is one line here: every test in test_mixers.py then runs for it.
@@ -31,8 +37,12 @@ METHODS = {
     ),
     "manifold mixup at the input": functools.partial(ManifoldMixup, layers=["input"]),
     "manifold mixup inside": functools.partial(manifold, num_inputs=3),
+    "choice of cutmix and input mixup": choice,
     # Masks tell whose pixels are seen, not where they moved from: test_puzzlemix.py does.
     "puzzle mix": functools.partial(PuzzleMix, grid=4, transport=False),
+    "puzzle mix, saliency targets": functools.partial(
+        PuzzleMix, grid=4, transport=False, target_weight="saliency"
+    ),
 }
 SALIENT = {name: METHODS[name] for name in ("co-mixup", "puzzle mix")}
 

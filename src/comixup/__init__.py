@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from comixup.core.saliency import saliency as saliency
     from comixup.core.solve import solve as solve
     from comixup.core.spectral import spectral_residual as spectral_residual
+    from comixup.mixers import Choice as Choice
     from comixup.mixers import CoMixup as CoMixup
     from comixup.mixers import CutMix as CutMix
     from comixup.mixers import InputMixup as InputMixup
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from comixup.mixers import OnePass as OnePass
     from comixup.mixers import OnePassCollate as OnePassCollate
     from comixup.mixers import PuzzleMix as PuzzleMix
+    from comixup.mixers import Schedule as Schedule
     from comixup.mixers import Step as Step
     from comixup.mixers import mix_dict as mix_dict
     from comixup.mixers import plot_batch as plot_batch
@@ -48,8 +50,8 @@ else:
             "core.solve": "solve",
             "core.spectral": "spectral_residual",
             "mixers": (
-                "CoMixup CutMix InputMixup ManifoldMixup Mixed Mixer NoMix OnePass "
-                "OnePassCollate PuzzleMix Step mix_dict plot_batch training_step"
+                "Choice CoMixup CutMix InputMixup ManifoldMixup Mixed Mixer NoMix OnePass "
+                "OnePassCollate PuzzleMix Schedule Step mix_dict plot_batch training_step"
             ),
             "_version": "__version__",
             # Packages above the core are attributes too: `comixup.models.build(...)`.

@@ -132,6 +132,25 @@ class TestBatchMix:
         text = repr(BatchMix(comixup.CoMixup(CLASSES)))
         assert text == "BatchMix(mixer=CoMixup, saliency_fn=spectral_residual)"
 
+    def test_a_choice_computes_maps_only_for_methods_that_need_them(self):
+        calls = []
+
+        def maps(images):
+            calls.append(len(images))
+            return comixup.spectral_residual(images)
+
+        mixer = comixup.Choice(
+            [comixup.CoMixup(CLASSES), comixup.CutMix(CLASSES)], p=0.8, generator=seeded()
+        )
+        transform, chosen = BatchMix(mixer, maps), []
+        for _ in range(20):
+            mixed, soft = transform(*batch())
+            assert_close(mixed, mixer.last.plan.mix_images(batch()[0]))
+            assert_close(soft.sum(1), torch.ones(8))
+            chosen.append(mixer.last.chosen)
+        assert set(chosen) == {None, 0, 1}
+        assert len(calls) == chosen.count(0)
+
     def test_is_copied_by_pickling(self):
         transform = BatchMix(comixup.CoMixup(CLASSES, generator=seeded(3)))
         copy = pickle.loads(pickle.dumps(transform))
@@ -155,18 +174,19 @@ class Collate:
 
 
 class TestWorkers:
-    def epoch(self, generator, loader_seed):
+    def epoch(self, generator, loader_seed, choice=False):
         same = TensorDataset(batch(8)[0].repeat(2, 1, 1, 1), batch(8)[1].repeat(2))
-        collate = Collate(BatchMix(comixup.CutMix(CLASSES, generator=generator)))
+        mixer = comixup.CutMix(CLASSES, generator=generator)
+        collate = Collate(BatchMix(comixup.Choice([mixer]) if choice else mixer))
         loader = DataLoader(
             same, 8, num_workers=2, collate_fn=collate, generator=seeded(loader_seed)
         )
         return [images for images, _ in loader]
 
-    @pytest.mark.parametrize("own", [False, True])
-    def test_each_worker_and_epoch_draws_its_own_and_can_be_repeated(self, own):
+    @pytest.mark.parametrize(("own", "choice"), [(False, False), (True, False), (True, True)])
+    def test_each_worker_and_epoch_draws_its_own_and_can_be_repeated(self, own, choice):
         def run(seed):
-            return self.epoch(seeded(7) if own else None, seed)
+            return self.epoch(seeded(7) if own else None, seed, choice)
 
         first, second = run(0)
         assert not torch.equal(first, second)  # equal batches, one from each worker
@@ -186,6 +206,12 @@ class TestBatchMixRejects:
             (lambda: BatchMix(comixup.ManifoldMixup(2, layers=["0"])), "`mixer` must mix images"),
             (
                 lambda: BatchMix(comixup.CutMix(2, clean_weight=0.5)),
+                "`mixer` must have clean_weight = 0 in a transform",
+            ),
+            (
+                lambda: BatchMix(
+                    comixup.Choice([comixup.CoMixup(2), comixup.CutMix(2, clean_weight=0.5)])
+                ),
                 "`mixer` must have clean_weight = 0 in a transform",
             ),
             (lambda: BatchMix(comixup.CutMix(2), None), "`saliency_fn` must be a function"),
@@ -451,9 +477,25 @@ class TestTimm:
     def test_forgotten_saliency_is_noticed(self):
         mixup_fn = Mixup(0, 0, num_classes=CLASSES)
         mixup_fn.saliency(small_model(), *batch())
-        with pytest.raises(ValueError, match="`saliency` must be what"):
+        with pytest.raises(ValueError, match="`saliency` must be given"):
             mixup_fn(*batch())
         mixup_fn(*batch())  # the next batch is not held to it
+
+    def test_is_a_choice_by_the_probabilities_of_timm(self):
+        mixup_fn = Mixup(0.8, 1.0, switch_prob=0.25, num_classes=CLASSES, comixup_prob=0.4)
+        assert mixup_fn.mixers == (mixup_fn.comixup, mixup_fn.cutmix, mixup_fn.input_mixup)
+        assert mixup_fn.weights == pytest.approx((0.4, 0.15, 0.45))
+        assert Mixup(0.8, num_classes=CLASSES).weights == (0.5, 0.5)
+        assert Mixup(0, 1.0, num_classes=CLASSES).weights == (0.5, 0.5)
+        mixup_fn = Mixup(0, 1.0, num_classes=CLASSES, switch_prob=0.1, comixup_prob=0)
+        assert not mixup_fn.needs_saliency
+        mixup_fn(*batch())
+        assert mixup_fn.mixers[mixup_fn.last.chosen] is mixup_fn.cutmix
+
+    def test_repr_is_the_call_that_makes_it(self):
+        assert repr(Mixup(cutmix_alpha=1.0, comixup_prob=0.25)) == (
+            "Mixup(cutmix_alpha=1.0, comixup_prob=0.25)"
+        )
 
     def test_soft_targets_are_smoothed_too(self):
         _, targets = batch()
@@ -495,6 +537,7 @@ class TestTimm:
             ({"mixup_alpha": 0, "comixup_prob": 0.5}, "`comixup_prob` must be 1 where neither"),
             ({"mixer": comixup.CoMixup(p=0.5)}, "`mixer` must have p = 1"),
             ({"mixer": comixup.CoMixup(7)}, "`mixer` must have num_classes = 1000"),
+            ({"mixer": comixup.Choice([comixup.CutMix()])}, "`mixer` must be a method that mixes"),
             ({"mixer": comixup.ManifoldMixup(layers=["0"])}, "`mixer` must be a method that mixes"),
         ],
     )
@@ -518,4 +561,3 @@ def test_a_resumed_mixup_draws_what_it_would_have_drawn():
     second.load_state_dict(copy.deepcopy(first.state_dict()))
     for _ in range(3):
         assert_close(first(images, targets), second(images, targets), rtol=0, atol=0)
-    second.load_state_dict({"generator": first.state_dict()["generator"]})  # of earlier versions

@@ -271,5 +271,5 @@ def test_wrong_use_is_told():
         training_step(small_model(), mixup, images, targets)
     with pytest.raises(TypeError, match="`images` must be floating point"):
         mixup((images * 255).byte(), targets, Origin(torch.arange(8)))
-    with pytest.raises(ValueError, match="`state` must be of a mixer with a generator"):
+    with pytest.raises(ValueError, match="`state` must be of a mixer with as many generators"):
         one_pass().load_state_dict(mixup.state_dict() | {"memory": one_pass().memory.state_dict()})

@@ -12,6 +12,7 @@ import comixup
 from comixup import PuzzleMix
 from comixup.core.puzzle import best_masks, border_differences, mask_energy, transport
 from comixup.mixers import Puzzle
+from comixup.mixers._puzzlemix import saliency_ratio
 from problems import generator
 
 
@@ -116,6 +117,56 @@ def test_targets_are_the_shares_of_the_pixels(m):
         z = plan.labels.float().flatten(1).mean(1) / 2
         one_hot = torch.nn.functional.one_hot(targets, 5).float()
         assert_close(soft, z[:, None] * one_hot + (1 - z)[:, None] * one_hot[plan.partners])
+
+
+def shown_saliency(plan, maps):
+    """The saliency of each input that each output shows, block by block: (m, m)."""
+    shown = torch.zeros(len(maps), len(maps), dtype=torch.float64)
+    blocks, grid = maps.shape[1:], plan.labels.shape[1:]
+    for j in range(len(maps)):
+        inputs = (j, int(plan.partners[j]))
+        for y in range(blocks[0]):
+            for x in range(blocks[1]):
+                z = float(plan.labels[j, y * grid[0] // blocks[0], x * grid[1] // blocks[1]])
+                z /= plan.levels
+                for k, share in enumerate((z, 1 - z)):
+                    a, b = y, x
+                    if plan.moves is not None:
+                        a, b = divmod(int(plan.moves[k, j, y, x]), blocks[1])
+                    shown[j, inputs[k]] += share * maps[inputs[k], a, b]
+    return shown
+
+
+@pytest.mark.parametrize(
+    ("settings", "blocks"),
+    [({}, 4), ({"t_size": 2}, 16), ({"transport": False}, 4), ({"levels": 3}, 4)],
+    ids=str,
+)
+def test_targets_weighted_by_the_saliency_that_is_shown(settings, blocks):
+    images, targets, saliency = batch(5)
+    mixer = puzzle(grid=4, target_weight="saliency", **settings)
+    moved = False
+    for _ in range(4):
+        _, soft, plan = run(mixer, images, targets, saliency)
+        maps = torch.nn.functional.adaptive_avg_pool2d(saliency, blocks).double()
+        maps = maps / maps.sum((1, 2), keepdim=True)
+        shown = shown_saliency(plan, maps)
+        weights = (shown / shown.sum(1, keepdim=True)).float()
+        assert_close(mixer.last.target_ratio, weights, rtol=1e-4, atol=1e-6)
+        assert_close(soft, weights @ torch.eye(5)[targets], rtol=1e-4, atol=1e-6)
+        unmoved = Puzzle(plan.partners, plan.labels, plan.levels)
+        moved = moved or not torch.allclose(shown, shown_saliency(unmoved, maps), atol=1e-3)
+    assert moved == ("transport" not in settings)
+
+
+def test_an_output_that_shows_no_saliency_counts_its_pixels():
+    maps = torch.tensor([[0.0, 1.0], [1.0, 0.0]], dtype=torch.float64)
+    hidden = Puzzle(torch.tensor([1, 0]), torch.tensor([[2, 0], [1, 1]]), 2)
+    found = saliency_ratio(hidden, maps, (6,))
+    assert_close(found, torch.tensor([[0.5, 0.5], [0.5, 0.5]]))
+    uneven = saliency_ratio(hidden, maps, (5,))
+    assert_close(uneven[0], hidden.source_ratio((5,))[0])
+    assert not torch.equal(uneven[0], found[0])
 
 
 @pytest.mark.parametrize("size", [(32, 32), (16, 48), (3, 5), (1, 1), (17, 9)], ids=str)

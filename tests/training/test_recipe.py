@@ -127,9 +127,6 @@ def test_twice_the_epochs_pass_through_the_same_rates():
 def test_unmixed_epochs_keep_their_proportion():
     # Else a short run would end before anything is mixed.
     assert [SPEECH.changed(epochs=n).unmixed_epochs for n in (1, 12, 30, 60)] == [0, 2, 5, 10]
-    ending = recipe_of(last_unmixed_epochs=2)
-    assert ending.changed(epochs=5).last_unmixed_epochs == 1
-    assert ending.changed(lr=1.0).last_unmixed_epochs == 2
 
 
 def test_batch_size_is_that_of_every_phase():
@@ -266,7 +263,8 @@ OTHER_RUNS = {
     "weight_decay": {"weight_decay": 0.0},
     "decay_norms": {"decay_norms": False},
     "unmixed_epochs": {"unmixed_epochs": 1},
-    "last_unmixed_epochs": {"last_unmixed_epochs": 1},
+    "schedule": {"methods": {"comixup": Method("comixup", {"beta": 0.5}, schedule={"off": 0.1})}},
+    "parts": {"methods": {"comixup": Method("choice", parts={"input": Method("input")})}},
     "patience": {"patience": 3},
     "classes": {"classes": (1, 2)},
     "images_per_class": {"images_per_class": 5},

@@ -172,7 +172,7 @@ def test_learning_rate_steps_where_the_recipe_says(root, tmp_path, seen):
 
 def test_unmixed_epochs_are_not_mixed(root, tmp_path, seen):
     recipe = reduced(RECIPES["cifar100-preactresnet18"], epochs=3, model="small", batch_size=12)
-    recipe = dataclasses.replace(recipe, unmixed_epochs=1, last_unmixed_epochs=1)
+    recipe = dataclasses.replace(recipe, unmixed_epochs=1).with_schedule("comixup", {"off": 0.3})
     check_run(recipe, root, tmp_path, "comixup", epochs=3)
     # A mixed step passes the network twice: for the saliency, and with what was mixed.
     assert len(seen["shapes"]) == 1 + 2 + 1

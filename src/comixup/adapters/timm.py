@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 
-from comixup import Backward, CleanPass, LossFn, Plan, spectral_residual
+from comixup import Backward, CleanPass, LossFn, spectral_residual
 from comixup._checks import check_boolean, check_number
-from comixup._random import coin
 from comixup.core.targets import soft_targets
-from comixup.mixers import Boxes, CoMixup, CutMix, InputMixup, ManifoldMixup, Mixed, Mixer
+from comixup.mixers import (
+    Boxes,
+    Choice,
+    CoMixup,
+    CutMix,
+    InputMixup,
+    ManifoldMixup,
+    Mixed,
+    Mixer,
+)
 
 
-class Mixup(Mixer):
+class Mixup(Choice):
     """timm's `Mixup` with Co-Mixup beside mixup and CutMix: `x, target = mixup_fn(x, target)`.
 
     Change `from timm.data import Mixup` to `from comixup.adapters.timm import Mixup`. As there,
@@ -48,7 +55,8 @@ class Mixup(Mixer):
             neither of the others is active.
         mixer: the method used in Co-Mixup's place; None means `CoMixup` with the paper's settings.
         saliency_fn: returns maps (batch, *size) of images, for calls without `saliency`.
-        generator: where all draws come from, on the CPU; None means torch's global one.
+        generator: where all draws come from, on the CPU, but for those of a `mixer` that has its
+            own; None means torch's global one.
 
     >>> mixup_fn = Mixup(mixup_alpha=0.8, cutmix_alpha=1.0, label_smoothing=0.1, num_classes=10)
     >>> x, target = mixup_fn(torch.rand(7, 3, 32, 32), torch.arange(7))
@@ -74,7 +82,6 @@ class Mixup(Mixer):
         generator: torch.Generator | None = None,
     ) -> None:
         check_number("prob", prob, high=1)
-        super().__init__(num_classes, p=prob, generator=generator)
         check_number("mixup_alpha", mixup_alpha)
         check_number("cutmix_alpha", cutmix_alpha)
         check_number("switch_prob", switch_prob, high=1)
@@ -94,17 +101,11 @@ class Mixup(Mixer):
         self.input_mixup: InputMixup | None = None
         self.cutmix: CutMix | None = None
         if mixup_alpha:
-            self.input_mixup = InputMixup(
-                num_classes, alpha=mixup_alpha, per_sample=per_sample, generator=generator
-            )
+            self.input_mixup = InputMixup(num_classes, alpha=mixup_alpha, per_sample=per_sample)
         if cutmix_minmax is not None:
-            self.cutmix = MinMaxCutMix(
-                num_classes, cutmix_minmax, per_sample=per_sample, generator=generator
-            )
+            self.cutmix = MinMaxCutMix(num_classes, cutmix_minmax, per_sample=per_sample)
         elif cutmix_alpha:
-            self.cutmix = CutMix(
-                num_classes, alpha=cutmix_alpha, per_sample=per_sample, generator=generator
-            )
+            self.cutmix = CutMix(num_classes, alpha=cutmix_alpha, per_sample=per_sample)
         alone = self.input_mixup is None and self.cutmix is None
         if comixup_prob is None:
             comixup_prob = 1.0 if alone else 0.5
@@ -117,12 +118,27 @@ class Mixup(Mixer):
             )
         if mixer is not None:
             _check_mixer(mixer, num_classes)
-        self.comixup = CoMixup(num_classes, generator=generator) if mixer is None else mixer
+        self.comixup = CoMixup(num_classes) if mixer is None else mixer
+        both = self.input_mixup is not None and self.cutmix is not None
+        switch = switch_prob if both else float(self.input_mixup is None)
+        weights = {
+            self.comixup: comixup_prob,
+            self.cutmix: (1 - comixup_prob) * switch,
+            self.input_mixup: (1 - comixup_prob) * (1 - switch),
+        }
+        mixers = [mixer for mixer in weights if mixer is not None]
+        super().__init__(mixers, [weights[mixer] for mixer in mixers], p=prob, generator=generator)
+        self.mixup_alpha = mixup_alpha
+        self.cutmix_alpha = cutmix_alpha
+        self.cutmix_minmax = cutmix_minmax
+        self.prob = prob
         self.switch_prob = switch_prob
-        self.comixup_prob = comixup_prob
+        self.mode = mode
+        self.correct_lam = correct_lam
         self.label_smoothing = label_smoothing
+        self.comixup_prob = comixup_prob
+        self.mixer = mixer
         self.saliency_fn = saliency_fn
-        self._chosen: Mixer | None = None
 
     @property
     def mixup_enabled(self) -> bool:
@@ -138,11 +154,7 @@ class Mixup(Mixer):
         self, images: Tensor, targets: Tensor, saliency: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Returns the mixed images and their smoothed soft targets, (batch, classes) float32."""
-        soft = self.smooth(targets)
-        try:
-            return super().__call__(images, soft, saliency)
-        finally:
-            self.forget_clean_pass()
+        return super().__call__(images, self.smooth(targets), saliency)
 
     def smooth(self, targets: Tensor) -> Tensor:
         """Returns class indices, or (batch, classes) class probabilities, smoothed as timm does.
@@ -155,21 +167,13 @@ class Mixup(Mixer):
         off = self.label_smoothing / soft.shape[1]
         return off + soft * (1 - self.label_smoothing)
 
-    def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
-        """Returns how the chosen method mixes a batch."""
-        if self._chosen is not None and self._chosen.needs_saliency and saliency is None:
-            raise ValueError(
-                "`saliency` must be what mixup_fn.saliency(model, x, target) returned for this "
-                "batch, got None. Call mixup_fn(x, target, saliency)."
-            )
-        mixer = self._choose() if self._chosen is None else self._chosen
-        if mixer.needs_saliency and saliency is None:
-            saliency = self.saliency_fn(images)
-        return mixer.decide(images, saliency)
-
-    def leave(self, images: Tensor) -> Plan:
-        """Returns the plan that leaves a batch as it is."""
-        return self.comixup.leave(images)
+    def decide(self, images: Tensor, saliency: Tensor | None) -> Mixed:
+        """Returns how a batch is mixed, by maps of `saliency_fn` if it had no clean pass."""
+        if saliency is None and self._toss is None:
+            method = self.next_method()
+            if method is not None and method.needs_saliency:
+                saliency = self.saliency_fn(images)
+        return super().decide(images, saliency)
 
     def clean_pass(
         self,
@@ -184,38 +188,8 @@ class Mixup(Mixer):
 
         The loss function is given smoothed soft targets, as for mixed batches.
         """
-        self.forget_clean_pass()
-        self._toss = coin(self.p, self.generator)
-        if not (self._toss and self.enabled):
-            return None
-        self._chosen = self._choose()
         soft = self.smooth(targets)
-        return self._chosen.clean_pass(model, images, soft, loss_fn=loss_fn, backward=backward)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Returns the states of its own generator and of Co-Mixup's."""
-        return {**super().state_dict(), "comixup": self.comixup.state_dict()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes over what `state_dict` returned."""
-        super().load_state_dict(state)
-        if "comixup" in state:  # earlier versions left it out
-            self.comixup.load_state_dict(state["comixup"])
-
-    def forget_clean_pass(self) -> None:
-        """Forgets the clean pass, and the method chosen for it."""
-        super().forget_clean_pass()
-        if self._chosen is not None:
-            self._chosen.forget_clean_pass()
-        self._chosen = None
-
-    def _choose(self) -> Mixer:
-        """Returns the method for a batch."""
-        if coin(self.comixup_prob, self.generator):
-            return self.comixup
-        if self.input_mixup is None or self.cutmix is None:
-            return self.input_mixup or self.cutmix or self.comixup
-        return self.cutmix if coin(self.switch_prob, self.generator) else self.input_mixup
+        return super().clean_pass(model, images, soft, loss_fn=loss_fn, backward=backward)
 
 
 class MinMaxCutMix(CutMix):
@@ -261,7 +235,7 @@ class MinMaxCutMix(CutMix):
 
 def _check_mixer(mixer: Mixer, num_classes: int) -> None:
     """Rejects a method that the shim's own arguments would contradict."""
-    if not isinstance(mixer, Mixer) or isinstance(mixer, ManifoldMixup | Mixup):
+    if not isinstance(mixer, Mixer) or isinstance(mixer, ManifoldMixup | Choice):
         raise TypeError(
             "`mixer` must be a method that mixes images, such as comixup.CoMixup(num_classes), got "
             f"{type(mixer).__name__}."

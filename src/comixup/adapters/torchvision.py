@@ -76,10 +76,10 @@ class BatchMix(v2.Transform):  # type: ignore[misc]  # torchvision ships no type
                 "`mixer` must mix images, got ManifoldMixup, which mixes inside the model. Use "
                 "comixup.training_step."
             )
-        if mixer.clean_weight > 0 and not mixer.needs_saliency:
+        if mixer.needs_clean_pass:
             raise ValueError(
                 "`mixer` must have clean_weight = 0 in a transform, which has no model to make a "
-                f"clean pass with, got {mixer.clean_weight:g}. Use comixup.training_step."
+                "clean pass with, got a method with a higher one. Use comixup.training_step."
             )
         if not callable(saliency_fn):
             raise TypeError(
@@ -114,7 +114,8 @@ class BatchMix(v2.Transform):  # type: ignore[misc]  # torchvision ships no type
             _check_item(keystr(path), item, batch, index in images or item is labels)
         self._part_from_other_workers()
 
-        wanted = self.mixer.needs_saliency and self.mixer.enabled
+        method = self.mixer.next_method()
+        wanted = method is not None and method.needs_saliency
         maps = self.saliency_fn(batch) if wanted else None
         targets = labels
         if labels is None:  # the mixer needs some; these are not used
@@ -138,11 +139,12 @@ class BatchMix(v2.Transform):  # type: ignore[misc]  # torchvision ships no type
     def _part_from_other_workers(self) -> None:
         """Gives the copy of the mixer in a worker process draws of its own."""
         worker = get_worker_info()
-        if worker is None or self.mixer.generator is None or self._worker_seed == worker.seed:
+        if worker is None or self._worker_seed == worker.seed:
             return
         self._worker_seed = worker.seed
-        seed = (self.mixer.generator.initial_seed() + worker.seed) % _SEEDS
-        self.mixer.generator.manual_seed(seed)  # in place: other methods may share it
+        for generator in self.mixer.generators:
+            seed = (generator.initial_seed() + worker.seed) % _SEEDS
+            generator.manual_seed(seed)  # in place: other methods may share it
 
 
 def default_labels(sample: Any) -> Any:

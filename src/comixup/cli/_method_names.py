@@ -23,12 +23,15 @@ _SYNONYMS = {
 def method_name(word: str, known: Iterable[str]) -> str:
     """Returns the known method that a word means; the word itself if it means none, or several.
 
-    >>> [method_name(word, ["input", "comixup", "cutmix"]) for word in ("Co-Mixup", "mixup", "cut")]
-    ['comixup', 'input', 'cut']
+    >>> known = ["input", "comixup", "cutmix"]
+    >>> [method_name(word, known) for word in ("Co-Mixup", "mixup", "cut", "co-mixup+mixup")]
+    ['comixup', 'input', 'cut', 'comixup+input']
     """
     known = list(known)
     if word in known:
         return word
+    if "+" in word:  # a choice of several
+        return "+".join(method_name(part, known) for part in word.split("+"))
     plain = _plain(word)
     found = [name for name in known if _plain(name) in (plain, _SYNONYMS.get(plain))]
     return found[0] if len(found) == 1 else word

@@ -30,6 +30,12 @@ FLAGS = (
     *("--report", "--collect", "--browser", "--help", "--version", "--"),
 )
 """Options without a value."""
+_SCHEDULES: dict[str, dict[str, Any]] = {
+    "constant": {},
+    "annealed": {"annealed": True},
+    "off-last-tenth": {"off": 0.1},
+}
+"""`Method.schedule`, by the words of --schedule."""
 UNCHANGED = ""
 """What help says of a default that is None: the group's own words say that nothing changes."""
 
@@ -115,6 +121,12 @@ class Changes:
     half the cost."""
     memory: Annotated[tuple[str, ...], option_help("NAME=VALUE ...", "(none)")] = ()
     """Settings of one-pass saliency: rate, recycle, unit, cells, momentum."""
+    schedule: Annotated[
+        Literal["constant", "annealed", "off-last-tenth"] | None,
+        option_help("constant|annealed|off-last-tenth", UNCHANGED),
+    ] = None
+    """How many batches are mixed over the epochs: as many to the end, fewer from 60 % on (Mixup
+    Without Hesitation), or none in the last tenth."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +193,7 @@ def changed(recipe: Recipe, changes: Changes) -> Recipe:
 
 def changed_fields(changes: Changes) -> dict[str, Any]:
     """Returns what options change in a recipe, by the name of the field; None leaves it."""
-    of_methods = ("set", "saliency", "memory")
+    of_methods = ("set", "saliency", "memory", "schedule")
     wanted = {key: value for key, value in vars(changes).items() if key not in of_methods}
     if wanted["classes"] is not None:
         wanted["classes"] = class_list(wanted["classes"])
@@ -269,13 +281,14 @@ def check_words(words: Sequence[str]) -> None:
 
 
 def with_set(recipe: Recipe, method: str, changes: Changes) -> Recipe:
-    """Returns the recipe with what --set, --saliency and --memory change in a method."""
+    """Returns the recipe with what --set, --saliency, --memory, --schedule change in a method."""
     return training.change_method(
         recipe,
         method,
         parse_settings(changes.set),
         saliency=changes.saliency,
         memory=parse_settings(changes.memory, "--memory"),
+        schedule=None if changes.schedule is None else _SCHEDULES[changes.schedule],
     )
 
 

@@ -56,8 +56,8 @@ def _facts(recipe: Recipe) -> Iterator[tuple[str, str]]:
     yield "Augmentation", recipe.augment
     yield "Network", recipe.model + ("" if recipe.width is None else f", width {recipe.width}")
     yield "Epochs", "; then ".join(map(_phase, recipe.phases))
-    if recipe.unmixed_epochs or recipe.last_unmixed_epochs:
-        yield "Unmixed", f"first {recipe.unmixed_epochs} and last {recipe.last_unmixed_epochs}"
+    if recipe.unmixed_epochs:
+        yield "Unmixed", f"first {recipe.unmixed_epochs}"
     joined = {"linear": ", in straight lines", "cosine": ", in cosines"}.get(
         recipe.lr_interpolation, ""
     )
@@ -112,11 +112,14 @@ def _methods(recipe: Recipe) -> RenderableType:
 def _settings(name: str, method: Method) -> str:
     """Returns what sets a method apart, in words of --set where there are such."""
     parts = [] if name == method.mixer or method.vat is not None else [method.mixer]
+    parts += method.parts
     parts += _assignments(method.settings)
     if method.vat is not None:
         parts += ["virtual adversarial training:", *_assignments(method.vat)]
     if method.saliency != "paper":
         parts += [f"saliency={method.saliency}", *_assignments(method.memory)]
+    if method.schedule:
+        parts += ["schedule:", *_assignments(method.schedule)]
     for what, factor in (("epochs", method.epoch_multiplier), ("lr", method.lr_multiplier)):
         if factor != 1:
             parts.append(f"{what} x{factor:g}")

@@ -95,7 +95,8 @@ def train(
     Args:
         recipe: its name, see `comixup recipes`; or the path of your own images: a folder with a
             folder for each class, or a CSV file of paths and labels.
-        method: one or more of its methods, or "all".
+        method: one or more of its methods, or "all". Names joined by "+", as in comixup+input, are
+            one method that draws one of them for each batch; --set weights=[2,1] weights them.
         seeds: a run each.
         changes: what to change in the recipe; the rest stays as it is.
         run_options: where to train, and where results go.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -36,7 +35,7 @@ class OnePassCollate:
         mixup.end_epoch()
 
     Args:
-        mixup: shared with the training loop. Its maps and `enabled` move to shared memory here;
+        mixup: shared with the training loop. Its maps and `fraction` move to shared memory here;
             its settings are those that it has when workers are started.
         seed: of all draws.
         collate: puts samples together.
@@ -88,12 +87,12 @@ class OnePassCollate:
         entropy = [self.seed, mixup.memory.epoch, *numbers]
         seed = int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> np.uint64(1))
         # A copy: without workers this is the training process, whose own generator is its own.
-        mixer = copy.copy(mixup.mixer)
-        mixer.generator = torch.Generator().manual_seed(seed)
-        if not (mixup.enabled and coin(mixup.rate, mixer.generator)):
+        generator = torch.Generator().manual_seed(seed)
+        mixer = mixup.mixer.with_generator(generator)
+        if not (mixup.enabled and coin(mixup.rate * mixup.fraction, generator)):
             soft = soft_targets(targets, len(images), mixer.num_classes, validate=mixer.validate)
             return images, soft, origin
-        mixed, soft = mixer(images, targets, mixup.maps_for(images, origin))
+        mixed, soft = mixup.mix_by_maps(mixer, images, targets, origin)
         return mixed, soft, None
 
 

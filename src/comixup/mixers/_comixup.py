@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
-from comixup._checks import check_boolean, check_choice, check_count
+from comixup._checks import check_boolean, check_count
 from comixup.core.compatibility import CompatibilityFn
 from comixup.core.labelling import Labelling
 from comixup.core.maps import check_grid, grid_of_batch, pool_maps
@@ -19,10 +18,7 @@ from comixup.core.solve import check_settings, solve
 from comixup.core.tensor_checks import floating
 from comixup.core.weights import Clip, Smoothness, Weighted, Weights
 from comixup.mixers._mixer import CleanReduction, Mixed
-from comixup.mixers._saliency_mixer import SaliencyMixer
-
-TargetWeight: TypeAlias = Literal["area", "saliency"]
-
+from comixup.mixers._saliency_mixer import SaliencyMixer, TargetWeight
 
 PARTITIONS_PER_THREAD = 8
 """Partitions of 20 take a thread about as long as torch's threads stay busy."""
@@ -115,6 +111,7 @@ class CoMixup(Weighted, SaliencyMixer):
             clean_reduction=clean_reduction,
             keep_gradients=keep_gradients,
             saliency_scale=saliency_scale,
+            target_weight=target_weight,
             num_threads=num_threads,
             generator=generator,
             validate=validate,
@@ -123,7 +120,6 @@ class CoMixup(Weighted, SaliencyMixer):
             if count is not None:
                 check_count(name, count)
         check_boolean("resolve", resolve)
-        check_choice("target_weight", target_weight, ("area", "saliency"))
         check_prior_settings(omega, alpha)
         check_settings(sweeps=sweeps, levels=levels)
         check_grid(grid)
@@ -135,7 +131,6 @@ class CoMixup(Weighted, SaliencyMixer):
         self.partition_size = partition_size
         self.num_outputs = num_outputs
         self.resolve = resolve
-        self.target_weight = target_weight
         self.sweeps = sweeps
         self.levels = levels
         self.grid = grid

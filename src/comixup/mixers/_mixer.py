@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -49,6 +50,8 @@ class Mixed:
             `comixup.objective(problems, plan)`; empty for other methods.
         loss_weight: weight of the mixed batch's loss, beside the clean loss that was trained on
             (see `Mixer.mixed_weight`).
+        chosen: the method that mixed it, as an index of `Choice.mixers`; None for other mixers, and
+            for batches that were left as they were.
     """
 
     plan: Plan
@@ -59,6 +62,7 @@ class Mixed:
     cells: Tensor | None = None
     problems: tuple[Problem, ...] = ()
     loss_weight: float = 1.0
+    chosen: int | None = None
 
 
 def loss_weights(clean_weight: float, reduction: CleanReduction) -> tuple[float, float]:
@@ -81,8 +85,8 @@ class Mixer(ABC):
 
     Attributes:
         num_classes: columns of the mixed targets; None if targets come with theirs.
-        p: probability that a batch is mixed at all. One that is not has no pass over the clean
-            batch either: it trains on its own loss, with weight 1.
+        p: probability that a batch is mixed at all, at a `fraction` of 1. One that is not has no
+            pass over the clean batch either: it trains on its own loss, with weight 1.
         clean_weight: weight of the clean loss relative to the mixed one. Above 0 every batch that
             is mixed takes a pass over the clean images too: `training_step` makes it, or
             `clean_pass` (or `saliency`) in a loop of your own.
@@ -92,13 +96,14 @@ class Mixer(ABC):
         keep_gradients: whether the clean pass trains the model at all. Where it does not
             (`CoMixup`, `PuzzleMix`) the mixed loss has weight 1.
         saliency_scale: relative size of the images that saliency is computed on.
+        needs_saliency: whether mixing takes saliency maps; of a `Choice`, whether it may.
         generator: where all draws come from, on the CPU; None means torch's global one.
         validate: check class indices even where the host has to wait for a device.
         uniform_expected: whether some saliency maps are expected to be constant (examples that were
             never seen), so that none of them is warned of.
     """
 
-    needs_saliency: ClassVar[bool] = False
+    needs_saliency: bool = False
     keep_gradients: bool = True
     saliency_scale: float = 1.0
 
@@ -135,7 +140,7 @@ class Mixer(ABC):
         self.clean_reduction = clean_reduction
         self.generator = generator
         self.validate = validate
-        self.enabled = True
+        self.fraction = 1.0
         self.uniform_expected = False
         self._last: Mixed | None = None
         self._toss: bool | None = None
@@ -161,10 +166,7 @@ class Mixer(ABC):
             # Wrong targets are to be told of before anything is drawn.
             soft = soft_targets(targets, len(images), self.num_classes, validate=self.validate)
             with host_by_default():
-                if self._takes_part():
-                    self._last = self.decide(images, saliency)
-                else:
-                    self._last = Mixed(self.leave(images), mixed=False)
+                self._last = self.decide(images, saliency)
                 if self._last.layer is not None:  # which mixes the images inside the model
                     return images, mix_targets(soft, self._last.plan.source_ratio())
                 return mix(images, soft, self._last.plan, source_ratio=self._last.target_ratio)
@@ -187,14 +189,35 @@ class Mixer(ABC):
         return self._last
 
     @property
+    def fraction(self) -> float:
+        """How many batches are mixed, relative to `p`: each with probability p * fraction.
+
+        1 at first. Set it for an epoch, for instance by a `Schedule`; it is part of `state_dict`.
+        """
+        return self._fraction
+
+    @fraction.setter
+    def fraction(self, value: float) -> None:
+        check_number("fraction", value, high=1)
+        self._fraction = float(value)
+
+    @property
     def enabled(self) -> bool:
-        """Whether batches are mixed; set it to False to stop, for instance in the last epochs."""
-        return self._enabled
+        """Whether batches are mixed: False sets `fraction` to 0, True to 1."""
+        return self.fraction > 0
 
     @enabled.setter
     def enabled(self, value: bool) -> None:
         check_boolean("enabled", value)
-        self._enabled = value
+        self.fraction = float(value)
+
+    @property
+    def needs_clean_pass(self) -> bool:
+        """Whether batches cannot be mixed without a pass over the clean images before.
+
+        Methods that need saliency may have it from elsewhere, and then have no clean loss.
+        """
+        return self.clean_weight > 0 and not self.needs_saliency
 
     @property
     def mixed_weight(self) -> float:
@@ -206,20 +229,33 @@ class Mixer(ABC):
         """
         return 1.0 if self._last is None else self._last.loss_weight
 
+    def next_method(self) -> Mixer | None:
+        """Returns the method that will mix the next batch, here itself; None if it is not mixed.
+
+        Drawn once for each batch: the call keeps to it. For who provides maps only if they are
+        needed.
+        """
+        if self._toss is None:
+            self._toss = coin(self.p * self.fraction, self.generator)
+        return self if self._toss and self.enabled else None
+
     def decide(self, images: Tensor, saliency: Tensor | None) -> Mixed:
-        """Returns how a batch is mixed, and how much its loss weighs beside the clean one."""
-        # Methods that need saliency may have it from elsewhere, and then have no clean loss.
-        if self.clean_weight > 0 and self._beside_clean is None and not self.needs_saliency:
+        """Returns how a batch is mixed, if it is, and how much its loss weighs beside the clean."""
+        method, weight = self.next_method(), self._beside_clean
+        self._toss = self._beside_clean = None
+        if method is None:
+            return Mixed(self.leave(images), mixed=False)
+        if method.needs_clean_pass and weight is None:
             raise RuntimeError(
-                f"{type(self).__name__} with `clean_weight` = {self.clean_weight:g} must have a "
-                "clean pass before every batch that is mixed, got none for this one. Call "
+                f"{type(method).__name__} with `clean_weight` = {method.clean_weight:g} must have "
+                "a clean pass before every batch that is mixed, got none for this one. Call "
                 "mixer.clean_pass(model, images, targets) first, or use comixup.training_step."
             )
-        weight, self._beside_clean = self._beside_clean, None
         drawn = self.draw(images, saliency)
-        if weight is not None:
-            self._kept.watch()
-        return drawn if weight is None else replace(drawn, loss_weight=weight)
+        if weight is None:
+            return drawn
+        self._kept.watch()
+        return replace(drawn, loss_weight=weight)
 
     @abstractmethod
     def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
@@ -243,7 +279,7 @@ class Mixer(ABC):
         """Returns the saliency that mixing this batch takes, to be given to the mixer.
 
         None for methods that need no saliency, and for batches that are not to be mixed (`p`,
-        `enabled`). It makes the same pass as `clean_pass`: call one of them.
+        `fraction`). It makes the same pass as `clean_pass`: call one of them.
         """
         clean = self.clean_pass(model, images, targets, loss_fn=loss_fn, backward=backward)
         return None if clean is None else clean.saliency
@@ -261,20 +297,18 @@ class Mixer(ABC):
         """Returns saliency, loss and outputs of the clean batch; None if it takes no pass.
 
         The pass adds the weighted gradient of the clean loss to the weights' `.grad`. There is none
-        for batches that are not to be mixed (`p`, `enabled`), and none for methods that need no
+        for batches that are not to be mixed (`p`, `fraction`), and none for methods that need no
         saliency with `clean_weight` 0. Call it, or `saliency`, once for each batch, after zeroing
         the gradients and before the mixer. See `comixup.saliency` for the arguments.
         """
         check_model(model, "model, images, targets", (Mixer,))
-        if not (self.needs_saliency or self.clean_weight > 0):
-            return None
         # The coin is tossed here already, so that no pass is made in vain; the call then keeps to
         # it. Without a call in between the next toss replaces it: each batch has one.
         self.forget_clean_pass()
-        self._toss = coin(self.p, self.generator)
-        if not (self._toss and self.enabled):
+        method = self.next_method()
+        if method is None or not (method.needs_saliency or method.clean_weight > 0):
             return None
-        clean, mixed = loss_weights(self.clean_weight, self.clean_reduction)
+        clean, mixed = loss_weights(method.clean_weight, method.clean_reduction)
         try:
             check_and_disarm(layer_hooks(model))  # nothing is mixed inside the model
             made = clean_pass(
@@ -283,16 +317,16 @@ class Mixer(ABC):
                 targets,
                 loss_fn=loss_fn,
                 backward=backward,
-                keep_gradients=self.keep_gradients,
+                keep_gradients=method.keep_gradients,
                 clean_weight=clean,
-                with_saliency=self.needs_saliency,
-                scale=self.saliency_scale,
+                with_saliency=method.needs_saliency,
+                scale=method.saliency_scale,
             )
         except BaseException:
             self.forget_clean_pass()
             raise
-        self._beside_clean = mixed if self.keep_gradients else 1.0
-        if self.keep_gradients and clean > 0:
+        self._beside_clean = mixed if method.keep_gradients else 1.0
+        if method.keep_gradients and clean > 0:
             self._kept.remember(model)
         return made
 
@@ -301,37 +335,42 @@ class Mixer(ABC):
         self._toss = self._beside_clean = None
         self._kept.forget()
 
+    @property
+    def generators(self) -> tuple[torch.Generator, ...]:
+        """The generators of its own that its draws come from, each once."""
+        return () if self.generator is None else (self.generator,)
+
+    def with_generator(self, generator: torch.Generator) -> Mixer:
+        """Returns a copy that draws from another generator alone."""
+        mixer = copy.copy(self)
+        mixer.generator, mixer._toss = generator, None
+        return mixer
+
     def state_dict(self) -> dict[str, Any]:
-        """Returns the state of the mixer's own generator, so that a checkpoint resumes its draws.
+        """Returns the states of the mixer's own generators, and `fraction`, for a checkpoint.
 
         Draws from torch's global generator (`generator=None`) are not part of it.
         """
-        return {"generator": None if self.generator is None else self.generator.get_state()}
+        states = [generator.get_state() for generator in self.generators]
+        return {"generators": states, "fraction": self.fraction}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes over what `state_dict` returned, for a mixer with a generator if that had one."""
-        if not isinstance(state, Mapping) or "generator" not in state:
+        """Takes over what `state_dict` returned, of a mixer with as many generators of its own."""
+        if not isinstance(state, Mapping) or not {"generators", "fraction"} <= state.keys():
             raise ValueError("`state` must be what a mixer's state_dict() returned.")
-        own, saved = self.generator is not None, state["generator"] is not None
-        if own != saved:
+        own, saved = self.generators, state["generators"]
+        if len(own) != len(saved):
             raise ValueError(
-                f"`state` must be of a mixer {'with' if own else 'without'} a generator of its "
-                f"own, got one {'with' if saved else 'without'}. Make both alike."
+                f"`state` must be of a mixer with as many generators of its own, {len(own)}, got "
+                f"{len(saved)}. Make both alike."
             )
-        if self.generator is not None:
-            self.generator.set_state(state["generator"])
+        self.fraction = state["fraction"]
+        for generator, saved_state in zip(own, saved, strict=True):
+            generator.set_state(saved_state)
 
     def __repr__(self) -> str:
         """Returns the call that makes such a mixer."""
         return call_of(self)
-
-    def _takes_part(self) -> bool:
-        """Whether this batch is mixed: by the toss made for its clean pass, or else a new one."""
-        toss = coin(self.p, self.generator) if self._toss is None else self._toss
-        self._toss = None
-        if not (toss and self.enabled):
-            self._beside_clean = None
-        return toss and self.enabled
 
 
 def host_by_default() -> contextlib.AbstractContextManager[object]:

@@ -20,6 +20,7 @@ from comixup.core.mix import mix
 from comixup.core.saliency import channel_norm
 from comixup.core.targets import soft_targets
 from comixup.core.tensor_checks import check_images
+from comixup.mixers._choice import Choice
 from comixup.mixers._comixup import CoMixup
 from comixup.mixers._eager import eager
 from comixup.mixers._mixer import Mixed, Mixer, host_by_default
@@ -68,10 +69,11 @@ class OnePass:
         mixup.end_epoch()
 
     Args:
-        mixer: a method that needs saliency: `CoMixup` or `PuzzleMix`.
+        mixer: a method that needs saliency: `CoMixup`, `PuzzleMix`, or a `Choice` with one of them.
+            Batches of its other methods are mixed batches too, and read no maps.
         memory: the maps of the data set's examples.
         rate: fraction of the batches that are mixed, evenly spread: 0.5 is every other one.
-        recycle: let mixed batches refresh the maps of what they show, too.
+        recycle: let mixed batches refresh the maps of what they show, too; those of `CoMixup`.
         unit: what is clean or mixed: a whole "batch", or each "image" of every batch. Then `rate`
             is the fraction of a batch's outputs that are mixtures, of all of its images; the
             others are its first images as they are.
@@ -98,8 +100,14 @@ class OnePass:
     ) -> None:
         if not isinstance(mixer, Mixer) or not mixer.needs_saliency:
             raise TypeError(
-                "`mixer` must be a method that needs saliency, CoMixup or PuzzleMix, got "
-                f"{type(mixer).__name__}. Other methods take one pass as they are."
+                "`mixer` must be a method that needs saliency, CoMixup or PuzzleMix, or a Choice "
+                f"with one of them, got {type(mixer).__name__}. Other methods take one pass as "
+                "they are."
+            )
+        if mixer.needs_clean_pass:
+            raise ValueError(
+                "`mixer` must do without a clean pass, got a Choice with a method that needs no "
+                "saliency and has `clean_weight` above 0. Set it to 0 there."
             )
         if not isinstance(memory, SaliencyMemory):
             raise TypeError(
@@ -109,10 +117,11 @@ class OnePass:
         check_number("rate", rate, high=1)
         check_boolean("recycle", recycle)
         check_choice("unit", unit, get_args(Unit))
-        if unit == "image" and (recycle or mixer.p != 1 or getattr(mixer, "num_outputs", None)):
+        own = mixer.p != 1 or bool(getattr(mixer, "num_outputs", None))
+        if unit == "image" and (recycle or own or isinstance(mixer, Choice)):
             raise ValueError(
-                '`unit` must be "batch" with recycle=True, and for a mixer with `p` or '
-                f"`num_outputs` of its own, got {unit!r}. Choose `rate` instead."
+                '`unit` must be "batch" with recycle=True, for a Choice, and for a mixer with `p` '
+                f"or `num_outputs` of its own, got {unit!r}. Choose `rate` instead."
             )
         self.mixer = mixer
         self.memory = memory
@@ -120,7 +129,8 @@ class OnePass:
         self.recycle = recycle
         self.unit: Unit = unit
         self.turn = 0
-        self._enabled = torch.tensor(True, device="cpu")  # workers share it
+        # Workers share it.
+        self._fraction = torch.ones((), dtype=torch.float64, device="cpu")
         self._warned = False
         self._seen = _Seen()
         mixer.uniform_expected = True  # examples that were not seen yet have no map
@@ -131,19 +141,32 @@ class OnePass:
         return self.mixer.generator
 
     @property
+    def fraction(self) -> float:
+        """How many batches are mixed, relative to `rate`: rate * fraction of them.
+
+        1 at first. Set it for an epoch, for instance by a `Schedule`; it is part of `state_dict`.
+        """
+        return float(self._fraction)
+
+    @fraction.setter
+    def fraction(self, value: float) -> None:
+        check_number("fraction", value, high=1)
+        self._fraction.fill_(value)
+
+    @property
     def enabled(self) -> bool:
-        """Whether batches are mixed at all; set it to False for epochs without mixing."""
-        return bool(self._enabled) and self.mixer.enabled
+        """Whether batches are mixed at all: False sets `fraction` to 0, True to 1."""
+        return self.fraction > 0 and self.mixer.enabled
 
     @enabled.setter
     def enabled(self, value: bool) -> None:
         check_boolean("enabled", value)
-        self._enabled.fill_(value)
+        self.fraction = float(value)
 
     def share_memory_(self) -> OnePass:
-        """Lets worker processes see the maps and `enabled` as they are; returns itself."""
+        """Lets worker processes see the maps and `fraction` as they are; returns itself."""
         self.memory.share_memory_()
-        self._enabled.share_memory_()  # type: ignore[no-untyped-call]
+        self._fraction.share_memory_()  # type: ignore[no-untyped-call]
         return self
 
     @property
@@ -178,10 +201,9 @@ class OnePass:
         self.turn += 1
         if not (mixed and self.enabled):
             return self._clean(images, targets, origin)
-        saliency = self.maps_for(images, origin)
-        outputs, soft = self.mixer(images, targets, saliency)
+        outputs, soft = self.mix_by_maps(self.mixer, images, targets, origin)
         plan = self.last.plan
-        if self.last.mixed:
+        if self.last.cells is not None:  # mixed by maps
             self._seen.mixed += len(images)
             self._seen.without_maps += self.last.uniform_maps
         if self._seen.images > _PATIENCE * len(self.memory) and not self.memory.epoch:
@@ -210,14 +232,23 @@ class OnePass:
         return _tracked(images, lambda gradient: self.memory.write_gradient(known, gradient))
 
     def mixes(self, turn: int) -> bool:
-        """Returns whether the batch of a turn, counted from 0, is mixed.
+        """Returns whether the batch of a turn, counted from 0, is mixed, at this `fraction`.
 
         >>> from comixup import CoMixup
         >>> mixup = OnePass(CoMixup(10), SaliencyMemory(num_examples=9), rate=0.5)
         >>> [mixup.mixes(turn) for turn in range(4)]
         [False, True, False, True]
         """
-        return int((turn + 1) * self.rate) > int(turn * self.rate)
+        rate = self.rate * self.fraction
+        return int((turn + 1) * rate) > int(turn * rate)
+
+    def mix_by_maps(
+        self, mixer: Mixer, images: Tensor, targets: Tensor, origin: Origin
+    ) -> tuple[Tensor, Tensor]:
+        """Returns a batch mixed by a mixer, which reads maps if the method of this batch does."""
+        method = mixer.next_method()
+        needed = method is not None and method.needs_saliency
+        return mixer(images, targets, self.maps_for(images, origin) if needed else None)
 
     def maps_for(self, images: Tensor, origin: Origin) -> Tensor:
         """Returns the maps, (m, *size), by which a batch is mixed."""
@@ -255,9 +286,10 @@ class OnePass:
             warn_caller(f"{message} This warning is shown once.")
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the maps, the turn and the state of the mixer's generator."""
+        """Returns the maps, the turn, `fraction` and the state of the mixer."""
         return {
             "turn": self.turn,
+            "fraction": self.fraction,
             "memory": self.memory.state_dict(),
             "mixer": self.mixer.state_dict(),
         }
@@ -267,6 +299,7 @@ class OnePass:
         self.memory.load_state_dict(state["memory"])
         self.mixer.load_state_dict(state["mixer"])
         self.turn = int(state["turn"])
+        self.fraction = state["fraction"]
 
     def _clean(self, images: Tensor, targets: Tensor, origin: Origin) -> tuple[Tensor, Tensor]:
         """Returns the batch as it is, set up to refresh its examples' maps."""
@@ -278,7 +311,7 @@ class OnePass:
     def _mix_within(self, images: Tensor, targets: Tensor, origin: Origin) -> tuple[Tensor, Tensor]:
         """Returns the first images as they are, then mixtures of all of them."""
         m, mixer = len(images), self.mixer
-        mixed = round(m * self.rate)
+        mixed = round(m * self.rate * self.fraction)
         if not (mixed and self.enabled):
             return self._clean(images, targets, origin)
         clean = m - mixed

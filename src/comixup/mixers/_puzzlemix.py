@@ -12,6 +12,7 @@ from comixup._checks import check_boolean, check_count, check_number, check_posi
 from comixup._devices import to_device
 from comixup._random import dirichlet, numpy_generator
 from comixup.core.gather import gather_cells, in_format_of
+from comixup.core.grid import upsampled
 from comixup.core.labelling import Labelling
 from comixup.core.maps import check_grid, grid_of_batch, pool, pool_maps
 from comixup.core.masks import IGNORE_INDEX, check_masks, leading_class, with_channels
@@ -26,7 +27,8 @@ from comixup.core.puzzle import (
 from comixup.core.solve import check_settings
 from comixup.core.tensor_checks import check_precision
 from comixup.mixers._mixer import CleanReduction, Mixed
-from comixup.mixers._saliency_mixer import SaliencyMixer
+from comixup.mixers._partners import ratio_matrix
+from comixup.mixers._saliency_mixer import SaliencyMixer, TargetWeight
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,6 +154,8 @@ class PuzzleMix(SaliencyMixer):
         keep_gradients: see `comixup.saliency`.
         saliency_scale: compute saliency on images of this relative size (`scale` of
             `comixup.saliency`); below 1 only with keep_gradients=False.
+        target_weight: an input's weight in the target: its share of the pixels ("area"), or of the
+            saliency that the output shows, blocks moved ("saliency").
         std: what each channel of the images was divided by, so that colours can be compared on
             their scale of 0 to 1: (1.0,) for images that are on it. None: each channel's range in
             the batch is taken for it.
@@ -185,6 +189,7 @@ class PuzzleMix(SaliencyMixer):
         clean_reduction: CleanReduction = "sum",
         keep_gradients: bool = True,
         saliency_scale: float = 1.0,
+        target_weight: TargetWeight = "area",
         std: Sequence[float] | None = None,
         num_threads: int | None = None,
         generator: torch.Generator | None = None,
@@ -197,6 +202,7 @@ class PuzzleMix(SaliencyMixer):
             clean_reduction=clean_reduction,
             keep_gradients=keep_gradients,
             saliency_scale=saliency_scale,
+            target_weight=target_weight,
             num_threads=num_threads,
             generator=generator,
             validate=validate,
@@ -261,7 +267,10 @@ class PuzzleMix(SaliencyMixer):
         labels = best_masks(unary, weights, sides, self.num_threads)
         moves = None if blocks is None else self._moves(fine, partners, labels)
         plan = Puzzle(partners, labels, self.levels, moves)
-        return Mixed(plan, uniform_maps=int(maps.uniform.sum()), cells=cells)
+        by_saliency = self.target_weight == "saliency"
+        shown = saliency_ratio(plan, fine, images.shape[2:]) if by_saliency else None
+        uniform = int(maps.uniform.sum())
+        return Mixed(plan, target_ratio=shown, uniform_maps=uniform, cells=cells)
 
     def _draw_grid(self) -> int | Sequence[int]:
         if len(self._grids) == 1:
@@ -285,9 +294,7 @@ class PuzzleMix(SaliencyMixer):
     def _moves(self, cells: Tensor, partners: Tensor, labels: Tensor) -> Tensor:
         """Returns the moves of images and of partners, (2, m, *blocks)."""
         blocks = cells.shape[1:]
-        seen = labels
-        for axis, (fine, coarse) in enumerate(zip(blocks, labels.shape[1:], strict=True), 1):
-            seen = seen.repeat_interleave(fine // coarse, axis)
+        seen = upsampled(labels, blocks)
         granted = torch.cat([seen > 0, seen < self.levels])
         saliency = torch.cat([cells, cells[partners]])
         found = transport(saliency, granted, self.t_eps, self.num_threads)
@@ -299,3 +306,26 @@ class PuzzleMix(SaliencyMixer):
                 f"`std` must have one number, or one for each of the {images.shape[1]} channels, "
                 f"got {len(self._std)}."
             )
+
+
+def saliency_ratio(plan: Puzzle, maps: Tensor, size: Sequence[int]) -> Tensor:
+    """Returns each input's share of the saliency that an output shows, (m, m); rows sum to one.
+
+    An output that shows no saliency at all has the shares of its area.
+
+    Args:
+        plan: how images and partners are moved and mixed.
+        maps: (m, *blocks) saliency of what the plan moves, or of its cells if it moves nothing.
+        size: the images' spatial size.
+    """
+    own, other = maps, maps[plan.partners]
+    if plan.moves is not None:
+        own, other = (
+            move_blocks(image.unsqueeze(1), block_at).squeeze(1)
+            for image, block_at in zip((own, other), plan.moves, strict=True)
+        )
+    z = upsampled(plan.labels, maps.shape[1:]) / plan.levels
+    shown = torch.stack([z * own, (1 - z) * other], 1).flatten(2).sum(2).float()
+    total = shown.sum(1, keepdim=True)
+    ratio = ratio_matrix(plan.partners.unsqueeze(1), shown / total)
+    return torch.where(total > 0, ratio, plan.source_ratio(size))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
 import torch
 from torch import Tensor
 
-from comixup._checks import check_boolean, warn_caller
+from comixup._checks import check_boolean, check_choice, warn_caller
 from comixup.core.maps import Maps
 from comixup.core.saliency import check_scale
 from comixup.core.solve import check_settings
 from comixup.mixers._mixer import CleanReduction, Mixer
+
+TargetWeight: TypeAlias = Literal["area", "saliency"]
 
 
 class SaliencyMixer(Mixer):
@@ -30,6 +34,7 @@ class SaliencyMixer(Mixer):
         clean_reduction: CleanReduction,
         keep_gradients: bool,
         saliency_scale: float,
+        target_weight: TargetWeight,
         num_threads: int | None,
         generator: torch.Generator | None,
         validate: bool,
@@ -44,9 +49,11 @@ class SaliencyMixer(Mixer):
         )
         check_boolean("keep_gradients", keep_gradients)
         check_scale("saliency_scale", saliency_scale, keep_gradients and clean_weight > 0)
+        check_choice("target_weight", target_weight, ("area", "saliency"))
         check_settings(num_threads=num_threads)
         self.keep_gradients = keep_gradients
         self.saliency_scale = saliency_scale
+        self.target_weight = target_weight
         self.num_threads = num_threads
         self._warned = False
 

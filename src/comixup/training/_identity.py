@@ -13,6 +13,8 @@ from comixup.training._recipe import Recipe
 
 _IRRELEVANT = ("title", "source", "method", "methods", "reported", "tuning_grid", "notes")
 """Fields of a recipe that leave the weights as they are."""
+_OF_METHODS = (*("mixer", "settings", "vat", "saliency", "memory", "schedule", "parts", "ema"),)
+"""Fields of a method that the weights depend on, beside its multipliers."""
 _UNKNOWN = "unknown"
 """The identity of initial weights whose file is gone; a run that has begun does not need it."""
 _DATA = ("num_images", "data_digest")
@@ -34,8 +36,7 @@ def identity_of(
     chosen = fields["methods"][method]
     lines = {name: value for name, value in fields.items() if name not in _IRRELEVANT}
     lines["weights"] = _weights_identity(recipe.weights)
-    of_method = ("mixer", "settings", "vat", "saliency", "memory", "ema")
-    lines |= {name: chosen[name] for name in of_method}
+    lines |= {name: chosen[name] for name in _OF_METHODS}
     lines |= {"method": method, "seed": seed, **(data or {})}
     return "\n".join(f"{name}: {json.dumps(value)}" for name, value in lines.items())
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from comixup import (
+    Choice,
     CoMixup,
     CutMix,
     InputMixup,
@@ -20,7 +21,7 @@ from comixup import (
 )
 from comixup._did_you_mean import did_you_mean
 from comixup.training._controls import ShuffledCoMixup, ShuffledOnePass, SpectralOnePass
-from comixup.training._method import Method, SaliencyMode, Settings
+from comixup.training._method import UNMIXED, Method, SaliencyMode, Settings
 from comixup.training._recipe import Recipe
 from comixup.training._settings import check_effect, check_settings
 
@@ -48,6 +49,8 @@ _MEMORY_SETTINGS: Mapping[type, tuple[str, ...]] = {
 
 def mixer_class(method: Method) -> type[Mixer]:
     """Returns the class of a method's mixer."""
+    if method.parts:
+        return Choice
     if method.mixer not in MIXERS:
         raise ValueError(
             f"`mixer` must be one of {', '.join(MIXERS)}, got {method.mixer!r}."
@@ -63,7 +66,11 @@ def make_mixer(method: Method, num_classes: int, generator: torch.Generator) -> 
     10
     """
     kind = mixer_class(method)
-    return kind(num_classes, generator=generator, **check_settings(kind, method.settings))
+    settings = check_settings(kind, method.settings)
+    if method.parts:
+        mixers = [make_mixer(part, num_classes, generator) for part in method.parts.values()]
+        return Choice(mixers, generator=generator, **settings)
+    return kind(num_classes, generator=generator, **settings)
 
 
 def make_method(
@@ -106,10 +113,12 @@ def change_method(
     *,
     saliency: SaliencyMode | None = None,
     memory: Settings | None = None,
+    schedule: Settings | None = None,
 ) -> Recipe:
     """Returns the recipe with a method's settings changed, after building its mixer with them.
 
-    Settings that the mixer does not have, rejects, or that have no effect raise `ValueError`.
+    Settings that the mixer does not have, rejects, or that have no effect raise `ValueError`. Those
+    of a choice of methods are its `weights` and `p`.
 
     Args:
         recipe: which has the method.
@@ -117,6 +126,7 @@ def change_method(
         settings: keywords of its mixer to change.
         saliency: see `Method.saliency`; None leaves it.
         memory: keywords to change in `Method.memory`.
+        schedule: see `Method.schedule`; None leaves it.
 
     >>> from comixup.training import RECIPES
     >>> change_method(RECIPES["digits"], "comixup", {"beta": 1}).methods["comixup"].settings
@@ -124,14 +134,21 @@ def change_method(
     """
     kind = mixer_class(recipe.choose(method))
     changed = recipe.with_settings(method, check_settings(kind, settings))
-    if kind.needs_saliency:
+    check_effect(changed.choose(method).settings)
+    if make_mixer(changed.choose(method), 2, torch.Generator()).needs_saliency:
         changed = changed.with_saliency(method, saliency, memory)
     elif saliency is not None or memory:
         raise ValueError(
             f"`{'memory' if memory else 'saliency'}` must be left out for {method}, which uses no "
             "saliency. Train the methods that do by themselves."
         )
-    check_effect(changed.choose(method).settings)
+    if schedule is not None:
+        if changed.choose(method).mixer == UNMIXED:
+            raise ValueError(
+                f"`schedule` must be left out for {method}, which mixes nothing. Train the methods "
+                "that do by themselves."
+            )
+        changed = changed.with_schedule(method, schedule)
     make_method(changed.choose(method), 2, 1, torch.Generator())
     return changed
 
@@ -150,6 +167,11 @@ def passes_per_image(method: Mapping[str, Any]) -> float:
     settings = method["settings"]
     if method.get("saliency", "paper") != "paper":
         return 1.0
+    if method.get("parts"):
+        passes = [passes_per_image(part) for part in method["parts"].values()]
+        weights = settings.get("weights") or [1.0] * len(passes)
+        extra = sum(w * (n - 1) for w, n in zip(weights, passes, strict=True)) / sum(weights)
+        return float(1.0 + settings.get("p", 1) * extra)
     needs_saliency = MIXERS[method["mixer"]].needs_saliency
     clean = needs_saliency or settings.get("clean_weight", 0) > 0
     return 1.0 + (float(settings.get("p", 1)) if clean else 0.0)

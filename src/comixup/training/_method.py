@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from comixup._checks import check_choice, check_number
+from comixup._checks import check_boolean, check_choice, check_number
 
 Settings: TypeAlias = Mapping[str, Any]
 
@@ -15,6 +15,10 @@ SALIENCY_MODES = ("paper", "one-pass", "one-pass-shuffled", "one-pass-spectral")
 
 UNMIXED = "vanilla"
 """The mixer that leaves batches unmixed."""
+CHOICE = "choice"
+"""The mixer of a method with parts."""
+JOINT = "+"
+"""Between the names of methods of which one is drawn for each batch."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +26,8 @@ class Method:
     """One way to train within a recipe: a column of a table of the paper.
 
     Attributes:
-        mixer: "vanilla", "input", "manifold", "cutmix", "puzzlemix" or "comixup".
+        mixer: "vanilla", "input", "manifold", "cutmix", "puzzlemix" or "comixup"; "choice" of a
+            method with `parts`.
         settings: keywords of that mixer.
         vat: keywords of `vat_loss` and its `weight`, for virtual adversarial training of unmixed
             images; None with any mixer but "vanilla".
@@ -35,6 +40,9 @@ class Method:
         memory: keywords of `SaliencyMemory` and `OnePass`, where saliency is not "paper".
         ema: decay of the exponential moving average of the weights, in [0, 1), that is evaluated
             and saved; None evaluates and saves the weights themselves.
+        schedule: which epochs are mixed, but for the recipe's unmixed ones: all of them (empty),
+            {"off": 0.1} for all but the last tenth, {"annealed": True}: see `comixup.Schedule`.
+        parts: methods of which one is drawn for each batch, by name: see `Recipe.choose`.
     """
 
     mixer: str
@@ -46,6 +54,8 @@ class Method:
     saliency: SaliencyMode = "paper"
     memory: Settings = field(default_factory=dict)
     ema: float | None = None
+    schedule: Settings = field(default_factory=dict)
+    parts: Mapping[str, Method] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_choice("saliency", self.saliency, SALIENCY_MODES)
@@ -67,4 +77,15 @@ class Method:
             raise ValueError(
                 '`memory` must be empty where saliency is "paper", which has none, got '
                 f'{dict(self.memory)}. Set saliency to "one-pass".'
+            )
+        for name, value in self.schedule.items():
+            check_choice("schedule", name, ("annealed", "off"))
+            if name == "annealed":
+                check_boolean(name, value)
+            else:
+                check_number(name, value, high=1)
+        if bool(self.parts) != (self.mixer == CHOICE):
+            raise ValueError(
+                f'`parts` must be given if mixer is "{CHOICE}", and else be left out, got '
+                f"{', '.join(self.parts) or 'none'} with {self.mixer!r}."
             )

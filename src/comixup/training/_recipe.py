@@ -20,7 +20,7 @@ from comixup._checks import (
 from comixup._did_you_mean import did_you_mean
 from comixup.data import AUGMENTATIONS, MAX_SEED, Augmentation
 from comixup.models import MAX_WIDTH
-from comixup.training._method import Method, SaliencyMode, Settings
+from comixup.training._method import JOINT, Method, SaliencyMode, Settings
 from comixup.training._phases import Phase, ends_of, with_ends
 
 LossName: TypeAlias = Literal["cross-entropy", "official", "binary-cross-entropy"]
@@ -61,8 +61,7 @@ class Recipe:
         nesterov: of sgd.
         weight_decay: of any.
         decay_norms: whether weight decay acts on biases and normalisation too.
-        unmixed_epochs: epochs at the start that are not mixed.
-        last_unmixed_epochs: epochs at the end that are not mixed.
+        unmixed_epochs: epochs at the start that are not mixed, by any method.
         patience: stop once validation accuracy has not risen for so many epochs; None: never.
         classes: names or indices of the classes to train and test on; None: all.
         images_per_class: train on so many images of each class, drawn by the run's seed; None: all.
@@ -105,7 +104,6 @@ class Recipe:
     weight_decay: float = 1e-4
     decay_norms: bool = True
     unmixed_epochs: int = 0
-    last_unmixed_epochs: int = 0
     patience: int | None = None
     classes: tuple[str | int, ...] | None = None
     images_per_class: int | None = None
@@ -184,8 +182,21 @@ class Recipe:
         return plain
 
     def choose(self, method: str | None) -> Method:
-        """Returns the method of that name, or the recipe's own."""
+        """Returns the method of that name, or the recipe's own.
+
+        Names joined by "+", such as "comixup+input", are a choice of these methods, with the
+        settings that they have here: one of them is drawn for each batch. The whole takes one pass
+        if one of them does.
+        """
         name = method or self.method
+        if name not in self.methods and JOINT in name:
+            from comixup.training._join_methods import join_methods  # noqa: PLC0415 - needs torch
+
+            names = name.split(JOINT)
+            return join_methods([(part, self._named(part)) for part in names])
+        return self._named(name)
+
+    def _named(self, name: str) -> Method:
         if name not in self.methods:
             raise ValueError(
                 f"`method` must be one of {', '.join(self.methods)} in recipe {self.name}, got "
@@ -323,12 +334,15 @@ class Recipe:
         # Moments move with the phase that they are in: a rate belongs to its batch size.
         whens = np.interp([when for when, _ in self.lr], [0, *old], [0, *new]).tolist()
         rates = [rate for _, rate in self.lr]
-        unmixed = {
-            name: round(getattr(self, name) * epochs / self.epochs)
-            for name in ("unmixed_epochs", "last_unmixed_epochs")
-        }
         lr = tuple(zip(whens, rates, strict=True))
-        return {"phases": with_ends(self.phases, new), "lr": lr, **unmixed}
+        unmixed = round(self.unmixed_epochs * epochs / self.epochs)
+        return {"phases": with_ends(self.phases, new), "lr": lr, "unmixed_epochs": unmixed}
+
+    def with_method(self, method: str) -> Recipe:
+        """Returns the recipe with a choice of its methods as one of them; see `choose`."""
+        if method in self.methods:
+            return self
+        return dataclasses.replace(self, methods={**self.methods, method: self.choose(method)})
 
     def with_settings(self, method: str | None, settings: Settings) -> Recipe:
         """Returns the recipe with some of a method's settings changed.
@@ -361,6 +375,12 @@ class Recipe:
         if mode == "paper" and memory:
             kept = dict(memory)  # to be rejected
         new = dataclasses.replace(chosen, saliency=mode, memory=kept, paper=None)
+        return dataclasses.replace(self, methods={**self.methods, name: new})
+
+    def with_schedule(self, method: str | None, schedule: Settings) -> Recipe:
+        """Returns the recipe with another `Method.schedule` of a method."""
+        name = method or self.method
+        new = dataclasses.replace(self.choose(name), schedule=schedule, paper=None)
         return dataclasses.replace(self, methods={**self.methods, name: new})
 
 

@@ -154,12 +154,12 @@ def results_table(recipe: Recipe, results: Mapping[str, Mapping[int, Result]]) -
         star, style = ("*", "bold") if name == reported else ("", "")
         header = f"{_ERRORS[name][0]}{star}"
         table.add_column(header, justify="right", style=style, min_width=_NARROWEST)
-    printed = any(recipe.methods[method].paper is not None for method in results)
+    printed = any(recipe.choose(method).paper is not None for method in results)
     for column in ("s/epoch", *(["paper"] if printed else [])):
         table.add_column(column, justify="right", no_wrap=True)
     for method, by_seed in results.items():
         rows = list(by_seed.values())
-        paper = recipe.methods[method].paper
+        paper = recipe.choose(method).paper
         table.add_row(
             Text(method),
             " ".join(map(str, by_seed)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from comixup import Schedule
 from comixup.data import DataSet, load
 from comixup.training._identity import data_fields, identity_of
 from comixup.training._recipe import Recipe
@@ -19,7 +20,8 @@ class Run:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        self.recipe.choose(self.method)
+        # A choice of methods is recorded as one of the recipe's.
+        object.__setattr__(self, "recipe", self.recipe.with_method(self.method))
 
     @property
     def title(self) -> str:
@@ -30,6 +32,17 @@ class Run:
     def trained(self) -> Recipe:
         """The recipe with the epochs and the learning rates of this method."""
         return self.recipe.for_method(self.method)
+
+    @property
+    def schedule(self) -> Schedule:
+        """How many of its batches the method mixes, by the epoch."""
+        recipe, wanted = self.trained, self.recipe.choose(self.method).schedule
+        return Schedule(
+            recipe.epochs,
+            first_epoch=recipe.unmixed_epochs,
+            off_epoch=recipe.epochs - round(recipe.epochs * wanted.get("off", 0)),
+            annealed=wanted.get("annealed", False),
+        )
 
     def identity(self, data: DataSet | None = None) -> str:
         """Returns what makes two runs the same: all that the resulting weights depend on.

@@ -18,8 +18,8 @@ from comixup.training._method import Settings
 Scalar: TypeAlias = float | bool | str | None
 """A value that a sweep can try."""
 
-_NOT_SETTINGS = ("num_classes", "generator")
-"""Keywords of mixers that the data set and the seed decide."""
+_NOT_SETTINGS = ("num_classes", "generator", "mixers")
+"""Keywords of mixers that the data set, the seed and the parts of a method decide."""
 _SWITCHES: Mapping[str, tuple[str, bool | None]] = {
     "clean_weight": ("keep_gradients", False),
     "t_eps": ("transport", False),

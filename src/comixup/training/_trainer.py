@@ -62,7 +62,7 @@ class Trainer:
         self.setup, self.state = setup, state
         self.loaders, self.folder, self.reporter = loaders, folder, reporter
         self.accumulate, self.checkpoint_steps = accumulate, checkpoint_steps
-        self.fabric = setup.fabric
+        self.fabric, self.schedule = setup.fabric, run.schedule
         self.stepper = make_stepper(run, data, setup, accumulate)
 
     def fit(self) -> None:
@@ -94,8 +94,7 @@ class Trainer:
         """Returns an epoch's sums over all processes, and the times that it took."""
         state, recipe = self.state, self.recipe
         loader = self.loaders.training(state.epoch)
-        last_mixed = recipe.epochs - recipe.last_unmixed_epochs
-        self.setup.mixer.enabled = recipe.unmixed_epochs <= state.epoch < last_mixed
+        self.setup.mixer.fraction = self.schedule(state.epoch)
         # A resumed epoch's sums are those of all processes: the first one carries them on.
         before = state.totals if self.fabric.is_global_zero else {}
         sums, clock = Totals.begin(self.fabric.device, before), _Clock(before)

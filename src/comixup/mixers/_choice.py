@@ -1,0 +1,177 @@
+"""One of several methods for each batch."""
+
+from __future__ import annotations
+
+import bisect
+import copy
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from comixup._checks import check_number
+from comixup.core.mix import Plan
+from comixup.mixers._manifold import ManifoldMixup
+from comixup.mixers._mixer import Mixed, Mixer
+
+
+class Choice(Mixer):
+    """Mixes each batch by one of several methods, drawn by their weights.
+
+    The method of a batch is drawn before its clean pass (`training_step`, `saliency`): one that
+    needs none has none, and `clean_weight` and `mixed_weight` are those of the method drawn.
+    `last.chosen` tells which one mixed the last batch.
+
+    Args:
+        mixers: the methods, with p = 1. Those without a generator draw from this one's.
+        weights: of the methods, in proportion to their probabilities; None means equal ones.
+        p: probability that a batch is mixed at all.
+        generator: where the draws come from, on the CPU; None means torch's global one.
+
+    Attributes:
+        num_classes: that of the methods.
+        needs_saliency: whether one of them does, of a weight above 0.
+
+    >>> from comixup import CoMixup, CutMix
+    >>> mixup = Choice([CoMixup(num_classes=10), CutMix(num_classes=10)], weights=[2, 1])
+    >>> images, targets = torch.rand(8, 3, 32, 32), torch.arange(8)
+    >>> mixed, soft = mixup(images, targets, saliency=torch.rand(8, 32, 32))
+    >>> mixed.shape, soft.shape, mixup.last.chosen in (0, 1)
+    (torch.Size([8, 3, 32, 32]), torch.Size([8, 10]), True)
+    """
+
+    def __init__(
+        self,
+        mixers: Sequence[Mixer],
+        weights: Sequence[float] | None = None,
+        *,
+        p: float = 1.0,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        _check_mixers(mixers)
+        self.mixers = tuple(mixers)
+        self.weights = None if weights is None else _checked_weights(weights, len(self.mixers))
+        classes = {mixer.num_classes for mixer in self.mixers} - {None}
+        if len(classes) > 1:
+            raise ValueError(
+                "`mixers` must have the same `num_classes`, got "
+                f"{' and '.join(str(mixer.num_classes) for mixer in self.mixers)}. Make them alike."
+            )
+        super().__init__(
+            next(iter(classes), None),
+            p=p,
+            generator=generator,
+            validate=any(mixer.validate for mixer in self.mixers),
+        )
+        every = self.weights or (1.0,) * len(self.mixers)
+        self._possible = [index for index, weight in enumerate(every) if weight > 0]
+        self._bounds = list(itertools.accumulate(every[index] for index in self._possible))
+        self.needs_saliency = any(self.mixers[index].needs_saliency for index in self._possible)
+        self._chosen: int | None = None
+        for mixer in self.mixers:
+            mixer.generator = mixer.generator or generator
+
+    @property
+    def needs_clean_pass(self) -> bool:
+        """Whether one of the methods cannot do without a pass over the clean images."""
+        return any(self.mixers[index].needs_clean_pass for index in self._possible)
+
+    @property
+    def generators(self) -> tuple[torch.Generator, ...]:
+        """Its own and those of the methods, each once."""
+        own = [*super().generators, *(g for mixer in self.mixers for g in mixer.generators)]
+        return tuple({id(generator): generator for generator in own}.values())
+
+    def next_method(self) -> Mixer | None:
+        """Returns the method drawn for the next batch; None if it is not mixed."""
+        return None if super().next_method() is None else self.mixers[self._choose()]
+
+    def decide(self, images: Tensor, saliency: Tensor | None) -> Mixed:
+        """Returns how the method of this batch mixes it, if it is mixed."""
+        unprepared = saliency is None and self._toss is None
+        if unprepared and self.needs_saliency and self.p * self.fraction > 0:
+            # In every batch alike, not only if a method is drawn that needs it.
+            raise ValueError(
+                f"`saliency` must be given to {type(self).__name__}, one of whose methods needs "
+                "it, got None. Use mixer.saliency(model, images, targets), or "
+                "comixup.spectral_residual(images) where there is no model."
+            )
+        return super().decide(images, saliency)
+
+    def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
+        """Returns how the method drawn for this batch mixes it."""
+        chosen = self._choose()
+        self._chosen = None
+        mixer = self.mixers[chosen]
+        mixer.uniform_expected = mixer.uniform_expected or self.uniform_expected
+        return replace(mixer.draw(images, saliency), chosen=chosen)
+
+    def leave(self, images: Tensor) -> Plan:
+        """Returns the plan by which the method drawn for this batch leaves it as it is."""
+        chosen = self._choose()
+        self._chosen = None
+        return self.mixers[chosen].leave(images)
+
+    def forget_clean_pass(self) -> None:
+        """Forgets the clean pass that the next call would belong to, and the method of it."""
+        super().forget_clean_pass()
+        self._chosen = None
+
+    def with_generator(self, generator: torch.Generator) -> Choice:
+        """Returns a copy that draws from another generator alone, as do its methods."""
+        choice = copy.copy(self)
+        choice.generator, choice._toss, choice._chosen = generator, None, None
+        choice.mixers = tuple(mixer.with_generator(generator) for mixer in self.mixers)
+        return choice
+
+    def _choose(self) -> int:
+        """Returns the index of the method for this batch, drawn once."""
+        if self._chosen is None:
+            index = 0
+            if len(self._possible) > 1:  # a certain outcome uses up no randomness
+                place = float(torch.rand((), generator=self.generator, device="cpu"))
+                index = bisect.bisect(self._bounds, place * self._bounds[-1])
+            self._chosen = self._possible[index]
+        return self._chosen
+
+
+def _check_mixers(mixers: Sequence[Mixer]) -> None:
+    """Rejects what is no list of methods that can stand in for one another."""
+    if not isinstance(mixers, Sequence) or not mixers:
+        raise ValueError(
+            f"`mixers` must be a list of methods, at least one, got {mixers!r}. Use "
+            "Choice([CoMixup(num_classes), CutMix(num_classes)])."
+        )
+    for mixer in mixers:
+        if not isinstance(mixer, Mixer) or isinstance(mixer, (ManifoldMixup, Choice)):
+            raise TypeError(
+                "`mixers` must be methods that mix images, such as CoMixup(num_classes), got "
+                f"{type(mixer).__name__}. ManifoldMixup mixes inside the model: train it by "
+                "itself. OnePass goes around: OnePass(Choice([...]), memory). Methods of another "
+                "Choice: list them here."
+            )
+        if mixer.p != 1:
+            raise ValueError(
+                f"`mixers` must have p = 1, got a {type(mixer).__name__} of p = {mixer.p!r}. Give "
+                "`p` to the Choice, which decides whether a batch is mixed."
+            )
+
+
+def _checked_weights(weights: Sequence[float], count: int) -> tuple[float, ...]:
+    """Returns weights that are not negative, one for each method, not all of them 0."""
+    if not isinstance(weights, Sequence) or isinstance(weights, str):
+        raise TypeError(
+            f"`weights` must be a list of numbers, one for each of the mixers, got {weights!r}."
+        )
+    if len(weights) != count:
+        raise ValueError(
+            f"`weights` must have a number for each of the {count} mixers, got {len(weights)}. "
+            "Leave them out for equal ones."
+        )
+    for weight in weights:
+        check_number("weights", weight)
+    if not sum(weights):
+        raise ValueError(f"`weights` must sum to more than 0, got {list(weights)!r}.")
+    return tuple(float(weight) for weight in weights)
