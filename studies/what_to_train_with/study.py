@@ -16,7 +16,7 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,37 @@ RECIPE = "cifar100-small-data"
 CHOOSING = ("--classes", "70-89", "--width", "16")
 """Classes that are not reported, and a network small enough for 240 epochs in six CPU-minutes."""
 OUT = Path("runs/what-to-train-with")
+_ONE_PASS = "comixup-one-pass"
+OURS: dict[str, tuple[str, ...]] = {
+    "one-pass": (_ONE_PASS,),
+    "one-pass-recycle": (_ONE_PASS, "--memory", "recycle=true"),
+    "one-pass-third": (_ONE_PASS, "--memory", "rate=0.3333"),
+    "one-pass-annealed": (_ONE_PASS, "--schedule", "annealed"),
+    "one-pass-off": (_ONE_PASS, "--schedule", "off-last-tenth"),
+    "one-pass-input": (f"{_ONE_PASS}+input",),
+    "one-pass-cutmix": (f"{_ONE_PASS}+cutmix",),
+    "one-pass-both": (f"{_ONE_PASS}+input+cutmix",),
+    "one-pass-saliency-targets": (_ONE_PASS, "--set", "target_weight=saliency"),
+    "one-pass-tau-1": (_ONE_PASS, "--set", "tau=1.0"),
+    "one-pass-grid-8": (_ONE_PASS, "--set", "grid=8"),
+    "one-pass-ema": (_ONE_PASS, "--ema", "0.995"),
+}
+"""Stage 1, our candidates: the method or methods, and options."""
+RIVALS: dict[str, tuple[str, ...]] = {
+    "no-mixing": ("vanilla",),
+    "input-0.2": ("input-p0.5", "--set", "alpha=0.2"),
+    "input-1": ("input-p0.5", "--set", "alpha=1.0"),
+    "input-2": ("input-p0.5", "--set", "alpha=2.0"),
+    "cutmix-0.2": ("cutmix-p0.5", "--set", "alpha=0.2"),
+    "cutmix-1": ("cutmix-p0.5", "--set", "alpha=1.0"),
+    "coin-half": ("input+cutmix", "--set", "p=0.5"),
+    "coin": ("input+cutmix",),
+    "coin-annealed": ("input+cutmix", "--schedule", "annealed"),
+    "coin-off": ("input+cutmix", "--schedule", "off-last-tenth"),
+    "input-smoothed": ("input-p0.5", "--label-smoothing", "0.1"),
+}
+"""Stage 1, the simple rivals; the twelfth is the best of them with averaged weights."""
+ARMS = {**OURS, **RIVALS}
 
 
 @dataclass(frozen=True)
@@ -41,30 +72,39 @@ class Task:
 
     Attributes:
         condition: stage, augmentation and epochs: what runs must share to be compared.
-        method: of the recipe.
+        arm: what is compared; a method, or one with options.
         seed: of the run.
-        options: of `comixup train`.
+        options: of `comixup train`, those of the arm among them.
     """
 
     condition: str
-    method: str
+    arm: str
     seed: int
     options: tuple[str, ...]
 
     @property
     def key(self) -> tuple[str, str, int]:
         """What tells runs apart."""
-        return self.condition, self.method, self.seed
+        return self.condition, self.arm, self.seed
+
+    @property
+    def method(self) -> str:
+        """The method of the recipe, or several joined, that the arm trains."""
+        return ARMS.get(self.arm, (self.arm,))[0]
+
+    def parent(self, out: Path) -> Path:
+        """Returns the folder that `comixup train` is given; arms may share a method."""
+        return out / self.condition / (self.arm if self.arm in ARMS else "")
 
     def folder(self, out: Path) -> Path:
         """Returns the folder of the run."""
-        return out / self.condition / RECIPE / self.method / f"seed-{self.seed}"
+        return self.parent(out) / RECIPE / self.method / f"seed-{self.seed}"
 
     def command(self, out: Path) -> list[str]:
         """Returns the command that trains the run, or resumes it."""
         words = [sys.executable, "-m", "comixup", "train", RECIPE, "--method", self.method]
         words += ["--seeds", str(self.seed), "--workers", "0", *self.options]
-        return [*words, "--out", str(out / self.condition)]
+        return [*words, "--out", str(self.parent(out))]
 
 
 def tasks() -> Iterator[Task]:
@@ -80,6 +120,14 @@ def stage_0() -> Iterator[Task]:
                 options = (*CHOOSING, "--epochs", str(epochs), "--augment", augment)
                 for method in ("vanilla", "input-p0.5"):
                     yield Task(f"stage0/{augment}-{epochs}", method, seed, options)
+
+
+def stage_1(augment: str, epochs: int, arms: Iterable[str], seeds: Iterable[int]) -> Iterator[Task]:
+    """Yields runs of the search among candidates, under the study's condition."""
+    for seed in seeds:
+        for arm in arms:
+            shared = (*CHOOSING, "--epochs", str(epochs), "--augment", augment)
+            yield Task(f"stage1/{augment}-{epochs}", arm, seed, (*shared, *ARMS[arm][1:]))
 
 
 def collected() -> list[Cell]:
@@ -112,7 +160,7 @@ def run(out: Path = OUT, jobs: int = 2) -> None:
     def train(task: Task) -> None:
         if (task.folder(out) / "result.json").exists():
             return
-        log = out / task.condition / f"{task.method}-{task.seed}.log"
+        log = out / task.condition / f"{task.arm}-{task.seed}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("w") as file:
             code = subprocess.call(task.command(out), env=environment, stdout=file, stderr=file)
@@ -129,7 +177,7 @@ def collect(out: Path = OUT) -> None:
         out: folder of the runs.
     """
     found = [
-        dataclasses.replace(read_run(task.folder(out)), recipe=task.condition)
+        dataclasses.replace(read_run(task.folder(out)), recipe=task.condition, method=task.arm)
         for task in missing()
         if (task.folder(out) / "result.json").exists()
     ]
