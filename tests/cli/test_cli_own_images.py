@@ -61,6 +61,10 @@ MISTAKES = {
     "no images": (["train", "folder"], "must be given its images, got none"),
     "no image size": (["train", "pets", "--image-size", "0"], "`image_size` must be"),
     "nothing to freeze": (["train", "pets", "--freeze"], "`freeze` must be False for a network"),
+    "images smaller than the stride": (
+        ["train", "digits", "--model", "efficientnet-lite0", "--pretrained"],
+        "`shape` must have 32 x 32 pixels at least for efficientnet-lite0, .* got 28 x 28",
+    ),
     "no such weights": (["train", "pets", "--weights", "no.pt"], "there is no no.pt"),
 }
 

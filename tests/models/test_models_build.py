@@ -207,7 +207,7 @@ REJECTED = {
     "two sides": (("small", 10), {"shape": (32, 32)}, r"`shape` must be \(channels, height, width"),
     "a number": (("small", 10), {"shape": 32}, r"`shape` must be \(channels, height, width\), got"),
     "no pixels": (("small", 10), {"shape": (3, 0, 32)}, r"`shape` must be a positive integer"),
-    "pretrained": (("small", 10), {"pretrained": True}, r"`pretrained` must be False for our own"),
+    "pretrained": (("small", 10), {"pretrained": True}, r"`pretrained` must be False for 'small'"),
     "too small": (("vgg11-speech", 10), {"shape": (1, 28, 28)}, r"`shape` must be at least 32"),
 }
 

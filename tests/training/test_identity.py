@@ -76,7 +76,7 @@ def test_the_same_data_elsewhere_are_the_same(finished, tmp_path):
 def test_a_finished_run_is_reported_where_its_data_are_gone(finished, tmp_path):
     code, text = run(words(tmp_path / "nowhere", finished / "out"), tmp_path / "log")
     assert code == 0, text
-    assert "is finished; its data were not found" in " ".join(text.split())
+    assert "is finished; its data or initial weights were not found" in " ".join(text.split())
     assert "top-1 error on the test images" in text
 
 

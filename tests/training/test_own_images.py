@@ -82,6 +82,23 @@ def test_fine_tuning_is_adamw_at_a_tenth_of_the_rate_and_takes_whole_photographs
     assert max(rate for _, rate in tuned.lr) == pytest.approx(0.1 * max(r for _, r in adamw.lr))
 
 
+SIZES = {
+    "photographs": (Summary("a", 400, 600), "efficientnet-lite2", 260),
+    "of its own size": (Summary("a", 400, 240), "efficientnet-lite1", 240),
+    "smaller ones": (Summary("a", 400, 144), "efficientnet-lite0", 128),
+    "torchvision's": (Summary("a", 400, 600), "resnet18", 224),
+}
+
+
+@each_case("case", SIZES)
+def test_pretrained_networks_take_images_of_their_own_size(case):
+    summary, name, size = SIZES[case]
+    recipe = recipe_for(summary, pretrained=name)
+    assert (recipe.model, recipe.pretrained, recipe.optimizer) == (name, True, "adamw")
+    assert recipe.phases[0].image_size == size
+    assert recipe_for(summary, pretrained=name, image_size=96).phases[0].image_size == 96
+
+
 def test_the_rate_follows_half_a_cosine():
     recipe = RECIPES["folder"]
     (_, zero), (start, high), (end, _) = recipe.lr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -184,7 +185,9 @@ def _wanted(run: Path, name: str | None, root: Path | None, image_size: int | No
     size = origin.image_size or image_size
     fraction = origin.test_fraction if name == training.FOLDER else None
     digest = origin.test_digest if as_trained else None
-    return evaluation.TrainedOn(name, root, origin.classes, size, fraction, digest)
+    return replace(
+        origin, data=name, root=root, image_size=size, test_fraction=fraction, test_digest=digest
+    )
 
 
 def _write(found: evaluation.Evaluation, folder: Path) -> None:

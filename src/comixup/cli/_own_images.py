@@ -43,6 +43,7 @@ def recipe_and_options(
         image_size=fields["image_size"],
         optimizer=fields["optimizer"],
         fine_tuned=bool(fields["pretrained"] or fields["weights"]),
+        pretrained=fields["model"] if fields["pretrained"] else None,
     )
     recipe, console = changed(recipe, changes), Console()
     for line in training.describe_images(own, recipe):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -77,6 +77,10 @@ class Split(Protocol):
 
     def with_targets(self, targets: Tensor) -> Split:
         """Returns the split with other class indices, (n,) int64."""
+        ...
+
+    def with_normalization(self, mean: tuple[float, ...], std: tuple[float, ...]) -> Split:
+        """Returns the split with its images normalised by other numbers, one per channel."""
         ...
 
     def digest(self) -> str:
@@ -207,6 +211,33 @@ class DataSet:
             return [int(count) for count in targets.sum(0).tolist()]
         return targets.bincount(minlength=self.num_classes).tolist()
 
+    @property
+    def has_colours(self) -> bool:
+        """Whether images are colours from 0 to 1 before normalisation; spectrograms are not."""
+        return set(self.mean) != {0.0} or set(self.std) != {1.0}
+
+    def with_normalization(self, mean: tuple[float, ...], std: tuple[float, ...]) -> DataSet:
+        """Returns the data set with its images normalised as a network's weights need it.
+
+        Spectrograms, which have no colours, stay as they are.
+
+        Args:
+            mean: per channel, in [0, 1] colours. Grey images take the average over three.
+            std: the same.
+        """
+        channels = self.shape[0]
+        if channels == 1:
+            mean, std = ((sum(values) / len(values),) for values in (mean, std))
+        if not self.has_colours or (tuple(mean), tuple(std)) == (self.mean, self.std):
+            return self
+        if not len(mean) == len(std) == channels:
+            raise ValueError(
+                f"`mean` and `std` must have a number for each of {channels} channels of "
+                f"{self.name}, got {len(mean)} and {len(std)}."
+            )
+        splits = {name: split.with_normalization(mean, std) for name, split in self.splits.items()}
+        return replace(self, mean=mean, std=std, **splits)  # type: ignore[arg-type]
+
     def pixels(self, images: Tensor) -> Tensor:
         """Returns a normalised batch in [0, 1] colours, for pictures.
 
@@ -215,7 +246,7 @@ class DataSet:
         Args:
             images: (..., C, H, W). Not changed.
         """
-        if set(self.mean) == {0.0} and set(self.std) == {1.0}:
+        if not self.has_colours:
             return images.clone()
         mean, std = per_channel(self.mean, images), per_channel(self.std, images)
         return (images * std + mean).clamp(0, 1)  # rounding may lead out of it by a hair

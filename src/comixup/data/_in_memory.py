@@ -75,6 +75,10 @@ class MemorySplit:
         """Returns the split with other class indices."""
         return replace(self, targets=targets)
 
+    def with_normalization(self, mean: tuple[float, ...], std: tuple[float, ...]) -> MemorySplit:
+        """Returns the split with its images normalised by other numbers."""
+        return replace(self, mean=mean, std=std)
+
     def digest(self) -> str:
         """Returns a digest of what the images are; see `Split.digest`."""
         if self.sources is not None:

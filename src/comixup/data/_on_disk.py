@@ -77,6 +77,10 @@ class DiskSplit:
         """Returns the split with other class indices."""
         return replace(self, targets=targets)
 
+    def with_normalization(self, mean: tuple[float, ...], std: tuple[float, ...]) -> DiskSplit:
+        """Returns the split with its images normalised by other numbers."""
+        return replace(self, mean=mean, std=std)
+
     def digest(self) -> str:
         """Returns a digest of what the images are; see `Split.digest`."""
         return digest_of(self.targets, file_sources(self.files.tolist()).tolist())

@@ -126,7 +126,7 @@ class CorruptedLoader:
         check_choice("kind", kind, CORRUPTIONS)
         check_boxes(boxes, len(split))
         check_count("seed", seed, low=0)
-        if set(data.mean) == {0.0} and set(data.std) == {1.0}:
+        if not data.has_colours:
             raise ValueError(
                 f"`data` must have images with colours to corrupt, got {data.name!r}, which has "
                 "none."

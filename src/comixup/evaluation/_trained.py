@@ -126,6 +126,7 @@ class TrainedOn:
         test_fraction: of a folder of images without test images, what was held out; None for the
             usual.
         test_digest: of its run's test images, see `Split.digest`; None if they do not say.
+        preprocessing: how pictures become its input; None likewise.
     """
 
     data: str | None = None
@@ -134,12 +135,13 @@ class TrainedOn:
     image_size: int | None = None
     test_fraction: float | None = None
     test_digest: str | None = None
+    preprocessing: Preprocessing | None = None
 
     def load_data(self, root: Path | None = None, *, skip_bad: bool = False) -> DataSet:
         """Returns the data set, without classes that the network does not know.
 
-        Where images have come or gone since the training, other ones are held out for the test,
-        among them some that it was trained on: this raises `ValueError`.
+        Images are normalised as in its training. Where some have come or gone since, other ones are
+        held out for the test, among them some that it was trained on: this raises `ValueError`.
 
         Args:
             root: the folder that it lies in, whatever it has now; None for the one that it lay in.
@@ -168,7 +170,10 @@ class TrainedOn:
                 f"{self.root or self.data} have changed since: some may have been trained on. Put "
                 "the images back as they were, or name a folder of others by `root` (--data)."
             )
-        return data
+        stated = self.preprocessing
+        if stated is None or stated.shape[0] != data.shape[0]:  # which `models.load` rejects
+            return data
+        return data.with_normalization(stated.mean, stated.std)
 
 
 def trained_on(path: Path) -> TrainedOn:
@@ -183,6 +188,7 @@ def trained_on(path: Path) -> TrainedOn:
         final_size(header.preprocessing, recipe),
         fraction if isinstance(fraction, float) else None,
         digest if isinstance(digest, str) else None,
+        header.preprocessing,
     )
 
 
@@ -235,7 +241,7 @@ def _check_prepared(found: Preprocessing, wanted: Preprocessing, path: Path, dat
         if ours != theirs:
             raise ValueError(
                 f"`data` must be prepared as for the training of {path}, with {name} {ours}, but "
-                f"{data} has {theirs}. Evaluate on the data set it was trained on."
+                f"{data} has {theirs}. Load them by trained_on(path).load_data()."
             )
 
 

@@ -16,8 +16,10 @@ from comixup.explorer._images import Batch
 from comixup.explorer._settings import DEMO
 
 IMAGENET_CLASSES = 1000
-IMAGENET_SHAPE = (3, 224, 224)
-IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+IMAGENET = models.Preprocessing(
+    (3, 224, 224), (0.485, 0.456, 0.406), (0.229, 0.224, 0.225), resize=256
+)
+"""Of networks with random weights."""
 _WEIGHTS_SEED = 0
 
 
@@ -47,8 +49,8 @@ def load_network(source: str, *, pretrained: bool = True) -> Network:
         source: `DEMO`, the folder of a run, or a name that `comixup.models.build` knows, such as
             "torchvision:resnet18" or "timm:vit_tiny_patch16_224". What is a folder, or has the
             system's separator in it, is taken for a run.
-        pretrained: load torchvision's or timm's weights, downloading them the first time; or else
-            random ones, from a fixed seed.
+        pretrained: load weights trained on ImageNet, see `comixup.models.build`; or else random
+            ones, from a fixed seed.
     """
     if source == DEMO:
         digits = data.load("digits")
@@ -57,10 +59,11 @@ def load_network(source: str, *, pretrained: bool = True) -> Network:
         run = models.load(source)
         stated = run.preprocessing
         return Network(run.model, stated.shape, stated.mean, stated.std, run.classes)
+    stated = models.pretrained_preprocessing(source) if pretrained else IMAGENET
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(_WEIGHTS_SEED)
-        model = models.build(source, IMAGENET_CLASSES, shape=IMAGENET_SHAPE, pretrained=pretrained)
-    return Network(model.eval(), IMAGENET_SHAPE, IMAGENET_MEAN, IMAGENET_STD)
+        model = models.build(source, IMAGENET_CLASSES, shape=stated.shape, pretrained=pretrained)
+    return Network(model.eval(), stated.shape, stated.mean, stated.std)
 
 
 def is_run(source: str) -> bool:

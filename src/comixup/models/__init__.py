@@ -1,9 +1,10 @@
 """The networks of the paper's experiments, torchvision's and timm's by name, and trained ones.
 
-All image networks of this package share their parts' names with torchvision's ResNets: stages
-`layer1`, `layer2`, ... (manifold mixup mixes after the first two), `avgpool`, which averages the
-last feature maps over the whole image, and `fc`, the linear layer that makes the logits. What goes
-into `avgpool` and the weights of `fc` are all that class activation maps need.
+All image networks of this package but EfficientNet-Lite, which is timm's, share their parts' names
+with torchvision's ResNets: stages `layer1`, `layer2`, ... (manifold mixup mixes after the first
+two), `avgpool`, which averages the last feature maps over the whole image, and `fc`, the linear
+layer that makes the logits. What goes into `avgpool` and the weights of `fc` are all that class
+activation maps need.
 """
 
 from typing import TYPE_CHECKING
@@ -11,9 +12,10 @@ from typing import TYPE_CHECKING
 from comixup._lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
-    from comixup.models._build import Shape as Shape
     from comixup.models._build import build as build
     from comixup.models._build import names as names
+    from comixup.models._build import pretrained_preprocessing as pretrained_preprocessing
+    from comixup.models._build import weights_are_installed as weights_are_installed
     from comixup.models._export import FORMATS as FORMATS
     from comixup.models._export import Exported as Exported
     from comixup.models._export import export as export
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from comixup.models._preact_resnet import small as small
     from comixup.models._preprocessing import MAX_SIDE as MAX_SIDE
     from comixup.models._preprocessing import Preprocessing as Preprocessing
+    from comixup.models._preprocessing import Shape as Shape
     from comixup.models._resnext import resnext as resnext
     from comixup.models._speech import LeNet as LeNet
     from comixup.models._speech import SpeechVGG11 as SpeechVGG11
@@ -49,7 +52,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_imports(
         __name__,
         {
-            "_build": "Shape build names",
+            "_build": "build names pretrained_preprocessing weights_are_installed",
             "_export": "FORMATS Exported export",
             "_fine_tune": "freeze_features load_matching",
             "_fit": "check_fit",
@@ -59,7 +62,7 @@ else:
             "_load": "Classifier load load_weights",
             "_memory_format": "MEMORY_FORMAT memory_format",
             "_preact_resnet": "preact_resnet preactresnet18 small",
-            "_preprocessing": "MAX_SIDE Preprocessing",
+            "_preprocessing": "MAX_SIDE Preprocessing Shape",
             "_resnext": "resnext",
             "_speech": "LeNet SpeechVGG11",
             "_staged": "StagedNetwork",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 import functools
+import importlib.util
 import re
 from collections.abc import Callable, Iterable
-from typing import TypeAlias
 
 from torch import nn
 
 from comixup._checks import check_count
+from comixup.models._efficientnet_lite import LITE, build_lite, lite_preprocessing, package_of
 from comixup.models._imagenet import resnet50_imagenet
 from comixup.models._limits import MAX_WIDTH
 from comixup.models._preact_resnet import (
@@ -20,19 +21,22 @@ from comixup.models._preact_resnet import (
     preactresnet18,
     small,
 )
+from comixup.models._preprocessing import Preprocessing, Shape
 from comixup.models._resnext import resnext
 from comixup.models._speech import LeNet, SpeechVGG11
-from comixup.models._timm import build_timm, timm_names
-from comixup.models._torchvision import build_torchvision, torchvision_names
+from comixup.models._timm import build_timm, timm_names, timm_preprocessing
+from comixup.models._torchvision import (
+    build_torchvision,
+    torchvision_names,
+    torchvision_preprocessing,
+)
 from comixup.models._wide_resnet import wide_resnet
-
-Shape: TypeAlias = tuple[int, int, int]
-"""(C, H, W) of an image."""
 
 LARGE_SIDE = 64
 """From this height and width on, the first convolution has stride 2: Tiny-ImageNet's size."""
 
 LIBRARIES = ("torchvision", "timm")
+OURS = "comixup"
 NUM_SUGGESTIONS = 3
 
 _STAGED: dict[str, Callable[..., nn.Module]] = {
@@ -80,15 +84,17 @@ def build(
     """Returns a network by its name.
 
     Args:
-        name: one of `names()`, or "torchvision:NAME" or "timm:NAME". A bare name that is not one
-            of ours is looked up in torchvision, then in timm. Case, hyphens and underscores do not
-            matter: "WRN-16-8" is "wrn16-8".
+        name: one of `names()`, or "torchvision:NAME" or "timm:NAME", or "efficientnet-lite0",
+            "-lite1", "-lite2": timm's `tf_efficientnet_lite0`, ..., with weights that need no
+            download. Another bare name is looked up in torchvision, then in timm. Case, hyphens and
+            underscores do not matter: "WRN-16-8" is "wrn16-8".
         num_classes: number of classes.
         shape: channels, height and width of the images. Our residual networks take images of any
             size; from 64 x 64 on their first convolution has stride 2, as for Tiny-ImageNet.
         width: feature maps of the stem and the first stage, which each later stage doubles; None
             for the network's own. Our pre-activation ResNets only.
-        pretrained: load weights trained elsewhere; torchvision's and timm's models only.
+        pretrained: load weights trained on ImageNet: torchvision's or timm's, downloaded the first
+            time, or those of the EfficientNet-Lites, which the extra `pretrained` installs.
 
     >>> import torch
     >>> build("small", 10, shape=(1, 28, 28))(torch.rand(2, 1, 28, 28)).shape
@@ -107,9 +113,32 @@ def build(
                 f"`width` must be None for {name!r}, got {width}. Networks whose width can be "
                 f"chosen: {', '.join(_WITH_WIDTH)}."
             )
+    library, found = resolve(name)
+    if library == "timm":
+        return build_timm(found, num_classes, shape=shape, pretrained=pretrained)
+    if library == "torchvision":
+        return build_torchvision(
+            found, num_classes, channels=shape[0], size=shape[1:], pretrained=pretrained
+        )
+    if found in LITE:
+        return build_lite(found, num_classes, shape=shape, pretrained=pretrained)
+    if pretrained:
+        raise _without_weights(found)
+    return _build_own(found, num_classes, shape, width)
+
+
+def resolve(name: str) -> tuple[str, str]:
+    """Returns the library that a network is of, "comixup" for ours, and its name there.
+
+    Args:
+        name: as for `build`.
+
+    >>> resolve("WRN_16_8"), resolve("ResNet18")
+    (('comixup', 'wrn16-8'), ('torchvision', 'resnet18'))
+    """
     library, colon, inner = name.partition(":")
     if not colon:
-        return _build_bare(name, num_classes, shape, width, pretrained)
+        return _resolve_bare(name)
     library = library.strip().lower()
     if library not in LIBRARIES:
         raise ValueError(
@@ -120,37 +149,75 @@ def build(
     found = _find(inner, known)
     if found is None:
         raise _unknown(name, known)
-    return _build_from(library, found, num_classes, shape, pretrained)
+    return library, found
 
 
-def _build_bare(
-    name: str, num_classes: int, shape: Shape, width: int | None, pretrained: bool
-) -> nn.Module:
+def _resolve_bare(name: str) -> tuple[str, str]:
     """Returns our own network of that name, or else torchvision's, or else timm's."""
-    own = _find(name, names())
+    own = _find(name, [*names(), *LITE])
     if own is not None:
-        if pretrained:
-            raise ValueError(
-                f"`pretrained` must be False for our own networks, got True for {own!r}. There "
-                "are no weights to load: train it, or take one of torchvision's or timm's, such as "
-                "'torchvision:resnet50'."
-            )
-        return _build_own(own, num_classes, shape, width)
+        return OURS, own
     known = torchvision_names()
     found = _find(name, known)
     if found is not None:
-        return _build_from("torchvision", found, num_classes, shape, pretrained)
+        return "torchvision", found
     try:
         others = timm_names()
     except ModuleNotFoundError as error:
         if error.name != "timm":
             raise
         advice = " timm's models are known too once it is installed: pip install timm."
-        raise _unknown(name, [*names(), *known], advice) from error
+        raise _unknown(name, [*names(), *LITE, *known], advice) from error
     found = _find(name, others)
     if found is None:
-        raise _unknown(name, [*names(), *known, *others])
-    return _build_from("timm", found, num_classes, shape, pretrained)
+        raise _unknown(name, [*names(), *LITE, *known, *others])
+    return "timm", found
+
+
+def pretrained_preprocessing(name: str) -> Preprocessing:
+    """Returns how images become the input of a network with its pretrained weights.
+
+    Image size, mean and standard deviation are those that the weights were trained with, which
+    differ between networks. Nothing is downloaded.
+
+    Args:
+        name: as for `build`.
+
+    >>> pretrained_preprocessing("efficientnet-lite1").shape
+    (3, 240, 240)
+    >>> pretrained_preprocessing("resnet18").mean
+    (0.485, 0.456, 0.406)
+    """
+    library, found = resolve(name)
+    if library == "timm":
+        return timm_preprocessing(found)
+    if library == "torchvision":
+        return torchvision_preprocessing(found)
+    if found in LITE:
+        return lite_preprocessing(found)
+    raise _without_weights(found)
+
+
+def weights_are_installed(name: str) -> bool:
+    """Returns whether a network's pretrained weights are there without a download.
+
+    Args:
+        name: as for `build`.
+
+    >>> weights_are_installed("small")
+    False
+    """
+    own = _find(name, LITE)
+    needed = [] if own is None else ["timm", package_of(own)]
+    return bool(needed) and all(importlib.util.find_spec(package) for package in needed)
+
+
+def _without_weights(name: str) -> ValueError:
+    return ValueError(
+        f"`pretrained` must be False for {name!r}, got True: there are no weights to load. Train "
+        f"it, or take {', '.join(LITE)} or one of torchvision's or timm's, such as "
+        "'torchvision:resnet50'."
+    )
 
 
 def _build_own(name: str, num_classes: int, shape: Shape, width: int | None) -> nn.Module:
@@ -162,16 +229,6 @@ def _build_own(name: str, num_classes: int, shape: Shape, width: int | None) -> 
     stride = 2 if min(sides) >= LARGE_SIDE else 1
     own_width = {} if width is None else {"width": width}
     return _STAGED[name](num_classes, in_channels=channels, stem_stride=stride, **own_width)
-
-
-def _build_from(
-    library: str, name: str, num_classes: int, shape: Shape, pretrained: bool
-) -> nn.Module:
-    if library == "timm":
-        return build_timm(name, num_classes, shape=shape, pretrained=pretrained)
-    return build_torchvision(
-        name, num_classes, channels=shape[0], size=shape[1:], pretrained=pretrained
-    )
 
 
 def _checked(shape: Shape) -> Shape:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from comixup.models._build import Shape
-from comixup.models._preprocessing import MAX_SIDE, Preprocessing
+from comixup.models._preprocessing import MAX_SIDE, Preprocessing, Shape
 from comixup.models._weights_file import REASON_LETTERS, find_weights, read_about
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from comixup.models._build import Shape, build
+from comixup.models._build import build
 from comixup.models._header import Header
 from comixup.models._memory_format import MEMORY_FORMAT
-from comixup.models._preprocessing import Preprocessing
+from comixup.models._preprocessing import Preprocessing, Shape
 from comixup.models._staged import STRIDES
 from comixup.models._weights_file import (
     find_weights,

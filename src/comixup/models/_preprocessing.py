@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from torch import Tensor
 
 from comixup._normalize import normalize
-from comixup.models._build import Shape
 
 if TYPE_CHECKING:
     from PIL import Image
+
+Shape: TypeAlias = tuple[int, int, int]
+"""(C, H, W) of an image."""
 
 INTERPOLATION = "bilinear"
 """With antialiasing: the only one that the loaders of this package have."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import math
 from typing import Any
 
 from torch import nn
 
 from comixup._checks import check_count
+from comixup.models._preprocessing import Preprocessing
 
 
 def timm_names() -> tuple[str, ...]:
@@ -38,6 +40,22 @@ def build_timm(
         name, pretrained=pretrained, num_classes=num_classes, in_chans=channels, **settings
     )
     return model
+
+
+def timm_preprocessing(name: str) -> Preprocessing:
+    """Returns how images become the input of one of timm's classifiers with its weights.
+
+    Args:
+        name: see `build_timm`.
+    """
+    own = import_timm().models.get_pretrained_cfg(name)
+    if own is None or not own.has_weights:
+        raise ValueError(
+            f"`pretrained` must be False for timm's {name}, got True: timm has no weights of it."
+        )
+    channels, height, width = own.input_size
+    resize = math.floor(min(height, width) / own.crop_pct)
+    return Preprocessing((channels, height, width), tuple(own.mean), tuple(own.std), resize)
 
 
 def import_timm() -> Any:

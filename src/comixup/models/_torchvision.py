@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from comixup._checks import check_count
+from comixup.models._preprocessing import Preprocessing
 
 COLOURS = 3
 """Channels that torchvision's classifiers are written for."""
@@ -76,6 +77,23 @@ def build_torchvision(
     if channels != COLOURS:
         _replace_first_convolution(model, name, channels)
     return model
+
+
+def torchvision_preprocessing(name: str) -> Preprocessing:
+    """Returns how images become the input of one of torchvision's classifiers with its weights.
+
+    Args:
+        name: as in `torchvision_names()`.
+    """
+    weights = _import_models().get_model_weights(name)
+    if not len(weights):
+        raise ValueError(
+            f"`pretrained` must be False for torchvision's {name}, got True: torchvision has no "
+            "weights of it."
+        )
+    own = weights.DEFAULT.transforms()
+    (side,), (resize,) = own.crop_size, own.resize_size
+    return Preprocessing((COLOURS, side, side), tuple(own.mean), tuple(own.std), resize)
 
 
 def _import_models() -> Any:

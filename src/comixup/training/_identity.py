@@ -17,7 +17,7 @@ _OF_METHODS = (*("mixer", "settings", "vat", "saliency", "memory", "schedule", "
 """Fields of a method that the weights depend on, beside its multipliers."""
 _UNKNOWN = "unknown"
 """The identity of initial weights whose file is gone; a run that has begun does not need it."""
-_DATA = ("num_images", "data_digest")
+_DATA = ("num_images", "data_digest", "mean", "std")
 """What tells data apart; absent where the data are left open."""
 
 
@@ -52,10 +52,12 @@ def _weights_identity(weights: str | None) -> str | None:
 
 
 def data_fields(data: DataSet) -> dict[str, Any]:
-    """Returns what a run's identity records of its data: counts and a digest, no paths or times."""
+    """Returns what a run's identity records of its data: no paths or times."""
     return {
         "num_images": {name: len(split) for name, split in data.splits.items()},
         "data_digest": data.digest(),
+        "mean": list(data.mean),
+        "std": list(data.std),
     }
 
 

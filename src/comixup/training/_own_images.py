@@ -6,6 +6,7 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
+from comixup import models
 from comixup.training._phases import Phase
 from comixup.training._recipe import Recipe
 from comixup.training._recipes import RECIPES
@@ -71,6 +72,7 @@ def recipe_for(
     image_size: int | None = None,
     optimizer: str | None = None,
     fine_tuned: bool = False,
+    pretrained: str | None = None,
 ) -> Recipe:
     """Returns the recipe `folder` for a set of images.
 
@@ -80,15 +82,20 @@ def recipe_for(
         image_size: pixels per side; None: by the images' own.
         optimizer: "sgd", "adam" or "adamw"; None: SGD for random weights, else AdamW.
         fine_tuned: whether the network begins with trained weights.
+        pretrained: name of the network whose pretrained weights it begins with; None for none.
 
     >>> recipe = recipe_for(Summary("pets", train=500, median_side=70))
     >>> recipe.model, recipe.epochs, recipe.phases[0].image_size, recipe.phases[0].batch_size
     ('preactresnet10', 100, 64, 32)
     """
+    fine_tuned = fine_tuned or pretrained is not None
     few = summary.train < FEW_IMAGES and not fine_tuned
-    largest = min(summary.median_side, LARGEST_OF_FEW if few else IMAGE_SIZES[-1])
-    size = image_size or max((s for s in IMAGE_SIZES if s <= largest), default=IMAGE_SIZES[0])
-    model, width = network_for(size, few)
+    largest = LARGEST_OF_FEW if few else IMAGE_SIZES[-1]
+    if pretrained is not None:
+        largest = models.pretrained_preprocessing(pretrained).shape[1]
+    sizes = [side for side in (*IMAGE_SIZES, largest) if side <= min(summary.median_side, largest)]
+    size = image_size or max(sizes, default=IMAGE_SIZES[0])
+    model, width = network_for(size, few) if pretrained is None else (pretrained, None)
     optimizer = optimizer or ("adamw" if fine_tuned else "sgd")
     batch = batch_for(summary.train)
     epochs = epochs_for(summary.train) if epochs is None else epochs
@@ -105,6 +112,7 @@ def recipe_for(
         lr=((0, 0.0), (max(1, round(WARM_UP * epochs)), lr), (epochs, 0.0)),
         optimizer=optimizer,  # type: ignore[arg-type]
         weight_decay=WEIGHT_DECAY[optimizer],
+        pretrained=pretrained is not None,
         loss="binary-cross-entropy" if summary.multi_label else base.loss,
         evaluate_every=max(1, epochs // EVALUATIONS),
         reported="validation" if summary.has_validation else "last",

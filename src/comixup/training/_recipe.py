@@ -74,7 +74,7 @@ class Recipe:
         augment: how training images are augmented: "crop-flip", on top of that "trivial", "rand" or
             "auto" (torchvision's TrivialAugmentWide, RandAugment, AutoAugment), or "none".
         width: feature maps of the network's first stage; None: the network's own.
-        pretrained: begin with the weights that torchvision or timm has for the network.
+        pretrained: begin with the network's ImageNet weights, see `comixup.models.build`.
         weights: file of weights to begin with; None: random ones.
         freeze: train the last layer alone, on the features that the initial weights give.
         class_weights: weight of each class in the loss: all the same (None), or "balanced", in
@@ -266,7 +266,7 @@ class Recipe:
             width: feature maps of the network's first stage.
             image_size: pixels per side in every phase, for data sets of image files.
             optimizer: "sgd", "adam" or "adamw". Learning rates stay as they are.
-            pretrained: begin with the weights of torchvision or timm.
+            pretrained: begin with the network's ImageNet weights.
             weights: file of weights to begin with.
             freeze: train the last layer alone.
             class_weights: see `Recipe`.

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from comixup import Schedule
+from comixup import Schedule, models
 from comixup.data import DataSet, load
+from comixup.models import Preprocessing
 from comixup.training._identity import data_fields, identity_of
 from comixup.training._recipe import Recipe
 
@@ -59,9 +60,12 @@ class Run:
         return self.trained.phases[-1].image_size
 
     def load_data(self, root: Path | None = None, *, download: bool = False) -> DataSet:
-        """Returns the data set that the recipe names, with its classes and images chosen."""
+        """Returns the data set that the recipe names, with its classes and images chosen.
+
+        Images are normalised as for the weights that the run begins with, where these say how.
+        """
         recipe = self.recipe
-        return load(
+        data = load(
             recipe.data,
             root,
             classes=recipe.classes,
@@ -72,3 +76,13 @@ class Run:
             seed=self.seed,
             download=download,
         )
+        begun = self._initial_preprocessing()
+        return data if begun is None else data.with_normalization(begun.mean, begun.std)
+
+    def _initial_preprocessing(self) -> Preprocessing | None:
+        """Returns what the initial weights were trained with; None where nothing says it."""
+        if self.recipe.pretrained:
+            return models.pretrained_preprocessing(self.recipe.model)
+        if self.recipe.weights is not None:
+            return models.read_header(self.recipe.weights).preprocessing
+        return None

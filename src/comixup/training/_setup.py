@@ -99,8 +99,16 @@ class Setup:
         state.precision = self.fabric.strategy.precision.state_dict()
 
 
-def build_setup(run: Run, data: DataSet, fabric: Fabric) -> Setup:
-    """Returns a run's network with its initial weights, its mixer and its optimiser."""
+def build_setup(run: Run, data: DataSet, fabric: Fabric, *, begun: bool = False) -> Setup:
+    """Returns a run's network with its initial weights, its mixer and its optimiser.
+
+    Args:
+        run: what is trained.
+        data: what it is trained on.
+        fabric: the processes.
+        begun: whether the weights come from a checkpoint: those that it began with are then not
+            looked for.
+    """
     recipe = run.trained
     torch.manual_seed(seed_for(run.seed, Purpose.INITIAL_WEIGHTS))
     # For the images that it ends with and is used on: they decide the stride of our stems.
@@ -109,11 +117,13 @@ def build_setup(run: Run, data: DataSet, fabric: Fabric) -> Setup:
         data.num_classes,
         shape=shape_of(data, run.final_image_size),
         width=recipe.width,
-        pretrained=recipe.pretrained,
+        pretrained=recipe.pretrained and not begun,
     )
     for side in {phase.image_size for phase in recipe.phases}:
         models.check_fit(model, recipe.model, shape_of(data, side), data.num_classes)
-    new = models.load_matching(model, recipe.weights, data.num_classes) if recipe.weights else []
+    new = []
+    if recipe.weights and not begun:
+        new = models.load_matching(model, recipe.weights, data.num_classes)
     if recipe.freeze:
         models.freeze_features(model, data.num_classes)
     layout = models.memory_format(model, fabric.device)

@@ -152,7 +152,7 @@ def _train_run(
                 folder.events if reports else None,
             )
         )
-        setup = build_setup(run, data, fabric)
+        setup = build_setup(run, data, fabric, begun=bool(state.model))
         setup.restore(state, path)
         if reports and console is not None and run.recipe.weights and not state.model:
             new = ", ".join(setup.new_weights) or "none"
@@ -234,8 +234,8 @@ def _data_of(
             raise
         if console is not None:
             console.print(
-                f"{run.title} is finished; its data were not found, so that nothing could "
-                f"compare them with those it was trained on ({str(why).split('. ')[0]}).",
+                f"{run.title} is finished; its data or initial weights were not found, so that "
+                f"nothing could compare them with those it had ({str(why).split('. ')[0]}).",
                 highlight=False,
                 markup=False,
             )
