@@ -18,7 +18,7 @@ import torchvision.transforms as v1
 from hypothesis import given, settings
 from PIL import Image
 from torch import nn
-from torch.utils.data import DataLoader, default_collate
+from torch.utils.data import ConcatDataset, DataLoader, Subset, default_collate
 from torchvision.datasets import FakeData
 from torchvision.transforms import v2
 
@@ -45,6 +45,8 @@ MOVES = [
     v2.Resize(20, interpolation=EXACT),
     v2.Resize([19, 31], interpolation=NEAREST),
     v2.Resize(18, max_size=21, interpolation=NEAREST),
+    v2.Resize([19, 31], interpolation=0),
+    v2.RandomResizedCrop(20, interpolation=0),
     v2.RandomResizedCrop(20, interpolation=EXACT),
     v2.RandomResizedCrop(26, interpolation=NEAREST),
     v2.RandomResize(16, 30, interpolation=NEAREST),
@@ -137,7 +139,8 @@ def test_what_a_step_moved_out_of_the_image_no_later_one_brings_back():
         transform.make_params = lambda flat, pixels=pixels: {
             "angle": 0.0, "translate": (pixels, 0), "scale": 1.0, "shear": (0.0, 0.0)
         }  # fmt: skip
-    _, numbers = tracked(v2.Compose(shift))(torch.rand(3, 8, 32), CellNumbers.of((8, 32), (1, 8)))
+    both = tracked(v2.Compose(shift), moves_pixels=[v2.RandomAffine])
+    _, numbers = both(torch.rand(3, 8, 32), CellNumbers.of((8, 32), (1, 8)))
     assert numbers.tensor()[0].tolist() == [1 + k // 4 for k in range(22)] + [0] * 10
 
 
@@ -243,6 +246,27 @@ class Mirror:
         return tuple(v2.functional.horizontal_flip(each) for each in inputs)
 
 
+class FlippingJitter(v2.ColorJitter):
+    def forward(self, *inputs):
+        return v2.functional.horizontal_flip(super().forward(*inputs))
+
+
+class FlippingCompose(v2.Compose):
+    def forward(self, *inputs):
+        return v2.functional.horizontal_flip(super().forward(*inputs))
+
+
+class FlippingTrivialAugment(v2.TrivialAugmentWide):
+    def _apply_image_or_video_transform(self, image, *args, **kwargs):
+        return v2.functional.horizontal_flip(image)
+
+
+def hooked():
+    crop = v2.RandomCrop(8)
+    crop.register_forward_hook(lambda module, inputs, output: output)
+    return crop
+
+
 class Brighter(v2.Transform):
     def transform(self, inpt, params):
         return inpt * 2
@@ -253,10 +277,15 @@ class Brighter(v2.Transform):
     [
         (v2.AugMix(), ValueError, "got AugMix: it blends several copies"),
         (v2.Compose([v2.FiveCrop(8)]), ValueError, "got FiveCrop: it makes several images"),
-        (v1.RandomCrop(8), TypeError, "got torchvision.transforms.transforms.RandomCrop"),
-        (v1.RandAugment(), TypeError, "v2 transforms"),
+        (v1.RandomCrop(8), TypeError, r"Use torchvision.transforms.v2.RandomCrop\."),
+        (v1.RandAugment(), TypeError, r"Use torchvision.transforms.v2.RandAugment\."),
         (v2.Compose([noise]), TypeError, r"noise.*colours_only=\[noise\].*moves_pixels=\[noise\]"),
-        (v2.Lambda(noise), TypeError, r"colours_only=\[Lambda\]"),
+        (v2.Lambda(noise), TypeError, r"Lambda.*colours_only=\[noise\]"),
+        (FlippingJitter(), TypeError, r"colours_only=\[FlippingJitter\]"),
+        (FlippingCompose([v2.Identity()]), TypeError, r"moves_pixels=\[FlippingCompose\]"),
+        (FlippingTrivialAugment(), TypeError, "unchanged"),
+        (hooked(), TypeError, "RandomCrop"),
+        (v2.CutMix(num_classes=2), ValueError, "got CutMix: it mixes batches"),
         (Brighter(), TypeError, r"Brighter.*colours_only=\[Brighter\]"),
         (partial(noise), TypeError, "partial"),
     ],
@@ -295,6 +324,17 @@ def test_transforms_that_move_pixels_can_be_declared():
     assert origin.cells[0].tolist() == [2] * 4 + [1] * 4
 
 
+def test_what_is_declared_comes_before_what_is_known():
+    class Mirrored(v2.ColorJitter):
+        def forward(self, *inputs):
+            return tuple(v2.functional.horizontal_flip(each) for each in inputs)
+
+    _, numbers = tracked(Mirrored(), moves_pixels=[Mirrored])(
+        torch.rand(3, 8, 8), CellNumbers.of((8, 8), (2, 2))
+    )
+    assert numbers.tensor()[0].tolist() == [2] * 4 + [1] * 4
+
+
 def test_a_wrong_declaration_is_noticed_where_the_size_changes():
     dataset = WithOrigins(
         [(torch.rand(3, 8, 8), 0)],
@@ -329,16 +369,36 @@ def test_data_sets_that_move_pixels_themselves_are_rejected():
     memory = SaliencyMemory(2)
     WithOrigins(FakeData(2, (3, 8, 8), transform=v1.ToTensor()), memory)
     WithOrigins(FakeData(2, (3, 8, 8), transform=v2.Compose([v2.ToImage()])), memory)
-    for transform in (v1.RandomCrop(4), v2.Compose([v2.ToImage(), v2.Resize(4)]), v2.RandAugment()):
-        with pytest.raises(ValueError, match="`dataset` must return images that no transform has"):
-            WithOrigins(FakeData(2, (3, 8, 8), transform=transform), memory)
+    WithOrigins(FakeData(2, (3, 8, 8), transform=v2.Compose([v2.Resize(4), v2.ToImage()])), memory)
+    flip = v2.Compose([v2.ToImage(), nn.Sequential(v2.RandomHorizontalFlip())])
+    for transform in (v1.RandomCrop(4), flip, v2.RandAugment(), FlippingJitter(), noise):
+        data = FakeData(2, (3, 8, 8), transform=transform)
+        halves = [Subset(data, [k]) for k in range(2)]
+        for moving in (data, Subset(data, [0, 1]), ConcatDataset(halves)):
+            with pytest.raises(ValueError, match="`dataset` must return images that no transform"):
+                WithOrigins(moving, memory)
+    WithOrigins(FakeData(2, (3, 8, 8), transform=noise), memory, colours_only=[noise])
 
 
 def test_a_memory_of_another_size_is_rejected():
     with pytest.raises(ValueError, match="`memory` must have a map for each of the 5 examples"):
         WithOrigins([(torch.rand(3, 8, 8), 0)] * 5, SaliencyMemory(4))
-    with pytest.raises(TypeError, match="`dataset` must return PIL images or tensors"):
-        WithOrigins([("no image", 0)], SaliencyMemory(1))[0]
+    for sample in (("no image", 0), (torch.rand(3, 8, 8), 0, 0), {"image": 0, "label": 1}):
+        with pytest.raises(TypeError, match="`dataset` must return pairs of an image"):
+            WithOrigins([sample], SaliencyMemory(1))[0]
+    with pytest.raises(ValueError, match="`memory` must be of images, with two sides"):
+        WithOrigins([(torch.rand(3, 8, 8), 0)], SaliencyMemory(1, cells=(4,)))
+    with pytest.raises(TypeError, match="`dataset` must have a length"):
+        WithOrigins(iter([]), SaliencyMemory(1))
+    with pytest.raises(ValueError, match="`cells` must give a map of at most 254 cells"):
+        CellNumbers.of((20, 20), (20, 20))
+
+
+def test_negative_indices_count_from_the_end():
+    dataset = WithOrigins([(torch.rand(3, 8, 8), k) for k in range(3)], SaliencyMemory(3))
+    assert dataset[-1][1] == int(dataset[-1][2].indices) == 2
+    with pytest.raises(IndexError):
+        dataset[3]
 
 
 def test_origins_collate_by_default():

@@ -2,6 +2,7 @@ import pytest
 import torch
 from torchvision.transforms import v2
 
+from comixup import SaliencyMemory
 from comixup.data._in_memory import cropped, draw_crops
 from comixup.data._sampler import Order
 from data_files import MEAN, STD, assert_same, batches, memory_split
@@ -166,11 +167,15 @@ def test_the_number_of_threads_is_given_back():
     assert_same(batches(memory_split(), 8, augment="crop-flip"), one)
 
 
-def test_workers_change_nothing():
-    split = memory_split()
-    assert_same(
-        batches(split, 8, augment="crop-flip", workers=3), batches(split, 8, augment="crop-flip")
-    )
+@pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
+@pytest.mark.parametrize("augment", ["crop-flip", "rand"])
+def test_workers_change_nothing(augment):
+    split, memory = memory_split(), SaliencyMemory(23, cells=3)
+    alone = batches(split, 8, augment=augment, seed=1)
+    assert_same(batches(split, 8, augment=augment, seed=1, workers=2), alone)
+    loaders = [split.loader(8, augment=augment, workers=count) for count in (0, 2)]
+    origins = [[batch[2] for batch in each.epoch_with_origins(0, memory)] for each in loaders]
+    assert_same(*origins)
 
 
 def test_subsets_keep_their_order_and_settings():

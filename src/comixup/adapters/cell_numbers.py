@@ -15,6 +15,7 @@ from torch import Tensor
 from torchvision import tv_tensors  # type: ignore[import-untyped]
 from torchvision.transforms import v2  # type: ignore[import-untyped]
 
+from comixup import SaliencyMemory
 from comixup.core.grid import cell_of_pixel
 
 _Index = npt.NDArray[np.int64]
@@ -60,6 +61,11 @@ class CellNumbers(tv_tensors.TVTensor):  # type: ignore[misc]  # torchvision shi
     @classmethod
     def from_tensor(cls, numbers: Tensor, *, pil: bool = False) -> CellNumbers:
         """Returns an object of given numbers, (height, width) uint8."""
+        if numbers.dtype != torch.uint8 or numbers.ndim != 2:
+            raise ValueError(
+                "`numbers` must be (height, width) uint8, got "
+                f"{tuple(numbers.shape)} {numbers.dtype}."
+            )
         height, width = numbers.shape
         table = _with_zeros(numbers.numpy())
         return cls._made(table, np.arange(height), np.arange(width), pil)
@@ -91,6 +97,9 @@ class CellNumbers(tv_tensors.TVTensor):  # type: ignore[misc]  # torchvision shi
 @functools.lru_cache(maxsize=256)
 def _unmoved(size: tuple[int, ...], grid: tuple[int, ...]) -> CellNumbers:
     """Returns the cell numbers of an image of some size."""
+    if len(grid) != 2:
+        raise ValueError(f"`grid` must have two sides, as images have, got {grid}.")
+    SaliencyMemory(1, cells=grid)  # rejects more cells than a byte can number
     cells = np.arange(1, 1 + math.prod(grid), dtype=np.uint8).reshape(grid)
     rows, columns = (
         cell_of_pixel(pixels, count).numpy() for pixels, count in zip(size, grid, strict=True)
@@ -106,9 +115,9 @@ def _with_zeros(array: _Numbers) -> _Numbers:
     return table
 
 
-def _kernel(functional: str) -> Callable[[Callable[..., CellNumbers]], Any]:
+def _kernel(functional: str) -> Callable[[Callable[..., Any]], Any]:
     """Returns a decorator that makes a function the kernel of one of v2's functionals."""
-    register: Callable[[Callable[..., CellNumbers]], Any] = v2.functional.register_kernel(
+    register: Callable[[Callable[..., Any]], Any] = v2.functional.register_kernel(
         functional, CellNumbers
     )
     return register
@@ -162,7 +171,8 @@ def _resize(
     height, width = _resized(numbers.image_size, size, max_size)
     # Of a tensor, torch's "nearest" shows the pixel at or before the place; everything else that
     # of a pixel's centre.
-    centre = numbers.pil or interpolation not in ("nearest", v2.InterpolationMode.NEAREST)
+    nearest = ("nearest", v2.InterpolationMode.NEAREST, PIL.Image.Resampling.NEAREST)
+    centre = numbers.pil or interpolation not in nearest
     return numbers.at(
         _scaled(numbers._rows, height, numbers.pil, centre),
         _scaled(numbers._columns, width, numbers.pil, centre),
@@ -215,6 +225,25 @@ def _as_picture(functional: str) -> None:
 
 for _name in ("affine", "rotate", "perspective", "elastic"):
     _as_picture(_name)
+
+
+@_kernel("get_size")
+def _get_size(numbers: CellNumbers) -> list[int]:
+    return list(numbers.image_size)
+
+
+def _unchanged(numbers: CellNumbers, *args: Any, **kwargs: Any) -> CellNumbers:
+    return numbers
+
+
+for _name in (
+    *("adjust_brightness", "adjust_contrast", "adjust_gamma", "adjust_hue", "adjust_saturation"),
+    *("adjust_sharpness", "autocontrast", "equalize", "gaussian_blur", "gaussian_noise", "invert"),
+    *("jpeg", "normalize", "permute_channels", "posterize", "rgb_to_grayscale", "solarize"),
+    *("to_dtype", "grayscale_to_rgb"),
+):
+    if hasattr(v2.functional, _name):  # older versions have fewer
+        _kernel(_name)(_unchanged)
 
 
 def _cut(index: _Index, start: int, length: int) -> _Index:

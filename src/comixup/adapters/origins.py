@@ -29,6 +29,7 @@ def _kinds(*names: str) -> tuple[Any, ...]:
     return tuple(getattr(v2, name) for name in names if hasattr(v2, name))
 
 
+_SEQUENCES = (nn.Sequential, v2.Compose, torchvision.transforms.Compose)
 _RANDOM_STEPS = _kinds("RandomApply", "RandomChoice", "RandomOrder")
 _AUTO_AUGMENT = _kinds("AutoAugment", "RandAugment", "TrivialAugmentWide")
 _MOVING = _kinds(
@@ -89,14 +90,19 @@ _UNTRACKABLE = {
     "FiveCrop": "it makes several images of one. Use RandomCrop",
     "TenCrop": "it makes several images of one. Use RandomCrop",
     "RandomIoUCrop": "it crops by bounding boxes. Use RandomResizedCrop",
+    "CutMix": "it mixes batches. Use comixup.CutMix on batches",
+    "MixUp": "it mixes batches. Use comixup.InputMixup on batches",
+    "LinearTransformation": "every pixel becomes a sum of all others",
 }
-_COLOUR_OPERATIONS = (
-    *("Identity", "Brightness", "Color", "Contrast", "Sharpness", "Posterize", "Solarize"),
-    *("AutoContrast", "Equalize", "Invert"),
-)
-"""What auto-augment transforms draw and what moves no pixel."""
+_FIXED = ("CenterCrop", "Pad", "Resize")
+"""Transforms that move pixels in the same way every time: a data set may have them."""
 _OPERATION = "_apply_image_or_video_transform"
 """The method through which torchvision's auto-augment transforms apply all that they draw."""
+_BEHAVIOUR = (
+    *("__call__", "forward", "transform", "make_params", "check_inputs", "_call_kernel"),
+    *("_needs_transform_list", "_transformed_types", _OPERATION),
+)
+"""What decides what a v2 transform does to its inputs."""
 
 
 class WithOrigins(Dataset[Sample]):
@@ -135,6 +141,16 @@ class WithOrigins(Dataset[Sample]):
         colours_only: Sequence[Any] = (),
         moves_pixels: Sequence[Any] = (),
     ) -> None:
+        if not hasattr(dataset, "__len__"):
+            raise TypeError(
+                "`dataset` must have a length and return examples by their index, got "
+                f"{type(dataset).__name__}. One-pass mixing remembers a map per example."
+            )
+        if len(memory.grid) != 2:
+            raise ValueError(
+                "`memory` must be of images, with two sides, got one with cells "
+                f"{memory.grid}. Give Origin(indices, cells) yourself for other data."
+            )
         if len(dataset) != len(memory):
             raise ValueError(
                 f"`memory` must have a map for each of the {len(dataset)} examples, got one of "
@@ -155,12 +171,16 @@ class WithOrigins(Dataset[Sample]):
 
     def __getitem__(self, index: int) -> Sample:
         """Returns an image, its target, and where each of its pixels comes from."""
-        image, target = self.dataset[index]
-        size = _size(image)
+        index = range(len(self))[index]  # -1 is the last one
+        sample = self.dataset[index]
+        pair = isinstance(sample, (tuple, list)) and len(sample) == 2
+        image, target = sample if pair else (sample, None)
+        size = _size(image) if pair else None
         if size is None:
             raise TypeError(
-                "`dataset` must return PIL images or tensors (C, H, W), got "
-                f"{type(image).__name__} for example {index}. Give its transforms to WithOrigins."
+                "`dataset` must return pairs of an image, PIL or a tensor (C, H, W), and a target, "
+                f"got {_kinds_of(sample)} for example {index}. Give transforms to WithOrigins, and "
+                "other samples by a data set of your own around this one."
             )
         numbers = CellNumbers.of(size, self.grid)
         if self._tracked is not None:
@@ -191,12 +211,13 @@ def tracked(
     [[2, 1], [2, 1]]
     """
     follow = functools.partial(tracked, colours_only=colours_only, moves_pixels=moves_pixels)
-    if isinstance(transform, (nn.Sequential, v2.Compose, torchvision.transforms.Compose)):
-        return _Steps(map(follow, getattr(transform, "transforms", transform)))
-    if isinstance(transform, _RANDOM_STEPS):
+    known = _is_torchvisions(transform)
+    if known and isinstance(transform, _SEQUENCES):
+        return _Steps(map(follow, _steps(transform)))
+    if known and isinstance(transform, _RANDOM_STEPS):
         # A copy that holds other steps: that of the caller stays as it is.
         container: Any = copy.copy(transform)
-        container._modules = {}
+        container._modules = {k: v for k, v in container._modules.items() if k != "transforms"}
         container.transforms = list(map(follow, transform.transforms))
         follow_some: Tracked = container
         return follow_some
@@ -205,22 +226,50 @@ def tracked(
         (_MOVING, moves_pixels, _Moves),
         (_AUTO_AUGMENT, (), _AutoAugment),
     ):
-        if isinstance(transform, kinds) or _declared(transform, declared):
+        if _declared(transform, declared) or (known and isinstance(transform, kinds)):
             return step(transform)
+    raise _rejection(transform)
+
+
+def _rejection(transform: Any) -> Exception:
+    """Returns the error of a transform that cell numbers cannot follow."""
     kind = type(transform)
-    name = getattr(transform, "__name__", kind.__name__)
-    if kind.__module__.startswith("torchvision.") and name in _UNTRACKABLE:
-        raise ValueError(
-            f"`transform` must be one that cell numbers can follow, got {name}: "
-            f"{_UNTRACKABLE[name]}."
-        )
-    raise TypeError(
-        "`transform` must be made of torchvision's v2 transforms, which cell numbers follow, got "
-        f"{kind.__module__}.{name}. If it moves no pixel, declare it by colours_only=[{name}]; if "
-        "it moves an image and its cell numbers alike, as v2 transforms do, by "
-        f"moves_pixels=[{name}]. Otherwise take saliency from small images: "
+    name = getattr(getattr(transform, "lambd", transform), "__name__", kind.__name__)
+    if kind.__module__.startswith("torchvision."):
+        if name in _UNTRACKABLE:
+            return ValueError(
+                f"`transform` must be one that cell numbers can follow, got {name}: "
+                f"{_UNTRACKABLE[name]}."
+            )
+        if ".v2" not in kind.__module__ and hasattr(v2, name):
+            return TypeError(
+                "`transform` must be made of torchvision's v2 transforms, which cell numbers "
+                f"follow, got {kind.__module__}.{name}. Use torchvision.transforms.v2.{name}."
+            )
+    return TypeError(
+        "`transform` must be made of torchvision's v2 transforms, unchanged, which cell numbers "
+        f"follow, got {kind.__module__}.{kind.__name__} ({name}). If it moves no pixel, declare it "
+        f"by colours_only=[{name}]; if it moves an image and its cell numbers alike, as v2 "
+        f"transforms do, by moves_pixels=[{name}]. Otherwise take saliency from small images: "
         "comixup.saliency(..., scale=0.5)."
     )
+
+
+def _is_torchvisions(transform: Any) -> bool:
+    """Whether what a transform does is torchvision's own code; that of a subclass may do more."""
+    layers = [
+        kind
+        for kind in type(transform).__mro__
+        if not kind.__module__.startswith(("torch.", "torchvision.", "builtins"))
+    ]
+    places = [vars(transform), *map(vars, layers)] if hasattr(transform, "__dict__") else []
+    hooks = any(vars(transform).get(name) for name in ("_forward_hooks", "_forward_pre_hooks"))
+    return not hooks and not any(name in place for place in places for name in _BEHAVIOUR)
+
+
+def _steps(transform: Any) -> list[Any]:
+    """Returns the steps that a transform is composed of."""
+    return list(getattr(transform, "transforms", transform))
 
 
 class _Steps(list[Tracked]):
@@ -248,10 +297,16 @@ class _Moves:
 
     transform: Any
 
+    @functools.cached_property
+    def _plain(self) -> bool:
+        """Whether it is one of torchvision's own, of a version with a public `make_params`."""
+        step = self.transform
+        return isinstance(step, _MOVING) and _is_torchvisions(step) and hasattr(step, "make_params")
+
     def __call__(self, image: Any, numbers: CellNumbers) -> tuple[Any, CellNumbers]:
         numbers.pil = isinstance(image, PIL.Image.Image)
         step: Any = self.transform
-        if type(step) not in _MOVING or not hasattr(step, "make_params"):
+        if not self._plain:
             moved: tuple[Any, CellNumbers] = step(image, numbers)
             return moved
         # What its `forward` does, for an image and its numbers: that of torchvision flattens and
@@ -283,8 +338,7 @@ class _AutoAugment:
 
         def apply(image: Any, operation: str, *args: Any, **kwargs: Any) -> Any:
             nonlocal numbers
-            if operation not in _COLOUR_OPERATIONS:
-                numbers = original(numbers, operation, *args, **kwargs)
+            numbers = original(numbers, operation, *args, **kwargs)
             return original(image, operation, *args, **kwargs)
 
         # Other threads may use the transform at the same time: the copy alone is watched.
@@ -306,25 +360,37 @@ def _declared(transform: Any, declared: Sequence[Any]) -> bool:
 
 
 def _check_unmoved(dataset: Any, colours_only: Sequence[Any]) -> None:
-    """Rejects a data set of torchvision that moves pixels itself."""
+    """Rejects a data set, or parts or a subset of one, that moves pixels at random itself."""
+    for inner in (getattr(dataset, "dataset", None), *(getattr(dataset, "datasets", None) or ())):
+        if inner is not None:
+            _check_unmoved(inner, colours_only)
     own = getattr(dataset, "transform", None)
-    if own is None or not isinstance(dataset, torchvision.datasets.VisionDataset):
-        return
-    if not _moves_none(own, colours_only):
+    if own is not None and not _moves_none(own, colours_only):
         raise ValueError(
             "`dataset` must return images that no transform has moved, got "
-            f"{type(dataset).__name__} with a transform. Give that to WithOrigins instead."
+            f"{type(dataset).__name__} with a transform. Give that to WithOrigins instead; declare "
+            "transforms of your own that move no pixel by colours_only=[...]."
         )
 
 
 def _moves_none(transform: Any, colours_only: Sequence[Any]) -> bool:
-    """Whether a transform is known to change colours alone."""
-    steps = getattr(transform, "transforms", None)
-    if steps is not None:
-        return all(_moves_none(step, colours_only) for step in steps)
-    v1 = type(transform).__module__.startswith("torchvision.")
-    named = v1 and type(transform).__name__ in {kind.__name__ for kind in _COLOURS}
-    return named or _declared(transform, colours_only)
+    """Whether a transform is known to show the same pixels at the same places every time."""
+    if _declared(transform, colours_only):
+        return True
+    if not _is_torchvisions(transform):
+        return False
+    if isinstance(transform, (*_SEQUENCES, *_RANDOM_STEPS)):
+        return all(_moves_none(step, colours_only) for step in _steps(transform))
+    names = {kind.__name__ for kind in _COLOURS} | set(_FIXED)
+    own = type(transform).__module__.startswith("torchvision.")
+    return own and type(transform).__name__ in names
+
+
+def _kinds_of(sample: Any) -> str:
+    """Returns the types of a sample, for an error message."""
+    if isinstance(sample, (tuple, list)):
+        return f"({', '.join(type(item).__name__ for item in sample)})"
+    return type(sample).__name__
 
 
 def _size(image: Any) -> tuple[int, int] | None:

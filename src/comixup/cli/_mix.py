@@ -52,8 +52,8 @@ def mix(
         saliency: where it comes from: "spectral residual", "demo network", the folder of a run, or
             a network of torchvision or timm by name.
         weights: of a network by name: torchvision's or timm's (downloads them), or random ones.
-        augment: augment the images first, as `comixup train --augment` does, and draw them before
-            and after with the saliency that follows them, in a second picture.
+        augment: augment the images first, with crops of 35 % of the area or more, and draw them
+            before and after with the saliency that follows them, in a second picture.
         count: mix so many of the images, drawn by the seed if there are more.
         image_size: pixels per side that images are resized and cropped to.
         seed: of all draws.

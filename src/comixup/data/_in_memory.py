@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +15,11 @@ import PIL.Image
 import torch
 from torch import Tensor
 from torch.nn.functional import pad as pad_borders
+from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2  # type: ignore[import-untyped]
 
 from comixup import Origin, SaliencyMemory
-from comixup._checks import check_choice
+from comixup._checks import check_choice, check_count
 from comixup._devices import to_device
 from comixup._normalize import normalize
 from comixup.adapters.cell_numbers import CellNumbers
@@ -104,7 +106,8 @@ class MemorySplit:
     ) -> MemoryLoader:
         """Returns batches; see `Split.loader`. The images move to the device here, once.
 
-        `workers` are not needed: there is nothing to wait for.
+        `workers` make batches whose images are augmented one by one; of others a batch takes less
+        time than handing it over.
         """
         size = self.images.shape[-1]
         if image_size is not None and {image_size} != set(self.images.shape[2:]):
@@ -126,7 +129,8 @@ class MemorySplit:
             )
         order = Order(len(self), batch_size, seed, augment is not None, rank, world_size)
         moved = augment not in (None, "none") and bool(self.pad or self.flip)
-        return MemoryLoader(self, order, torch.device(device), moved, drawn)
+        check_count("workers", workers, low=0)
+        return MemoryLoader(self, order, torch.device(device), moved, drawn, workers)
 
 
 class MemoryLoader:
@@ -139,6 +143,7 @@ class MemoryLoader:
             by one, on the host.
         moved: whether images are shifted and flipped.
         drawn: a transform of torchvision that is applied to each image after that, or None.
+        workers: processes that make batches where there is one.
     """
 
     def __init__(
@@ -148,12 +153,14 @@ class MemoryLoader:
         device: torch.device,
         moved: bool,
         drawn: v2.Transform | None,
+        workers: int = 0,
     ) -> None:
         self._split = split
         self._order = order
         self._device = device
         self._moved = moved
         self._drawn = drawn
+        self._workers = 0 if drawn is None else workers
         self._images = split.images.to("cpu" if drawn is not None else device)
         self._targets = split.targets.to(device)
 
@@ -177,20 +184,38 @@ class MemoryLoader:
         self, epoch: int, steps: range, numbers: Tensor | None
     ) -> Iterator[tuple[Tensor, Tensor, Origin]]:
         """Yields batches with where they come from; without cells where no `numbers` are given."""
-        everything = torch.from_numpy(self._order.indices(epoch))
-        on_host = self._images.device.type == "cpu"
-        for step in steps:
-            share = self._order.share(step)
-            chosen = everything[share.start : share.stop]
-            with _one_thread() if on_host else contextlib.nullcontext():
-                images = self._images.index_select(0, chosen.to(self._images.device))
-                cells = None if numbers is None else numbers.expand(len(share), 1, *numbers.shape)
-                images, cells = self._augmented(images, cells, epoch, step)
-                images = normalize(
-                    to_device(images, self._device), self._split.mean, self._split.std
-                )
-                targets = self._targets.index_select(0, chosen.to(self._targets.device))
-            yield images, targets, Origin(chosen, None if cells is None else cells.squeeze(1))
+        batches = _AugmentedBatches(self, epoch, numbers)
+        made: Iterable[tuple[Tensor, Tensor | None, Tensor]] = map(batches.__getitem__, steps)
+        if self._workers:
+            # The generator is for the loader's own seeds, which nothing uses.
+            made = DataLoader(
+                batches,
+                batch_size=None,
+                sampler=list(steps),
+                num_workers=self._workers,
+                pin_memory=self._device.type == "cuda",
+                generator=torch.Generator(),
+            )
+        for images, cells, chosen in made:
+            with self._few_threads():
+                moved = to_device(images, self._device)
+                normalized = normalize(moved, self._split.mean, self._split.std)
+                targets = self._targets.index_select(0, chosen.to(self._device))
+            yield normalized, targets, Origin(chosen, None if cells is None else cells.squeeze(1))
+
+    def augmented_batch(
+        self, epoch: int, step: int, everything: Tensor, numbers: Tensor | None
+    ) -> tuple[Tensor, Tensor | None, Tensor]:
+        """Returns a step's images as bytes, their cell numbers, and which they are."""
+        share = self._order.share(step)
+        chosen = everything[share.start : share.stop]
+        with self._few_threads():
+            images = self._images.index_select(0, chosen.to(self._images.device))
+            cells = None if numbers is None else numbers.expand(len(share), 1, *numbers.shape)
+            return *self._augmented(images, cells, epoch, step), chosen
+
+    def _few_threads(self) -> contextlib.AbstractContextManager[None]:
+        return _one_thread() if self._device.type == "cpu" else contextlib.nullcontext()
 
     def _augmented(
         self, images: Tensor, cells: Tensor | None, epoch: int, step: int
@@ -206,6 +231,18 @@ class MemoryLoader:
         seeds = raw_draws(share.batch, *seed, Purpose.OPERATIONS)[share.first :]
         with torch.random.fork_rng(devices=[]):
             return one_by_one(images, cells, self._drawn, seeds.tolist())
+
+
+class _AugmentedBatches(Dataset[Any]):
+    """The batches of an epoch by step: what workers make."""
+
+    def __init__(self, loader: MemoryLoader, epoch: int, numbers: Tensor | None) -> None:
+        self._loader, self._epoch, self._numbers = loader, epoch, numbers
+        self._everything = torch.from_numpy(loader._order.indices(epoch))
+
+    def __getitem__(self, step: int) -> tuple[Tensor, Tensor | None, Tensor]:
+        """Returns the batch of a step; see `MemoryLoader.augmented_batch`."""
+        return self._loader.augmented_batch(self._epoch, step, self._everything, self._numbers)
 
 
 def one_by_one(

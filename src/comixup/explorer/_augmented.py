@@ -9,9 +9,10 @@ from torch import Tensor
 from torchvision.transforms.v2 import functional  # type: ignore[import-untyped]
 
 from comixup import Origin, SaliencyMemory
+from comixup._checks import check_choice
 from comixup.adapters.cell_numbers import CellNumbers
 from comixup.adapters.origins import tracked
-from comixup.data import Augmentation, training_view
+from comixup.data import AUGMENTATIONS, Augmentation, training_view
 from comixup.explorer._images import Batch
 
 _MIN_SCALE = 0.35
@@ -29,8 +30,9 @@ def augmented(
     Args:
         batch: images as they are.
         saliency: (m, *size) their maps.
-        augment: see `comixup.data.Augmentation`.
-        seed: of all draws.
+        augment: see `comixup.data.Augmentation`; "none" returns what is given.
+        seed: of all draws. They come from torch's global generator, lent for it: threads must not
+            call it at the same time.
 
     >>> from comixup import explorer
     >>> digits = explorer.sample_images("digits", count=4)
@@ -38,6 +40,9 @@ def augmented(
     >>> moved.images.shape, maps.shape
     (torch.Size([4, 1, 28, 28]), torch.Size([4, 28, 28]))
     """
+    check_choice("augment", augment, AUGMENTATIONS)
+    if augment == "none":
+        return batch, saliency
     examples = torch.arange(len(batch.images))
     memory = SaliencyMemory(len(examples))
     memory.write(Origin(examples), saliency)

@@ -11,8 +11,8 @@ import torch
 from matplotlib.figure import Figure
 
 from comixup import CoMixup, CutMix, InputMixup, Mixed, Mixer, PuzzleMix, plot_batch
-from comixup._checks import check_choice, check_count
-from comixup.data import AUGMENTATIONS, Augmentation
+from comixup._checks import check_count
+from comixup.data import Augmentation
 from comixup.explorer._augmented import augmented
 from comixup.explorer._images import load_images
 from comixup.explorer._limits import MAX_FILES
@@ -71,7 +71,6 @@ def mix_files(
         seed: of all draws.
     """
     check_count("count", count, 1, MAX_FILES)
-    check_choice("augment", augment, AUGMENTATIONS)
     check_count("seed", seed, 0, MAX_SEED)
     generator = torch.Generator().manual_seed(seed)
     chosen = list(files)

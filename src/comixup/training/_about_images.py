@@ -54,8 +54,8 @@ def describe_images(own: DataSet, recipe: Recipe) -> Iterator[str]:
         f"Training at {phase.image_size} x {phase.image_size} pixels: {recipe.model} with {start}; "
         f"{recipe.epochs} epochs of {steps} steps, {phase.batch_size} images each; "
         f"{recipe.optimizer}, learning rate up to {lr:g} after {warm_up:.2g} epochs, then "
-        f"{recipe.lr_interpolation} to 0; weight decay {recipe.weight_decay:g}; crops of "
-        f"{100 * (phase.min_scale or 0):g} % of the area or more, flips. Options change each."
+        f"{recipe.lr_interpolation} to 0; weight decay {recipe.weight_decay:g}; "
+        f"{_augmentation(recipe)}. Options change each."
     )
     reported = "of the epoch with the lowest validation error"
     yield f"Reported: the weights {reported if own.validation is not None else 'of the last epoch'}"
@@ -113,3 +113,12 @@ def _listed_copies(report: Path, digest: str) -> list[list[str]] | None:
         )
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None
+
+
+def _augmentation(recipe: Recipe) -> str:
+    """Returns how training images are augmented, in words."""
+    if recipe.augment == "none":
+        return "no augmentation"
+    more = {"trivial": ", TrivialAugment", "rand": ", RandAugment", "auto": ", AutoAugment"}
+    scale = 100 * (recipe.phases[-1].min_scale or 0)
+    return f"crops of {scale:g} % of the area or more, flips{more.get(recipe.augment, '')}"

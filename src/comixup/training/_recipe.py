@@ -128,6 +128,11 @@ class Recipe:
         check_choice("augment", self.augment, AUGMENTATIONS)
         check_choice("class_weights", self.class_weights, (None, *CLASS_WEIGHTS))
         check_number("label_smoothing", self.label_smoothing, high=1)
+        if self.label_smoothing == 1:
+            raise ValueError(
+                "`label_smoothing` must be below 1, where targets say nothing, got "
+                f"{self.label_smoothing!r}. 0.1 is usual."
+            )
         for name in ("class_weights", "label_smoothing"):
             if getattr(self, name) and self.loss != "cross-entropy":
                 raise ValueError(
