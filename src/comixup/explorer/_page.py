@@ -116,10 +116,10 @@ def _controls(bench: Workbench) -> tuple[dict[str, Any], gr.File]:
         )  # fmt: skip
         found["side"] = _slider("side", MIN_SIDE, MAX_SIDE, 16, "pixels per side, of photos too")
     gr.Markdown("### 2 Saliency")
-    known = [SPECTRAL, DEMO, *bench.runs, *_NETWORKS]
+    known = [default.saliency, SPECTRAL, DEMO, *bench.runs, *_NETWORKS]
     found["saliency"] = gr.Dropdown(
-        known, value=default.saliency, allow_custom_value=True, elem_id="saliency",
-        show_label=False, info="or type a network's name, or a run's folder",
+        list(dict.fromkeys(known)), value=default.saliency, allow_custom_value=True,
+        elem_id="saliency", show_label=False, info="or type a network's name, or a run's folder",
     )  # fmt: skip
     found["pretrained"] = gr.Checkbox(value=True, label="networks by name: trained weights")
     found["augment"] = gr.Dropdown(

