@@ -30,7 +30,7 @@ SANITIZERS := -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-rec
 help:  ## print this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-demo: $(VENV)/.stamp-demo $(VENV)/.stamp-kernel  ## train on few digits without and with Co-Mixup (about a minute), draw out/demo.png
+demo: $(VENV)/.stamp-demo $(VENV)/.stamp-kernel  ## mix photographs, train on few digits without and with Co-Mixup (about a minute), draw out/demo.png
 	$(BIN)/python examples/demo.py
 
 test: $(VENV)/.stamp-dev $(VENV)/.stamp-kernel  ## run the tests (not those marked slow or data)

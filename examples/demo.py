@@ -1,8 +1,11 @@
-"""Shows what Co-Mixup does for a network that has few images to learn from.
+"""Shows what Co-Mixup makes of photographs, and what it does for a network that has few images.
 
-A small network learns digits from 10 labelled images per class: as they are (vanilla), as they are
-for twice the epochs, and with Co-Mixup in every second batch. It is then tested on 2,000 digits it
-has not seen, and a batch that it mixes is drawn.
+Eight photographs that come with scikit-image and scikit-learn are mixed by the saliency of
+EfficientNet-Lite0, trained on ImageNet, whose weights are a package too: nothing is downloaded.
+
+Then a small network learns digits from 10 labelled images per class: as they are (vanilla), as they
+are for twice the epochs, and with Co-Mixup in every second batch. It is tested on 2,000 digits that
+it has not seen.
 
 How the setting was chosen: on the validation digits alone, with seeds 1000 to 1005. Four networks,
 10 and 20 images per class, 60 to 200 epochs and `p` of 1 (the paper's), 0.5 and 0.3 were tried, not
@@ -25,9 +28,10 @@ from statistics import mean, median
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TimeRemainingColumn
-from torch import Tensor, nn
+from torch import Tensor
 
 import comixup
+from comixup import explorer
 from demo_picture import draw
 from demo_training import (
     BATCH,
@@ -47,6 +51,10 @@ CLAIMS = {"ece": "calibration error", "clutter_error": "error in clutter"}
 """The metrics of which a run says whether Co-Mixup lowered them, the strongest first."""
 COUNTED = {**CLAIMS, "error": "error"}
 """The metrics of which `--check` counts how often Co-Mixup lowered them."""
+
+NETWORK = "efficientnet-lite0"
+PHOTO_SEED = 3
+"""Of the mixed photographs: chosen by eye among 0 to 5, where other seeds blend more cells."""
 
 Results = dict[Method, list[Result]]
 """What each method comes to, by seed."""
@@ -84,22 +92,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.check is not None:
         check(options, digits, console)
         return
+    console.print(f"Photographs: eight, mixed by the saliency of {NETWORK}", highlight=False)
+    photographs = explorer.sample_images("photos")
+    saliency = explorer.network_maps(photographs, explorer.load_network(NETWORK))
+    mixer = comixup.CoMixup(8, generator=torch.Generator().manual_seed(PHOTO_SEED))
+    _, targets = mixer(photographs.images, photographs.targets, saliency)
+
     console.print(
-        f"{options.images_per_class} labelled digits per class, {options.epochs} epochs, "
+        f"Digits: {options.images_per_class} labelled ones per class, {options.epochs} epochs, "
         f"{options.seeds} seeds; measured on {len(digits[options.on][1])} unseen digits",
         highlight=False,
         soft_wrap=True,
     )
-    results, model = train_all(options, digits, options.seed, console)
+    results = train_all(options, digits, options.seed, console)
     for line in verdict(results):
         console.print(line, highlight=False, soft_wrap=True)
 
-    # The last network that Co-Mixup trained mixes one digit of each class.
-    batch = choose(*digits["training"], 1, options.seed)
-    saliency = comixup.saliency(model, *batch, keep_gradients=False)
-    mixer = comixup.CoMixup(CLASSES, generator=torch.Generator().manual_seed(options.seed))
-    _, targets = mixer(*batch, saliency)
-    draw(batch[0], saliency, mixer.last.plan, targets, results).savefig(options.out, dpi=100)
+    draw(photographs, saliency, mixer.last.plan, targets, results).savefig(options.out, dpi=100)
     console.print(f"Picture: {options.out}", highlight=False, soft_wrap=True)
 
 
@@ -108,8 +117,8 @@ def train_all(
     digits: dict[str, tuple[Tensor, Tensor]],
     first_seed: int,
     console: Console,
-) -> tuple[Results, nn.Module]:
-    """Returns what each method comes to with each seed, and the last network of Co-Mixup."""
+) -> Results:
+    """Returns what each method comes to with each seed."""
     results: Results = {method: [] for method in METHODS}
     steps = options.seeds * options.epochs * -(-options.images_per_class * CLASSES // BATCH)
     columns = ("{task.description:25}", BarColumn(), TimeRemainingColumn())
@@ -124,9 +133,9 @@ def train_all(
                 labelled = choose(*digits["training"], options.images_per_class, seed)
                 advance = partial(progress.advance, task)
                 unseen = digits[options.on]
-                result, model = run(method, labelled, unseen, options.epochs, seed, advance)
+                result = run(method, labelled, unseen, options.epochs, seed, advance)
                 results[method].append(result)
-    return results, model
+    return results
 
 
 # ---- What is said ------------------------------------------------------------------------------
@@ -192,7 +201,7 @@ def check(
         rows.writerow(["set", "seed", "method", *metrics])
         for number in range(options.check):
             first = options.seed + number * options.seeds
-            results, _ = train_all(options, digits, first, console)
+            results = train_all(options, digits, first, console)
             for method, runs in results.items():
                 for seed, result in enumerate(runs, first):
                     values = [f"{getattr(result, metric):.4g}" for metric in metrics]

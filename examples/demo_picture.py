@@ -13,10 +13,11 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 import comixup
-from comixup.plots import Box, Page, colour_of, tinted
+from comixup.explorer import Batch
+from comixup.plots import Box, Page, colour_of
 from demo_training import BINS, COMIXUP, METHODS, VANILLA, Method, Result
 
-COLUMNS = 5
+COLUMNS = 4
 WIDTH, MARGIN = 12.0, 0.41  # inches
 HEAD, INPUTS, MAPS, OUTPUTS = 0.95, 0.55, 0.6, 0.65  # inches of text above each part
 BAR = 0.3
@@ -32,22 +33,22 @@ METRICS = {
 
 
 def draw(
-    images: Tensor,
+    batch: Batch,
     saliency: Tensor,
     plan: comixup.Labelling,
     targets: Tensor,
     results: Mapping[Method, Sequence[Result]],
 ) -> Figure:
-    """Returns the figure of a batch that has one digit of each class, in their order.
+    """Returns the figure of a batch that has one photograph of each class, in their order.
 
     Args:
-        images: (10, 1, H, W), in [0, 1].
-        saliency: (10, H, W).
+        batch: the photographs.
+        saliency: (m, H, W).
         plan: who is where in the outputs.
-        targets: (outputs, 10), the soft targets.
+        targets: (outputs, m), the soft targets.
         results: of each method, by seed.
     """
-    small = (WIDTH - 2 * MARGIN) / len(images)
+    small = (WIDTH - 2 * MARGIN) / len(batch.images)
     large = (WIDTH - 2 * MARGIN) / COLUMNS
     rows = -(-plan.num_outputs // COLUMNS)
     tops = [HEAD, HEAD + INPUTS + small, HEAD + INPUTS + MAPS + 2 * small]
@@ -60,10 +61,10 @@ def draw(
         page.text(
             MARGIN,
             0.6,
-            "Every digit has a colour here, to be recognised by; the network sees them in grey.",
+            "Every photograph has a colour here, to be recognised by in the outputs.",
         )
-        show_inputs(page, tops[:2], small, images, saliency, plan.grid)
-        show_outputs(page, tops[2], large, plan, tinted(images), targets)
+        show_inputs(page, tops[:2], small, batch.images, saliency, plan.grid)
+        show_outputs(page, tops[2], large, plan, batch, targets)
         show_effect(page, effect, results)
         return page.figure
 
@@ -76,22 +77,23 @@ def show_inputs(
     saliency: Tensor,
     grid: tuple[int, ...],
 ) -> None:
-    """Draws the digits, and how salient their cells are."""
-    page.text(MARGIN, tops[0] + 0.1, "1   A batch of ten digits", 14, bold=True)
+    """Draws the photographs, and how salient their cells are."""
+    page.text(MARGIN, tops[0] + 0.1, "1   A batch of photographs", 14, bold=True)
     page.text(MARGIN, tops[1] + 0.1, "2   Which cells matter", 14, bold=True)
     page.text(
         ASIDE,
         tops[1] + 0.14,
-        "The stronger a cell's colour, the more the loss depends on it (saliency).",
+        "The stronger a cell's colour, the more the loss of EfficientNet-Lite0 depends on it "
+        "(saliency).",
     )
     cells = F.adaptive_avg_pool2d(saliency.unsqueeze(1), grid).squeeze(1)
-    for i, image in enumerate(tinted(images)):
+    for i, image in enumerate(images):
         side = column - 0.12
         box = Box(MARGIN + i * column, tops[0] + INPUTS - 0.1, side, side)
         page.image(box, image)
         page.frame(box, colour_of(i), 3)
         box = box._replace(top=tops[1] + MAPS - 0.15)
-        page.saliency(box, cells[i], colour_of(i), 1 - images[i])
+        page.saliency(box, cells[i], colour_of(i), image)
         page.grid(box, *grid, images.shape[2:])
         page.frame(box)
 
@@ -101,20 +103,19 @@ def show_outputs(
     top: float,
     column: float,
     plan: comixup.Labelling,
-    images: Tensor,
+    batch: Batch,
     targets: Tensor,
 ) -> None:
-    """Draws the mixed digits with the borders of their cells, and their targets."""
-    page.text(MARGIN, top + 0.1, "3   Ten new images to train on", 14, bold=True)
+    """Draws the mixed photographs with the borders of their cells, and their targets."""
+    page.text(MARGIN, top + 0.1, "3   New images to train on", 14, bold=True)
     page.text(
         ASIDE,
         top + 0.14,
-        "Each takes salient cells of several digits; dashed cells blend two, half and half. "
-        "Bar: its target.",
+        "Each takes salient cells of several inputs; where two are blended, the border is dashed. "
+        "Bar: target.",
     )
-    mixed, masks = plan.mix_images(images), plan.masks
-    classes = range(targets.shape[1])
-    names, colours = [str(c) for c in classes], [colour_of(c) for c in classes]
+    mixed, masks = plan.mix_images(batch.images), plan.masks
+    colours = [colour_of(c) for c in range(len(batch.class_names))]
     for j, image in enumerate(mixed):
         row, place = divmod(j, COLUMNS)
         side = column - 0.24
@@ -123,7 +124,7 @@ def show_outputs(
         page.image(box, image)
         page.borders(box, masks[j], range(plan.num_inputs), image.shape[1:], numbers=False)
         bar = Box(left, box.top + side + 0.07, side, BAR)
-        page.bar(bar, targets[j].tolist(), names, colours, size=14)
+        page.bar(bar, targets[j].tolist(), batch.class_names, colours, size=12)
 
 
 def show_effect(page: Page, top: float, results: Mapping[Method, Sequence[Result]]) -> None:

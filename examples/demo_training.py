@@ -114,8 +114,8 @@ def run(
     epochs: int,
     seed: int,
     advance: Callable[[], None],
-) -> tuple[Result, nn.Module]:
-    """Returns what a network that is trained from a seed comes to, and the network.
+) -> Result:
+    """Returns what a network that is trained from a seed comes to.
 
     Args:
         method: how to train.
@@ -145,7 +145,7 @@ def run(
         training_error=error(predict(model, labelled[0]), labelled[1]),
         cpu_seconds=seconds,
         bins=bins,
-    ), model
+    )
 
 
 def train(

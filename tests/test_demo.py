@@ -15,6 +15,7 @@ import torch
 from torchmetrics.functional.classification import multiclass_calibration_error
 
 from comixup import Labelling
+from comixup.explorer import Batch
 from pictures import drawing
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -161,13 +162,14 @@ def test_bad_settings_are_rejected(demo, capsys):
 
 def test_the_picture_has_a_border_and_a_bar_for_every_output(demo):
     picture = importlib.import_module("demo_picture")
-    half = Labelling(torch.tensor([[[[0]], [[1]]], [[[2]], [[2]]]]), num_inputs=10)
-    images, maps = torch.rand(10, 1, 28, 28), torch.rand(10, 28, 28)
-    targets = torch.zeros(2, 10)
+    half = Labelling(torch.tensor([[[[0]], [[1]]], [[[2]], [[2]]]]), num_inputs=8)
+    images, maps = torch.rand(8, 3, 28, 28), torch.rand(8, 28, 28)
+    batch = Batch(images, torch.arange(8), tuple("abcdefgh"), tint=False, call="")
+    targets = torch.zeros(2, 8)
     targets[0, :2], targets[1, 2] = 0.5, 1.0
-    figure = picture.draw(images, maps, half, targets, results(demo, mixed=(4.0, 18.0, 25.0)))
+    figure = picture.draw(batch, maps, half, targets, results(demo, mixed=(4.0, 18.0, 25.0)))
     page = figure.axes[0]
     dashed = [c for c in page.collections if c.get_linestyle()[0][1] is not None]
     assert len(dashed) == 1  # the second colour of the blend
     written = [text.get_text() for text in page.texts]
-    assert [written.count(word) for word in ("0", "1", "2", "50%", "100%")] == [1, 1, 1, 2, 1]
+    assert [written.count(word) for word in ("a", "b", "c", "50%", "100%")] == [1, 1, 1, 2, 1]
