@@ -3,12 +3,15 @@
 Batch saliency is what an output shows of its inputs' saliency, each input's map summing to one: 1
 without mixing. Diversity is 1 - sum_j sum_j' o~_j . o~_j' / m over pairs of different outputs. Both
 are means over batches. Saliency is the gradient of a small network that is first trained on
-CIFAR-100 for a few minutes; for photographs (any folder of JPEG files) it is the spectral residual.
-Needs COMIXUP_DATA to name a folder with `cifar-100-python`; photographs are its folder `photos`.
+CIFAR-100 for a few minutes; for photographs (any folder of JPEG files) it is that of
+EfficientNet-Lite0, trained on ImageNet. Needs COMIXUP_DATA to name a folder with
+`cifar-100-python`; photographs are its folder `photos`. `--batches 0` measures these alone, and
+writes their numbers to docs/results/photographs.csv.
 """
 
 from __future__ import annotations
 
+import csv
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,10 +20,8 @@ from pathlib import Path
 import matplotlib as mpl
 import torch
 from torch import Tensor
-from torchvision.io import ImageReadMode, decode_image
-from torchvision.transforms.v2.functional import center_crop, resize
 
-from comixup import CoMixup, CutMix, InputMixup, Mixer, PuzzleMix, saliency, spectral_residual
+from comixup import CoMixup, CutMix, InputMixup, Mixer, PuzzleMix, explorer, saliency
 from common import FIGURES, console, has_images, mean_and_error, options, progress, seeded, table
 from networks import cifar_batch, small_network, train
 
@@ -34,6 +35,9 @@ MOST = 5
 """Outputs of this many inputs and more are counted together."""
 
 TAUS = (0.0, 0.2, 0.4, 0.6, 0.83, 1.0)
+GRIDS = (4, 7, 14)
+NETWORK = "efficientnet-lite0"
+NUMBERS = FIGURES.parents[1] / "docs" / "results" / "photographs.csv"
 
 
 @dataclass
@@ -88,15 +92,40 @@ def measure(mixer: Mixer, batches: list[tuple[Tensor, Tensor]]) -> Statistics:
     return statistics
 
 
-def photographs(size: int = 224, batch: int = 20) -> list[tuple[Tensor, Tensor]]:
-    """Returns the photographs in batches, with their spectral residual."""
-    folder = Path(os.environ["COMIXUP_DATA"]) / "photos"
-    images = [
-        center_crop(resize(decode_image(str(path), ImageReadMode.RGB), [size]), [size, size])
-        for path in sorted(folder.glob("*.jpg"))
-    ]
-    whole = [torch.stack(images[k : k + batch]) for k in range(0, len(images) - 1, batch)]
-    return [(x / 255, spectral_residual(x / 255)) for x in whole]
+def photographs(batch: int = 20, draws: int = 50) -> list[tuple[Tensor, Tensor]]:
+    """Returns random batches of the photographs, with their saliency to the pretrained network."""
+    files = sorted((Path(os.environ["COMIXUP_DATA"]) / "photos").glob("*.jpg"))
+    network, pixels, maps = explorer.load_network(NETWORK), [], []
+    for k in range(0, len(files), batch):
+        part = explorer.load_images(files[k : k + batch])
+        pixels.append(part.images)
+        maps.append(explorer.network_maps(part, network))
+    images, salient = torch.cat(pixels), torch.cat(maps)
+    rows = [torch.randperm(len(files), generator=seeded(seed))[:batch] for seed in range(draws)]
+    return [(images[row], salient[row]) for row in rows]
+
+
+def report_photographs() -> None:
+    """Prints and writes what the methods, and Co-Mixup over tau and grids, make of photographs."""
+    batches = photographs()
+    found = {name: measure(make(), batches) for name, make in methods().items()}
+    for grid in GRIDS:
+        for tau in TAUS:
+            mixer = CoMixup(100, tau=tau, grid=grid, generator=seeded(0))
+            found[f"Co-Mixup, grid {grid}, tau {tau}"] = measure(mixer, batches)
+    table(
+        f"photographs: {len(batches)} batches of {len(batches[0][0])}, mean ± standard error",
+        ["", f"% with 1/2/../{MOST}+ inputs", "batch saliency", "diversity", "paper, saliency"],
+        [stats.row(name, f"{PAPER.get(name, '')}") for name, stats in found.items()],
+    )
+    with NUMBERS.open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file, lineterminator="\n")
+        counts = [f"outputs_of_{n}" for n in range(1, MOST)]
+        rows.writerow(["method", "saliency", "diversity", *counts, f"outputs_of_{MOST}_or_more"])
+        for name, stats in found.items():
+            means = [sum(values) / len(batches) for values in (stats.saliency, stats.diversity)]
+            rows.writerow([name, *(f"{mean:.4f}" for mean in means), *stats.inputs.int().tolist()])
+    console.print(f"numbers: {NUMBERS}")
 
 
 def sweep(batches: list[tuple[Tensor, Tensor]]) -> dict[str, list[Statistics]]:
@@ -149,6 +178,9 @@ def main() -> None:
         console.print("COMIXUP_DATA must name a folder with cifar-100-python. Nothing was run.")
         return
     torch.set_num_threads(os.cpu_count() or 1)
+    if arguments.batches == 0:
+        report_photographs()
+        return
     torch.manual_seed(0)
     network = small_network()
     train(network, arguments.steps)
@@ -156,25 +188,24 @@ def main() -> None:
     for seed in range(arguments.batches):
         images, labels = cifar_batch(100, seed)
         batches.append((images, saliency(network, images, labels, keep_gradients=False)))
-    for title, some in (("CIFAR-100, gradient saliency", batches), ("photographs", photographs())):
-        found = {name: measure(make(), some) for name, make in methods().items()}
-        table(
-            f"{title}: {len(some)} batches of {len(some[0][0])}, mean ± standard error",
-            ["", f"% with 1/2/../{MOST}+ inputs", "batch saliency", "diversity", "paper, saliency"],
-            [stats.row(name, f"{PAPER.get(name, '')}") for name, stats in found.items()],
-        )
-        if some is batches:
-            taus = sweep(batches[: max(2, len(batches) // 5)])
-            draw(found, taus)
-            table(
-                "Co-Mixup over tau",
-                ["", f"% with 1/2/../{MOST}+ inputs", "batch saliency", "diversity", ""],
-                [
-                    stats.row(f"tau {tau}, {clip}")
-                    for clip, rows in taus.items()
-                    for tau, stats in zip(TAUS, rows, strict=True)
-                ],
-            )
+    found = {name: measure(make(), batches) for name, make in methods().items()}
+    heads = ["", f"% with 1/2/../{MOST}+ inputs", "batch saliency", "diversity"]
+    table(
+        f"CIFAR-100: {len(batches)} batches of {len(batches[0][0])}, mean ± standard error",
+        [*heads, "paper, saliency"],
+        [stats.row(name, f"{PAPER.get(name, '')}") for name, stats in found.items()],
+    )
+    taus = sweep(batches[: max(2, len(batches) // 5)])
+    draw(found, taus)
+    table(
+        "Co-Mixup over tau",
+        [*heads, ""],
+        [
+            stats.row(f"tau {tau}, {clip}")
+            for clip, rows in taus.items()
+            for tau, stats in zip(TAUS, rows, strict=True)
+        ],
+    )
     console.print(f"figure: {FIGURES / 'mixed_batches.png'}")
 
 
