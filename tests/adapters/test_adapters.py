@@ -492,6 +492,15 @@ class TestTimm:
         mixup_fn(*batch())
         assert mixup_fn.mixers[mixup_fn.last.chosen] is mixup_fn.cutmix
 
+    def test_targets_are_smoothed_in_one_pass_mixing_too(self):
+        mixup_fn = Mixup(0.8, num_classes=CLASSES, generator=seeded())
+        mixup = comixup.OnePass(mixup_fn, comixup.SaliencyMemory(8))
+        for mixed in (False, True):
+            _, soft = mixup(*batch(), comixup.Origin(torch.arange(8)))
+            assert mixup.last.mixed == mixed
+            assert_close(soft.sum(1), torch.ones(8))
+            assert float(soft.min()) == pytest.approx(0.1 / CLASSES)
+
     def test_repr_is_the_call_that_makes_it(self):
         assert repr(Mixup(cutmix_alpha=1.0, comixup_prob=0.25)) == (
             "Mixup(cutmix_alpha=1.0, comixup_prob=0.25)"

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from comixup import Backward, CleanPass, LossFn, spectral_residual
 from comixup._checks import check_boolean, check_number
-from comixup.core.targets import soft_targets
 from comixup.mixers import (
     Boxes,
     Choice,
@@ -150,11 +149,11 @@ class Mixup(Choice):
         check_boolean("mixup_enabled", value)
         self.enabled = value
 
-    def __call__(
-        self, images: Tensor, targets: Tensor, saliency: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Returns the mixed images and their smoothed soft targets, (batch, classes) float32."""
-        return super().__call__(images, self.smooth(targets), saliency)
+    def soft_targets(self, targets: Tensor, num_inputs: int) -> Tensor:
+        """Returns smoothed class probabilities, (batch, classes) float32."""
+        soft = super().soft_targets(targets, num_inputs)
+        off = self.label_smoothing / soft.shape[1]
+        return off + soft * (1 - self.label_smoothing)
 
     def smooth(self, targets: Tensor) -> Tensor:
         """Returns class indices, or (batch, classes) class probabilities, smoothed as timm does.
@@ -163,9 +162,7 @@ class Mixup(Choice):
         [[0.05000000074505806, 0.8500000238418579, 0.05000000074505806, 0.05000000074505806]]
         """
         inputs = len(targets) if isinstance(targets, Tensor) and targets.ndim else 0
-        soft = soft_targets(targets, inputs, self.num_classes, validate=self.validate)
-        off = self.label_smoothing / soft.shape[1]
-        return off + soft * (1 - self.label_smoothing)
+        return self.soft_targets(targets, inputs)
 
     def decide(self, images: Tensor, saliency: Tensor | None) -> Mixed:
         """Returns how a batch is mixed, by maps of `saliency_fn` if it had no clean pass."""

@@ -13,7 +13,6 @@ from torch.utils.data import default_collate
 from comixup._checks import check_count
 from comixup._random import coin
 from comixup.core.memory import Origin
-from comixup.core.targets import soft_targets
 from comixup.mixers._one_pass import OnePass, checked_origin
 
 Batch: TypeAlias = tuple[Tensor, Tensor, Origin | None]
@@ -90,8 +89,7 @@ class OnePassCollate:
         generator = torch.Generator().manual_seed(seed)
         mixer = mixup.mixer.with_generator(generator)
         if not (mixup.enabled and coin(mixup.rate * mixup.fraction, generator)):
-            soft = soft_targets(targets, len(images), mixer.num_classes, validate=mixer.validate)
-            return images, soft, origin
+            return images, mixer.soft_targets(targets, len(images)), origin
         mixed, soft = mixup.mix_by_maps(mixer, images, targets, origin)
         return mixed, soft, None
 

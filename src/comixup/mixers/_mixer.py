@@ -164,7 +164,7 @@ class Mixer(ABC):
             check_images(images)
             check_no_transform(type(self).__name__)
             # Wrong targets are to be told of before anything is drawn.
-            soft = soft_targets(targets, len(images), self.num_classes, validate=self.validate)
+            soft = self.soft_targets(targets, len(images))
             with host_by_default():
                 self._last = self.decide(images, saliency)
                 if self._last.layer is not None:  # which mixes the images inside the model
@@ -173,6 +173,10 @@ class Mixer(ABC):
         except BaseException:
             self.forget_clean_pass()  # of this batch: the next one has its own
             raise
+
+    def soft_targets(self, targets: Tensor, num_inputs: int) -> Tensor:
+        """Returns the targets of a clean batch as those of mixed ones are: (m, classes) float32."""
+        return soft_targets(targets, num_inputs, self.num_classes, validate=self.validate)
 
     def remember(self, decided: Mixed) -> None:
         """Takes what was decided elsewhere for a batch as `last`."""

@@ -18,7 +18,6 @@ from comixup.core.labelling import Labelling
 from comixup.core.memory import Origin, SaliencyMemory, warn_of_skipped
 from comixup.core.mix import mix
 from comixup.core.saliency import channel_norm
-from comixup.core.targets import soft_targets
 from comixup.core.tensor_checks import check_images
 from comixup.mixers._choice import Choice
 from comixup.mixers._comixup import CoMixup
@@ -305,7 +304,7 @@ class OnePass:
         """Returns the batch as it is, set up to refresh its examples' maps."""
         mixer = self.mixer
         mixer.remember(Mixed(Mixer.leave(mixer, images), mixed=False))
-        soft = soft_targets(targets, len(images), mixer.num_classes, validate=mixer.validate)
+        soft = mixer.soft_targets(targets, len(images))
         return self.track(images, origin), soft
 
     def _mix_within(self, images: Tensor, targets: Tensor, origin: Origin) -> tuple[Tensor, Tensor]:
@@ -315,7 +314,7 @@ class OnePass:
         if not (mixed and self.enabled):
             return self._clean(images, targets, origin)
         clean = m - mixed
-        soft = soft_targets(targets, m, mixer.num_classes, validate=mixer.validate)
+        soft = mixer.soft_targets(targets, m)
         with host_by_default():
             drawn = self._draw(images, self.maps_for(images, origin), mixed)
             plan = PartlyMixed(clean, mixed, drawn.plan)
