@@ -202,7 +202,7 @@ def test_the_code_can_be_copied_and_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {}
     exec(compile(code, "copied", "exec"), names)
-    assert names["images"].shape == (10, 1, 28, 28)
+    assert names["images"].shape == (8, 3, 224, 224)
     assert (tmp_path / "batch.png").is_file()
 
 
@@ -226,4 +226,5 @@ def test_a_bad_link_is_told_and_the_defaults_are_shown(page, server):
 def test_photos_fit_the_page(page, server):
     page.open(f"{server}?sample=photos&tau=1.1&partition_size=5")
     assert "(2 partitions)" in page.one("#numbers").text
+    assert "saliency: efficientnet-lite0" in page.one("#numbers").text
     page.shoot("photos")
