@@ -46,7 +46,7 @@ BELOW = {
         "explorer",
         "diagnostics",
     ),
-    "examples": ("core", "plots", "mixers", "adapters"),
+    "examples": ("core", "plots", "mixers", "adapters", "explorer"),
 }
 """The packages whose public names each may import. Files of `comixup` itself are shared by all of
 them; `comixup` exports the names of the core and of the mixers, and there others find them."""

@@ -24,7 +24,6 @@ from comixup import (
     PuzzleMix,
     SaliencyMemory,
     mix_dict,
-    plot_batch,
     training_step,
 )
 from problems import generator
@@ -153,7 +152,7 @@ def test_a_forgotten_pass_is_noticed_in_every_batch():
             mixer(images, targets)
 
 
-def test_dictionaries_and_pictures():
+def test_dictionaries():
     images, targets, saliency = batch(6, (16, 16))
     mixer, seen = choice(), set()
     for _ in range(12):
@@ -167,8 +166,6 @@ def test_dictionaries_and_pictures():
         assert_close(mixed["image"], plan.mix_images(images), rtol=0, atol=0)
         assert_close(mixed["mask"], plan.mix_masks(batched["mask"]), rtol=0, atol=0)
         assert_close(mixed["label"], plan.source_ratio((16, 16)) @ torch.eye(CLASSES)[targets])
-        if plan_of(mixer) not in seen:
-            assert plot_batch(images, targets, mixer).axes
         seen.add(plan_of(mixer))
     assert seen == set(PLANS)
 

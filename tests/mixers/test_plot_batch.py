@@ -407,3 +407,11 @@ def test_a_real_batch_of_cifar_100(tmp_path):
     assert own <= texts  # below the inputs
     figure.savefig(tmp_path / "batch.png")
     assert (tmp_path / "batch.png").stat().st_size > 50_000
+
+
+def test_a_choice_is_drawn_as_the_method_that_was_drawn():
+    images, targets = torch.rand(6, 3, 16, 16), torch.arange(6)
+    mixer = comixup.Choice([comixup.InputMixup(6), comixup.CutMix(6)])
+    for _ in range(4):
+        mixer(images, targets)
+        assert comixup.plot_batch(images, targets, mixer).axes

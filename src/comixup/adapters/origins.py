@@ -122,7 +122,8 @@ class WithOrigins(Dataset[Sample]):
         colours_only: transforms of your own in it, by class, function or object, that move no
             pixel. They are given the image.
         moves_pixels: transforms of your own in it that are called as v2 transforms are, with the
-            image and its `CellNumbers`, and move both by functions of v2.functional.
+            image and its `comixup.adapters.cell_numbers.CellNumbers`, and move both by functions of
+            v2.functional.
 
     >>> pictures = [(torch.rand(3, 32, 32), 7)]
     >>> memory = SaliencyMemory(len(pictures))

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 if TYPE_CHECKING:
     from torchvision.transforms import v2  # type: ignore[import-untyped]
-
-    from comixup._center_view import CenterView
 
 Augmentation: TypeAlias = Literal["crop-flip", "trivial", "rand", "auto", "none"]
 """Random crops and flips alone, or followed by torchvision's TrivialAugmentWide, RandAugment or
 AutoAugment with its default settings; or nothing at all."""
 AUGMENTATIONS: tuple[Augmentation, ...] = get_args(Augmentation)
+"""The names of all augmentations."""
 
 
 DEFAULT_MIN_SCALE = 0.08
@@ -21,7 +21,7 @@ DEFAULT_MIN_SCALE = 0.08
 
 def training_view(
     augment: Augmentation, size: int, min_scale: float = DEFAULT_MIN_SCALE
-) -> v2.Transform | CenterView:
+) -> Callable[..., Any]:
     """Returns what makes the view of a PIL image that is trained on, (C, size, size) uint8.
 
     Args:
@@ -37,7 +37,8 @@ def training_view(
         return CenterView(size)
     crop = v2.RandomResizedCrop(size, scale=(min_scale, 1), antialias=True)
     steps = [crop, v2.RandomHorizontalFlip(), operations(augment), v2.PILToTensor()]
-    return v2.Compose([step for step in steps if step is not None])
+    view: Callable[..., Any] = v2.Compose([step for step in steps if step is not None])
+    return view
 
 
 def operations(augment: Augmentation) -> v2.Transform | None:
