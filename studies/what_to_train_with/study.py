@@ -6,7 +6,8 @@
     python studies/what_to_train_with/study.py report        # tables of what was collected
 
 Runs resume from their checkpoints; what runs.csv has is not trained again. The rules, written
-before the runs, are in docs/results/rules.md. COMIXUP_DATA names the folder of the data sets.
+before the runs, are in docs/results/rules.md. COMIXUP_DATA names the folder of the data sets;
+COMIXUP_AUGMENTED one where augmented images are kept, if runs shall share them (see train.py).
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ RIVALS: dict[str, tuple[str, ...]] = {
     "input-smoothed": ("input-p0.5", "--label-smoothing", "0.1"),
 }
 """Stage 1, the simple rivals; the twelfth is the best of them with averaged weights."""
-ARMS = {**OURS, **RIVALS}
+_AVERAGED = {f"{arm}-ema": (*words, "--ema", "0.995") for arm, words in RIVALS.items()}
+ARMS = {**OURS, **RIVALS, **_AVERAGED}
 
 
 @dataclass(frozen=True)
@@ -102,14 +104,32 @@ class Task:
 
     def command(self, out: Path) -> list[str]:
         """Returns the command that trains the run, or resumes it."""
-        words = [sys.executable, "-m", "comixup", "train", RECIPE, "--method", self.method]
+        train = ["-m", "comixup", "train"]
+        if "COMIXUP_AUGMENTED" in os.environ:  # the same runs, in less time
+            train = [str(HERE / "train.py")]
+        words = [sys.executable, *train, RECIPE, "--method", self.method]
         words += ["--seeds", str(self.seed), "--workers", "0", *self.options]
         return [*words, "--out", str(self.parent(out))]
 
 
 def tasks() -> Iterator[Task]:
-    """Yields all runs, in the order in which they are trained."""
+    """Yields all runs that the collected ones ask for, in the order in which they are trained."""
     yield from stage_0()
+    if all(task.key in results() for task in stage_0()):
+        yield from stage_1(*condition())
+
+
+def results() -> dict[tuple[str, str, int], Cell]:
+    """Returns the collected runs by condition, arm and seed.
+
+    Two arms of stage 1 are methods of stage 0: their runs are not trained twice.
+    """
+    found = {(cell.recipe, cell.method, cell.seed): cell for cell in collected()}
+    same = {"vanilla": "no-mixing", "input-p0.5": "input-1"}
+    for (where, method, seed), cell in list(found.items()):
+        if method in same:
+            found[where.replace("stage0", "stage1"), same[method], seed] = cell
+    return found
 
 
 def stage_0() -> Iterator[Task]:
@@ -122,12 +142,51 @@ def stage_0() -> Iterator[Task]:
                     yield Task(f"stage0/{augment}-{epochs}", method, seed, options)
 
 
-def stage_1(augment: str, epochs: int, arms: Iterable[str], seeds: Iterable[int]) -> Iterator[Task]:
-    """Yields runs of the search among candidates, under the study's condition."""
-    for seed in seeds:
-        for arm in arms:
-            shared = (*CHOOSING, "--epochs", str(epochs), "--augment", augment)
-            yield Task(f"stage1/{augment}-{epochs}", arm, seed, (*shared, *ARMS[arm][1:]))
+def condition() -> tuple[str, int]:
+    """Returns augmentation and epochs with the lowest error in stage 0: the study's condition."""
+    groups: dict[str, list[float]] = {}
+    for cell in collected():
+        if cell.recipe.startswith("stage0/"):
+            groups.setdefault(cell.recipe, []).append(chosen_by(cell))
+    best = min(groups, key=lambda name: statistics.mean(groups[name]))
+    augment, _, epochs = best.removeprefix("stage0/").rpartition("-")
+    return augment, int(epochs)
+
+
+def stage_1(augment: str, epochs: int) -> Iterator[Task]:
+    """Yields the runs of the search: both pools are halved twice, each by itself."""
+    shared = (*CHOOSING, "--epochs", str(epochs), "--augment", augment)
+    where, found = f"stage1/{augment}-{epochs}", results()
+
+    def round_of(arms: Iterable[str], seeds: Iterable[int]) -> Iterator[Task]:
+        for seed in seeds:
+            for arm in arms:
+                yield Task(where, arm, seed, (*shared, *ARMS[arm][1:]))
+
+    def decided(arms: Iterable[str], seeds: Iterable[int]) -> bool:
+        return all(task.key in found for task in round_of(arms, seeds))
+
+    def best(arms: Iterable[str], seeds: Iterable[int], count: int) -> list[str]:
+        means = {
+            arm: statistics.mean(chosen_by(found[where, arm, seed]) for seed in seeds)
+            for arm in arms
+        }
+        return sorted(means, key=lambda arm: means[arm])[:count]
+
+    ours, rivals = list(OURS), list(RIVALS)
+    yield from round_of([*ours, *rivals], [100])
+    if not decided([*ours, *rivals], [100]):
+        return
+    twelfth = best(rivals, [100], 1)[0] + "-ema"
+    yield from round_of([twelfth], [100])
+    if not decided([twelfth], [100]):
+        return
+    ours, rivals = best(ours, [100], 6), best([*rivals, twelfth], [100], 6)
+    yield from round_of([*ours, *rivals], [101, 102])
+    if not decided([*ours, *rivals], [101, 102]):
+        return
+    ours, rivals = best(ours, [100, 101, 102], 3), best(rivals, [100, 101, 102], 3)
+    yield from round_of([*ours, *rivals], [103, 104, 105])
 
 
 def collected() -> list[Cell]:
@@ -137,7 +196,7 @@ def collected() -> list[Cell]:
 
 def missing() -> list[Task]:
     """Returns the runs that were not collected."""
-    done = {(cell.recipe, cell.method, cell.seed) for cell in collected()}
+    done = results()
     return [task for task in tasks() if task.key not in done]
 
 
@@ -156,6 +215,7 @@ def run(out: Path = OUT, jobs: int = 2) -> None:
         jobs: runs at a time, one thread each.
     """
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    failed: set[tuple[str, str, int]] = set()
 
     def train(task: Task) -> None:
         if (task.folder(out) / "result.json").exists():
@@ -164,10 +224,14 @@ def run(out: Path = OUT, jobs: int = 2) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("w") as file:
             code = subprocess.call(task.command(out), env=environment, stdout=file, stderr=file)
+        if code:
+            failed.add(task.key)
         print("done" if code == 0 else f"FAILED, see {log}:", *task.key, flush=True)
 
-    with ThreadPoolExecutor(jobs) as pool:
-        list(pool.map(train, missing()))
+    while tried := [task for task in missing() if task.key not in failed]:
+        with ThreadPoolExecutor(jobs) as pool:
+            list(pool.map(train, tried))
+        collect(out)  # what is trained next may depend on it
 
 
 def collect(out: Path = OUT) -> None:
