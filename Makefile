@@ -44,8 +44,8 @@ browser: $(BROWSER)/.stamp-explorer $(VENV)/.stamp-kernel  ## run the tests of t
 	  echo "These tests drive a real browser, and there is no $$program here. On Debian:"; \
 	  echo "  apt-get install chromium chromium-driver"; \
 	  echo "Elsewhere put both programs of one version on the PATH under these names."; exit 1; }; done
-	OMP_NUM_THREADS=1 $(BROWSER)/venv/bin/python -m pytest -m browser tests/explorer
-	OMP_NUM_THREADS=1 $(BROWSER)/venv/bin/python -m pytest -m slow tests/explorer/test_page.py
+	OMP_NUM_THREADS=1 $(BROWSER)/venv/bin/python -m pytest -m browser tests/lab/explorer
+	OMP_NUM_THREADS=1 $(BROWSER)/venv/bin/python -m pytest -m slow tests/lab/explorer/test_page.py
 
 check: $(VENV)/.stamp-dev $(VENV)/.stamp-kernel  ## lint, formatting and types, Python and C++
 	$(BIN)/ruff check .

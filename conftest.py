@@ -3,4 +3,4 @@
 import importlib.util
 
 # The explorer's page needs gradio, which is no part of dev: `make browser` has it, and tests it.
-collect_ignore = [] if importlib.util.find_spec("gradio") else ["src/comixup/explorer/_page.py"]
+collect_ignore = [] if importlib.util.find_spec("gradio") else ["src/comixup/lab/explorer/_page.py"]

@@ -20,8 +20,8 @@ import time
 import torch
 import torch.nn.functional as F
 
-from comixup import models
-from comixup.training._allocator import keep_freed_memory
+from comixup.lab import models
+from comixup.lab.training._allocator import keep_freed_memory
 
 STEPS, WARM_UP = 20, 3
 

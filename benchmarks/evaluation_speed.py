@@ -21,18 +21,18 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from comixup import models
-from comixup.data import DataSet, load
-from comixup.evaluation import (
+from comixup.lab import models
+from comixup.lab.data import DataSet, load
+from comixup.lab.evaluation import (
     CorruptedLoader,
     localise,
     measure,
     predict,
     read_tiny_imagenet_boxes,
 )
-from comixup.evaluation._corruption import CORRUPTIONS
-from comixup.evaluation._evaluate import BATCH
-from comixup.models import MEMORY_FORMAT
+from comixup.lab.evaluation._corruption import CORRUPTIONS
+from comixup.lab.evaluation._evaluate import BATCH
+from comixup.lab.models import MEMORY_FORMAT
 from common import console, options, progress, seeded, table, target
 
 WANTED = 0.9

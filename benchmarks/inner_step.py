@@ -17,10 +17,10 @@ import numpy as np
 from gco import cut_grid_graph
 
 from comixup import Problem, _native
-from comixup.baseline_solvers import random_guess
 from comixup.core import reference as numpy_reference
 from comixup.core.grid import edges
 from comixup.core.solve import scaled_problem
+from comixup.lab.paper.baseline_solvers import random_guess
 from common import (
     has_images,
     image_saliency,

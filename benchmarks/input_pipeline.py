@@ -39,8 +39,8 @@ from torchvision.transforms.functional import to_pil_image
 
 from comixup import SaliencyMemory
 from comixup.adapters.origins import WithOrigins
-from comixup.data import DataSet, load
-from comixup.data._in_memory import MemorySplit
+from comixup.lab.data import DataSet, load
+from comixup.lab.data._in_memory import MemorySplit
 from common import console, options, progress, table, target
 from networks import cifar_resnet18, small_network
 
@@ -122,7 +122,7 @@ def measure(name: str, data: DataSet, rounds: int, many: int) -> dict[str, tuple
         return lambda: all(True for _ in loader)
 
     calls: dict[str, tuple[Callable[[], object], int]] = {
-        "comixup.data": (lambda: [next(batches) for _ in range(many)], many),
+        "comixup.lab.data": (lambda: [next(batches) for _ in range(many)], many),
         "torchvision": (theirs(0), many),
         f"torchvision, {WORKERS} workers": (theirs(WORKERS), many),
     }
@@ -143,10 +143,10 @@ def measure(name: str, data: DataSet, rounds: int, many: int) -> dict[str, tuple
 
 
 def report(name: str, times: dict[str, tuple[float, float]]) -> None:
-    mine = times["comixup.data"][0]
+    mine = times["comixup.lab.data"][0]
     table(
         f"{name}, batches of {BATCH}",
-        ["", "CPU ms", "wall ms", "comixup.data's share"],
+        ["", "CPU ms", "wall ms", "comixup.lab.data's share"],
         [
             [what, f"{cpu:.2f}", f"{wall:.2f}", f"{mine / cpu:.1%}"]
             for what, (cpu, wall) in times.items()

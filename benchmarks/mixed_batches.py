@@ -21,7 +21,8 @@ import matplotlib as mpl
 import torch
 from torch import Tensor
 
-from comixup import CoMixup, CutMix, InputMixup, Mixer, PuzzleMix, explorer, saliency
+from comixup import CoMixup, CutMix, InputMixup, Mixer, PuzzleMix, saliency
+from comixup.lab import explorer
 from common import FIGURES, console, has_images, mean_and_error, options, progress, seeded, table
 from networks import cifar_batch, small_network, train
 

@@ -10,7 +10,7 @@ import statistics
 import time
 
 from comixup import objective, solve
-from comixup.baseline_solvers import identity, narasimhan_bilmes, random_guess
+from comixup.lab.paper.baseline_solvers import identity, narasimhan_bilmes, random_guess
 from common import console, options, plain, progress, seeded, table, target, unit_maps
 
 PAPER = {

@@ -23,8 +23,8 @@ from gco import cut_grid_graph
 from torch import Tensor
 
 from comixup import Labelling, Problem, objective, solve
-from comixup.baseline_solvers import random_guess
 from comixup.core.reference import pairwise_costs
+from comixup.lab.paper.baseline_solvers import random_guess
 from common import console, options, realistic, seeded, table
 
 PAIR_BONUS = 5e-4

@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Callable
 
 from comixup import Labelling, Problem, objective, solve
-from comixup.baseline_solvers import exhaustive, identity, random_guess
+from comixup.lab.paper.baseline_solvers import exhaustive, identity, random_guess
 from common import console, options, plain, progress, seeded, table, target, unit_maps
 
 SIDES = {4: (2, 2), 9: (3, 3)}

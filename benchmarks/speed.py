@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from comixup import Labelling, objective, solve
-from comixup.baseline_solvers import random_guess
+from comixup.lab.paper.baseline_solvers import random_guess
 from common import (
     batch_saliency,
     console,

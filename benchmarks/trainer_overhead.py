@@ -22,8 +22,8 @@ import torch
 from lightning_fabric import Fabric
 from lightning_fabric.wrappers import _FabricOptimizer
 
-from comixup.training import RECIPES, Hardware, _loop, _train, train
-from comixup.training._trainer import Trainer
+from comixup.lab.training import RECIPES, Hardware, _loop, _train, train
+from comixup.lab.training._trainer import Trainer
 from common import has_images, options, table, target
 
 WANTED = 0.05

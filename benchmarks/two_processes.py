@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from comixup.training._folder import read_metrics
+from comixup.lab.training._folder import read_metrics
 from common import options, progress, table
 
 EPOCHS = 3

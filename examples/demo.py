@@ -31,7 +31,7 @@ from rich.progress import BarColumn, Progress, TimeRemainingColumn
 from torch import Tensor
 
 import comixup
-from comixup import explorer
+from comixup.lab import explorer
 from demo_picture import draw
 from demo_training import (
     BATCH,

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 import comixup
-from comixup.explorer import Batch
+from comixup.lab.explorer import Batch
 from comixup.plots import Box, Page, colour_of
 from demo_training import BINS, COMIXUP, METHODS, VANILLA, Method, Result
 

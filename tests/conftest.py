@@ -11,38 +11,38 @@ from hypothesis import settings
 
 if sys.platform == "win32":  # forked processes, signals and limits that Windows does not have
     collect_ignore = [
-        f"training/test_{name}.py" for name in ("atomic_write", "processes", "survival")
+        f"lab/training/test_{name}.py" for name in ("atomic_write", "processes", "survival")
     ]
 
 settings.register_profile("same-every-time", derandomize=True, deadline=None, max_examples=25)
 settings.load_profile("same-every-time")
 
 PROCESSES = (
-    "training/test_processes.py",
-    "training/test_survival.py",
-    "training/test_identity.py",
-    "training/test_killed_commands.py",
-    "training/test_one_pass_runs.py",
-    "training/test_atomic_write.py",
-    "training/test_locks.py",
-    "training/test_memory_format.py",
-    "training/test_stop.py",
-    "training/test_weight_average.py",
-    "reproduce/test_killed_worker.py",
+    "lab/training/test_processes.py",
+    "lab/training/test_survival.py",
+    "lab/training/test_identity.py",
+    "lab/training/test_killed_commands.py",
+    "lab/training/test_one_pass_runs.py",
+    "lab/training/test_atomic_write.py",
+    "lab/training/test_locks.py",
+    "lab/training/test_memory_format.py",
+    "lab/training/test_stop.py",
+    "lab/training/test_weight_average.py",
+    "lab/paper/test_killed_worker.py",
     "test_distributed.py",
 )
-"""Files whose processes are forked by one server (tests/training/small_runs.py), slow to start."""
+"""Files whose processes are forked by one server (lab/training/small_runs.py), slow to start."""
 GROUPS = 2
 """Workers that share these files: they wait for their processes more than they compute."""
 LONGEST = (
     *PROCESSES,
-    "evaluation/test_evaluation_commands.py",
+    "lab/evaluation/test_evaluation_commands.py",
     "test_examples.py",
     "cli/test_cli.py",
-    "training/test_recipes.py",
-    "training/test_sweep.py",
-    "training/test_pictures.py",
-    "models/test_models_build.py",
+    "lab/training/test_recipes.py",
+    "lab/training/test_sweep.py",
+    "lab/training/test_pictures.py",
+    "lab/models/test_models_build.py",
 )
 
 # A shell starts background jobs with Ctrl-C ignored, which every process they start inherits: tests
@@ -78,7 +78,7 @@ def pytest_xdist_make_scheduler(config, log):
 
 @pytest.fixture(scope="session", autouse=True)
 def session_cache(tmp_path_factory):
-    """Data sets are cached here, once for all workers of pytest-xdist: see `comixup.data`."""
+    """Data sets are cached here, once for all workers of pytest-xdist: see `comixup.lab.data`."""
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent

@@ -45,7 +45,7 @@ LONG = {
     "many inputs": "p = problem(2000, 4, 4, beta=9.0); run = lambda: solve(p, num_threads=1)",
     "reference": "p = problem(20, 4, 8); run = lambda: solve(p, starts=99, method='reference')",
     "Narasimhan and Bilmes": """
-        from comixup import baseline_solvers
+        from comixup.lab.paper import baseline_solvers
         p = problem(60, 32, 32)
         run = lambda: baseline_solvers.narasimhan_bilmes(p, iterations=10**6)
     """,

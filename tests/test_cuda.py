@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from comixup import diagnostics
+from comixup import selfcheck as diagnostics
 
 CUDA = torch.device("cuda")
 

@@ -15,7 +15,7 @@ import torch
 from torchmetrics.functional.classification import multiclass_calibration_error
 
 from comixup import Labelling
-from comixup.explorer import Batch
+from comixup.lab.explorer import Batch
 from pictures import drawing
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

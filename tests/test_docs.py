@@ -84,12 +84,12 @@ def test_prose_is_at_most_a_hundred_columns_wide(page):
 
 PACKAGES = (
     "comixup",
-    "comixup.data",
-    "comixup.diagnostics",
-    "comixup.evaluation",
-    "comixup.models",
-    "comixup.reproduce",
-    "comixup.training",
+    "comixup.lab.data",
+    "comixup.selfcheck",
+    "comixup.lab.evaluation",
+    "comixup.lab.models",
+    "comixup.lab.paper",
+    "comixup.lab.training",
 )
 ADAPTERS = {
     "comixup.adapters.lightning.KeepCleanGradient",

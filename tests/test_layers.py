@@ -16,18 +16,17 @@ BELOW = {
     "shared": (),
     "core": (),
     "plots": (),
-    "baseline_solvers": ("core",),
     "mixers": ("core", "plots"),
     "adapters": ("core", "mixers"),
-    "diagnostics": ("core", "mixers"),
+    "selfcheck": ("core", "mixers"),
+    "lab": (),
     "models": ("core", "mixers"),
     "data": ("core", "mixers", "adapters"),
     "training": ("core", "mixers", "models", "data"),
     "evaluation": ("core", "mixers", "models", "data", "training"),
-    "reproduce": (
+    "paper": (
         "core",
         "plots",
-        "baseline_solvers",
         "mixers",
         "models",
         "data",
@@ -42,9 +41,9 @@ BELOW = {
         "data",
         "training",
         "evaluation",
-        "reproduce",
+        "paper",
         "explorer",
-        "diagnostics",
+        "selfcheck",
     ),
     "examples": ("core", "plots", "mixers", "adapters", "explorer"),
 }
@@ -69,8 +68,10 @@ STEPS = {
 """Files of the core by step: saliency -> problem -> solve -> mix. No step imports a later one; the
 other files of the core are shared by the steps, and import none of them."""
 
-BUILT_ON_THE_CORE = ("mixers", "baseline_solvers")
+BUILT_ON_THE_CORE = ("mixers", "paper")
 """Packages that import from the files of the core; others import what `comixup` exports."""
+ABOVE_THE_METHOD = ("models", "data", "training", "evaluation", "paper", "explorer", "cli")
+"""Packages that may import the files of `comixup.lab` itself."""
 OF_SEVERAL = ("grid", "masks", "targets", "tensor_checks")
 """Files of the core that others need too."""
 
@@ -94,6 +95,8 @@ def package_of(module):
         return "examples"
     if parts[-1] == "__main__":  # `python -m comixup`
         return "cli"
+    if parts[1:2] == ["lab"]:  # whose files of its own are shared by its packages
+        return parts[2] if len(parts) > 2 and parts[2] in BELOW else "lab"
     return parts[1] if len(parts) > 1 and parts[1] in BELOW else "shared"
 
 
@@ -146,6 +149,8 @@ def breaches(module, source):
             allowed = own in ("core", *BUILT_ON_THE_CORE)
         elif package == "shared":
             allowed = own != "examples" and not (name or "").startswith("_")
+        elif package == "lab":
+            allowed = own in ABOVE_THE_METHOD and not (name or "").startswith("_")
         elif package not in BELOW[own]:
             allowed = False
         elif package == "core":
@@ -173,32 +178,33 @@ def test_packages_import_public_names_of_those_below_them():
 @pytest.mark.parametrize(
     ("module", "line"),
     [
-        ("comixup.evaluation._new", "from comixup.training._train import check_run_options"),
-        ("comixup.evaluation._new", "from comixup.training import _train"),
-        ("comixup.evaluation._new", "import comixup.training._train"),
-        ("comixup.evaluation._new", "from comixup.training import Fabric"),
-        ("comixup.training._new", "from comixup.evaluation import measure"),
-        ("comixup.training._new", "from comixup import evaluation"),
-        ("comixup.training._new", "def f():\n    from comixup.evaluation import measure"),
-        ("comixup.data._new", "from comixup.models import build"),
-        ("comixup.models._new", "from comixup._checks import _integer"),
-        ("comixup.models._new", "from comixup.core.solve import solve"),
-        ("comixup.models._new", "from comixup.core import solve"),
+        ("comixup.lab.evaluation._new", "from comixup.lab.training._train import train"),
+        ("comixup.lab.evaluation._new", "from comixup.lab.training import _train"),
+        ("comixup.lab.evaluation._new", "import comixup.lab.training._train"),
+        ("comixup.lab.evaluation._new", "from comixup.lab.training import Fabric"),
+        ("comixup.lab.training._new", "from comixup.lab.evaluation import measure"),
+        ("comixup.lab.training._new", "from comixup.lab import evaluation"),
+        ("comixup.lab.training._new", "def f():\n    from comixup.lab.evaluation import measure"),
+        ("comixup.lab.data._new", "from comixup.lab.models import build"),
+        ("comixup.lab.models._new", "from comixup._checks import _integer"),
+        ("comixup.mixers._new", "from comixup.lab._crops import centered"),
+        ("comixup.lab.models._new", "from comixup.core.solve import solve"),
+        ("comixup.lab.models._new", "from comixup.core import solve"),
         ("comixup.core.problem", "from comixup._checks import _integer"),
-        ("comixup.training._new", "from comixup import _native"),
+        ("comixup.lab.training._new", "from comixup import _native"),
         ("comixup.plots._new", "from comixup.core.maps import pool"),
-        ("comixup.reproduce._new", "from comixup.baseline_solvers import _energies"),
+        ("comixup.lab.paper._new", "from comixup.lab.evaluation._tables import something"),
         ("comixup.core.solve", "from comixup.core.mix import mix"),
         ("comixup.core.problem", "from comixup.core import solve"),
         ("comixup.core.problem", "from comixup import solve"),
         ("comixup._checks", "from comixup.core.saliency import saliency"),
         ("comixup.core.problem", "from comixup.mixers import CoMixup"),
         ("comixup.mixers._new", "from comixup.core.mix import _private"),
-        ("comixup.explorer._new", "from comixup.reproduce import ITEMS"),
-        ("comixup.explorer._new", "from comixup.mixers._output_shares import output_shares"),
+        ("comixup.lab.explorer._new", "from comixup.lab.paper import ITEMS"),
+        ("comixup.lab.explorer._new", "from comixup.mixers._output_shares import output_shares"),
         ("plain_pytorch", "from comixup.core.mix import mix"),
         ("plain_pytorch", "from comixup.mixers._mixer import Mixer"),
-        ("plain_pytorch", "from comixup.training import train"),
+        ("plain_pytorch", "from comixup.lab.training import train"),
     ],
 )
 def test_a_breach_is_seen(module, line):
@@ -208,15 +214,15 @@ def test_a_breach_is_seen(module, line):
 @pytest.mark.parametrize(
     ("module", "line"),
     [
-        ("comixup.training._new", "import comixup\nfrom comixup import CoMixup, data, models"),
-        ("comixup.training._new", "from comixup.training._train import train"),
-        ("comixup.training._new", "from comixup._checks import check_count"),
-        ("comixup.cli._new", "from comixup.evaluation import measure"),
-        ("comixup.reproduce._new", "from comixup.baseline_solvers import exhaustive"),
+        ("comixup.lab.training._new", "import comixup\nfrom comixup.lab import data, models"),
+        ("comixup.lab.training._new", "from comixup.lab.training._train import train"),
+        ("comixup.lab.training._new", "from comixup._checks import check_count"),
+        ("comixup.cli._new", "from comixup.lab.evaluation import measure"),
+        ("comixup.lab.paper._new", "from comixup.lab.paper.baseline_solvers import exhaustive"),
         ("comixup.mixers._new", "from comixup.core.solve import solve"),
         ("comixup.core.mix", "from comixup.core.solve import solve"),
         ("comixup.core.solve", "from comixup import _native"),
-        ("comixup.data._new", "from comixup.core.grid import cell_numbers"),
+        ("comixup.lab.data._new", "from comixup.core.grid import cell_numbers"),
         ("plain_pytorch", "from comixup.adapters.timm import Mixup"),
         ("plain_pytorch", "import torch\nfrom comixup import CoMixup"),
     ],

@@ -92,9 +92,9 @@ def test_importing_the_package_loads_nothing_else():
         "from comixup import *\n"
         "print(*sorted(set(sys.modules) - before), sep='\\n')\n"
         # Our own networks are no part of it, and load no other library either.
-        "assert 'comixup.models' not in sys.modules\n"
-        "import comixup.models\n"
-        "comixup.models.build('small', 10)\n"
+        "assert 'comixup.lab.models' not in sys.modules\n"
+        "import comixup.lab.models\n"
+        "comixup.lab.models.build('small', 10)\n"
         "assert not {'torchvision', 'timm'} & set(sys.modules)\n"
     )
     run = subprocess.run(
@@ -104,7 +104,7 @@ def test_importing_the_package_loads_nothing_else():
     assert "comixup.core.solve" in loaded
     tops = {name.partition(".")[0] for name in loaded}
     assert tops <= ALLOWED | set(sys.stdlib_module_names)
-    assert not any(name.startswith("comixup.reproduce") for name in loaded)
+    assert not any(name.startswith("comixup.lab.paper") for name in loaded)
 
 
 def test_public_names_exist_and_are_documented():

@@ -1,7 +1,7 @@
 """The paper's settings, by their source, as literals: none is read from the code that it guards.
 
 Sections and appendices are those of the paper; "official" is the official implementation, which
-fills in what the text leaves open. tests/training/test_paper_recipes.py has the recipes' settings.
+fills in what the text leaves open. The settings of recipes: lab/training/test_paper_recipes.py.
 """
 
 import inspect
@@ -16,8 +16,9 @@ from torch.testing import assert_close
 
 sys.path.append(str(Path(__file__).parent / "data"))
 
-from comixup import CoMixup, Labelling, Problem, PuzzleMix, data, mix, objective, solve
-from comixup.evaluation import corrupt, localise, measure, predictions_of
+from comixup import CoMixup, Labelling, Problem, PuzzleMix, mix, objective, solve
+from comixup.lab import data
+from comixup.lab.evaluation import corrupt, localise, measure, predictions_of
 from data_files import write_cifar100, write_speech, write_tiny_imagenet
 from problems import generator
 

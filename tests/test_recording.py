@@ -20,7 +20,7 @@ from comixup import (
     saliency,
     training_step,
 )
-from comixup.training._vat import vat_loss
+from comixup.lab.training._vat import vat_loss
 from problems import generator
 from rejections import rejects
 

@@ -4,7 +4,7 @@ import importlib.util
 import shutil
 import subprocess
 
-from comixup import _source_commit
+from comixup.lab import _source_commit
 
 
 def commit_told_in(folder):

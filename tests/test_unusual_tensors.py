@@ -10,7 +10,7 @@ from torch.testing import assert_close
 
 from batches import CLASSES, METHODS, batch, net, over, run
 from comixup import CoMixup, CutMix, InputMixup, ManifoldMixup, mix, saliency, spectral_residual
-from comixup.training._vat import vat_loss
+from comixup.lab.training._vat import vat_loss
 from problems import generator
 from rejections import rejects
 

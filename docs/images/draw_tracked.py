@@ -18,9 +18,9 @@ from comixup import Origin, SaliencyMemory
 from comixup._figures import write_figure
 from comixup.adapters.cell_numbers import CellNumbers
 from comixup.adapters.origins import tracked
-from comixup.data import load
+from comixup.lab.data import load
+from comixup.lab.training import RECIPES, Hardware, train
 from comixup.plots import plot_tracked
-from comixup.training import RECIPES, Hardware, train
 
 PICTURE = Path(__file__).with_name("tracked.png")
 SEED, DRAWS = 0, 5

@@ -38,32 +38,4 @@ if TYPE_CHECKING:
     from comixup.mixers import plot_batch as plot_batch
     from comixup.mixers import training_step as training_step
 else:
-    __getattr__, __dir__, __all__ = lazy_imports(
-        __name__,
-        {
-            "core.labelling": "Labelling",
-            "core.memory": "Origin SaliencyMemory",
-            "core.mix": "Plan mix mix_mask_probabilities",
-            "core.objective": "Terms objective",
-            "core.problem": "Problem",
-            "core.saliency": "Backward CleanPass LossFn saliency",
-            "core.solve": "solve",
-            "core.spectral": "spectral_residual",
-            "mixers": (
-                "Choice CoMixup CutMix InputMixup ManifoldMixup Mixed Mixer NoMix OnePass "
-                "OnePassCollate PuzzleMix Schedule Step mix_dict plot_batch training_step"
-            ),
-            "_version": "__version__",
-            # Packages above the core are attributes too: `comixup.models.build(...)`.
-            "adapters": "",
-            "baseline_solvers": "",
-            "data": "",
-            "diagnostics": "",
-            "evaluation": "",
-            "explorer": "",
-            "models": "",
-            "plots": "",
-            "reproduce": "",
-            "training": "",
-        },
-    )
+    __getattr__, __dir__, __all__ = lazy_imports(__name__)

@@ -5,39 +5,47 @@ torch alone takes seconds to import, which neither `comixup --help` nor a list o
 
 from __future__ import annotations
 
+import ast
 import importlib
+import importlib.util
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 
 def lazy_imports(
-    package: str, modules: Mapping[str, str]
+    package: str,
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Returns a package's `__getattr__`, `__dir__` and `__all__`.
 
-    The package repeats the imports under `TYPE_CHECKING`, for type checkers and editors;
-    `tests/test_lazy_imports.py` compares the two.
+    Its names are those that its `__init__.py` imports under `if TYPE_CHECKING:`, which is what type
+    checkers and editors read. Its modules are attributes too, as they would be after plain imports.
 
     Args:
         package: its `__name__`.
-        modules: the public names of each of its modules, separated by spaces. The modules
-            themselves are attributes too, as they would be after plain imports.
 
-    >>> get, names, public = lazy_imports("json", {"decoder": "JSONDecodeError JSONDecoder"})
-    >>> get("JSONDecoder").__module__, public
-    ('json.decoder', ['JSONDecodeError', 'JSONDecoder'])
+    >>> get, names, public = lazy_imports("comixup.lab.data")
+    >>> get("load").__module__, "load" in public
+    ('comixup.lab.data._load', True)
     """
-    origins = {name: module for module, names in modules.items() for name in names.split()}
+    loader: Any = sys.modules[package].__loader__
+    origins = {
+        alias.asname or alias.name: node.module
+        for branch in ast.parse(loader.get_source(package)).body
+        if isinstance(branch, ast.If) and ast.unparse(branch.test) == "TYPE_CHECKING"
+        for node in branch.body
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+    }
 
     def get(name: str) -> Any:
-        if name in modules:
+        if name in origins:
+            value = getattr(importlib.import_module(origins[name]), name)
+            setattr(sys.modules[package], name, value)  # the next use does not come here
+            return value
+        if not name.startswith("__") and importlib.util.find_spec(f"{package}.{name}"):
             return importlib.import_module(f"{package}.{name}")
-        if name not in origins:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(f"{package}.{origins[name]}"), name)
-        setattr(sys.modules[package], name, value)  # the next use does not come here
-        return value
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     def names() -> list[str]:
         return sorted({*vars(sys.modules[package]), *origins})

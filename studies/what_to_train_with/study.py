@@ -26,7 +26,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from comixup.reproduce.cells import Cell, merged, read_cells, read_run, write_cells
+from comixup.lab.paper.cells import Cell, merged, read_cells, read_run, write_cells
 
 HERE = Path(__file__).parent
 CELLS = HERE / "runs.csv"

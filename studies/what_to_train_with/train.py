@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from comixup.cli import main
-from comixup.data._in_memory import MemoryLoader
+from comixup.lab.data._in_memory import MemoryLoader
 
 KEPT = Path(os.environ["COMIXUP_AUGMENTED"])
 

@@ -19,9 +19,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torch.testing import assert_close
 
 import comixup
-from comixup import cli, data, models
+from comixup import cli
 from comixup.cli._options import FLAGS
-from comixup.training import RECIPES
+from comixup.lab import data, models
+from comixup.lab.training import RECIPES
 from pictures import drawing
 
 SMALL = ["--model", "lenet", "--labels-per-class", "2", "--batch-size", "10", "--lr", "0.01"]

@@ -18,7 +18,6 @@ try:
     from rich.console import Console
 
     import comixup
-    from comixup import training
     from comixup._did_you_mean import did_you_mean
     from comixup.cli._check import check
     from comixup.cli._evaluation import compare, evaluate
@@ -31,6 +30,7 @@ try:
     from comixup.cli._reproduce import reproduce
     from comixup.cli._signals import Terminated, exit_code, raising_terminated
     from comixup.cli._training import recipes, sweep, train, tune
+    from comixup.lab import training
 except ModuleNotFoundError as missing:
     sys.exit(
         f"comixup: the command line needs {missing.name}, which is not installed. "

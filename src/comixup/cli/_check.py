@@ -22,9 +22,9 @@ def check(
         only: names of checks, as the report has them, in quotes.
     """
     # Here, so that --help does not wait for torch.
-    from comixup import diagnostics  # noqa: PLC0415
-    from comixup._progress import progress_bar  # noqa: PLC0415
+    from comixup import selfcheck as diagnostics  # noqa: PLC0415
     from comixup.cli._device import find_device  # noqa: PLC0415
+    from comixup.lab._progress import progress_bar  # noqa: PLC0415
 
     found, total = find_device(device), len(only) or len(diagnostics.CHECKS) + 1
     with progress_bar(Console(stderr=True), "checks", total) as after:

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 from rich.console import Console
 
-from comixup import data as data_sets
-from comixup import evaluation, training
-from comixup._locks import locked
 from comixup.cli._device import find_device
 from comixup.cli._method_names import method_name, print_synonyms
 from comixup.cli._options import check_data_set, option_help, print_line
+from comixup.lab import data as data_sets
+from comixup.lab import evaluation, training
+from comixup.lab._locks import locked
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from comixup.data import DataSet
-    from comixup.evaluation import TrainedOn
+    from comixup.lab.data import DataSet
+    from comixup.lab.evaluation import TrainedOn
 
 _TINY = "tiny-imagenet"
 _Runs = Annotated[tuple[Path, ...], tyro.conf.Positional, option_help("RUN ...")]

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import tyro
 
-from comixup import explorer
 from comixup.cli._options import option_help
+from comixup.lab import explorer
 
 
 def explore(

@@ -32,7 +32,7 @@ def export(
         data: folder of the data sets, for test images to compare on.
     """
     # Here, so that --help does not wait for torch.
-    from comixup import models  # noqa: PLC0415
+    from comixup.lab import models  # noqa: PLC0415
 
     console, classifier = Console(), models.load(run)
     folder = run if run.is_dir() else run.parent
@@ -50,8 +50,8 @@ def export(
 
 def _test_images(run: Path, root: Path | None) -> Tensor | None:
     """Returns some test images in [0, 1]; None if the data are not where they lay."""
-    from comixup import evaluation  # noqa: PLC0415
-    from comixup.data import load  # noqa: PLC0415
+    from comixup.lab import evaluation  # noqa: PLC0415
+    from comixup.lab.data import load  # noqa: PLC0415
 
     origin = evaluation.trained_on(run)
     if origin.data is None:

@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 import tyro
 from rich.console import Console
 
-from comixup import explorer
 from comixup._did_you_mean import did_you_mean
 from comixup.cli._method_names import method_name, print_synonyms
 from comixup.cli._options import option_help, print_line
 from comixup.cli._settings import parse_settings
+from comixup.lab import explorer
 
 METHODS = ("comixup", "puzzlemix", "cutmix", "input")
 _DEFAULT = "(default: the method's own)"
@@ -74,8 +74,8 @@ def mix(
         set: other settings of the method: --set levels=3 sweeps=2.
     """
     # Here, so that --help does not wait for torch.
-    from comixup import evaluation  # noqa: PLC0415
     from comixup._figures import check_suffix, write_figure  # noqa: PLC0415
+    from comixup.lab import evaluation  # noqa: PLC0415
 
     name = method_name(method, METHODS)
     if name not in METHODS:

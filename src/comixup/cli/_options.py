@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import tyro
 from rich.console import Console
 
-from comixup import data as data_sets
-from comixup import training
 from comixup._did_you_mean import did_you_mean
 from comixup.cli._settings import parse_settings
+from comixup.lab import data as data_sets
+from comixup.lab import training
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-    from comixup.training import Hardware, Recipe
+    from comixup.lab.training import Hardware, Recipe
 
 ALIASES = {"--labels-per-class": "--images-per-class", "--learning-rate": "--lr"}
 """Other names of options."""

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from comixup import data, training
 from comixup._did_you_mean import did_you_mean
 from comixup.cli._options import Changes, RunOptions, changed, changed_fields, print_line
-from comixup.training import FOLDER, RECIPES, Recipe
+from comixup.lab import data, training
+from comixup.lab.training import FOLDER, RECIPES, Recipe
 
 _LOADING = ("classes", "images_per_class", "validation", "validation_seed", "test_fraction")
 """Changes that decide which images are trained on."""

@@ -38,10 +38,10 @@ def predict(
         device: cpu, cuda, mps, ...
     """
     # Here, so that --help does not wait for torch.
-    from comixup import evaluation, models  # noqa: PLC0415
     from comixup._atomic_write import atomic_write, make_folder  # noqa: PLC0415
-    from comixup._progress import progress_bar  # noqa: PLC0415
     from comixup.cli._device import find_device  # noqa: PLC0415
+    from comixup.lab import evaluation, models  # noqa: PLC0415
+    from comixup.lab._progress import progress_bar  # noqa: PLC0415
 
     files = evaluation.list_images(images)
     classifier = models.load(run)

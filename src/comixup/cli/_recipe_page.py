@@ -11,10 +11,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from comixup import training
+from comixup.lab import training
 
 if TYPE_CHECKING:
-    from comixup.training import Method, Phase, Recipe
+    from comixup.lab.training import Method, Phase, Recipe
 
 _REPORTED = {
     "median": "median error of the last ten epochs",

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 from rich.console import Console
 
-from comixup import reproduce as paper
 from comixup.cli._options import option_help, print_line
+from comixup.lab import paper
 
 if TYPE_CHECKING:
-    from comixup.reproduce import Outcome
+    from comixup.lab.paper import Outcome
 
 
 def reproduce(

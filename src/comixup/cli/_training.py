@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 from rich.console import Console
 
-from comixup import training
 from comixup.cli._method_names import method_name, method_names, print_synonyms
 from comixup.cli._options import (
     Changes,
@@ -31,9 +30,10 @@ from comixup.cli._options import (
 from comixup.cli._own_images import recipe_and_options
 from comixup.cli._recipe_page import print_recipe
 from comixup.cli._settings import parse_settings
+from comixup.lab import training
 
 if TYPE_CHECKING:
-    from comixup.training import Method
+    from comixup.lab.training import Method
 
 _Values = Annotated[tuple[float, ...], option_help("VALUE ...", "(default: not varied)")]
 _INDENT = "    "

@@ -1,0 +1,49 @@
+"""How training images are augmented: crops and flips, and what is drawn on top of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+if TYPE_CHECKING:
+    from torchvision.transforms import v2  # type: ignore[import-untyped]
+
+Augmentation: TypeAlias = Literal["crop-flip", "trivial", "rand", "auto", "none"]
+"""Random crops and flips alone, or followed by torchvision's TrivialAugmentWide, RandAugment or
+AutoAugment with its default settings; or nothing at all."""
+AUGMENTATIONS: tuple[Augmentation, ...] = get_args(Augmentation)
+"""The names of all augmentations."""
+
+
+DEFAULT_MIN_SCALE = 0.08
+"""Of a random crop's area, as torchvision has it."""
+
+
+def training_view(
+    augment: Augmentation, size: int, min_scale: float = DEFAULT_MIN_SCALE
+) -> Callable[..., Any]:
+    """Returns what makes the view of a PIL image that is trained on, (C, size, size) uint8.
+
+    Args:
+        augment: see `Augmentation`; "none" is the view that is tested on.
+        size: pixels per side.
+        min_scale: least fraction of the image's area that a random crop shows.
+    """
+    from torchvision.transforms import v2  # noqa: PLC0415 - recipes are listed sooner without
+
+    from comixup.lab._center_view import CenterView  # noqa: PLC0415
+
+    if augment == "none":
+        return CenterView(size)
+    crop = v2.RandomResizedCrop(size, scale=(min_scale, 1), antialias=True)
+    steps = [crop, v2.RandomHorizontalFlip(), operations(augment), v2.PILToTensor()]
+    view: Callable[..., Any] = v2.Compose([step for step in steps if step is not None])
+    return view
+
+
+def operations(augment: Augmentation) -> v2.Transform | None:
+    """Returns what is applied to each image after crop and flip; None if nothing is."""
+    from torchvision.transforms import v2  # noqa: PLC0415 - recipes are listed sooner without
+
+    kinds = {"trivial": v2.TrivialAugmentWide, "rand": v2.RandAugment, "auto": v2.AutoAugment}
+    return kinds[augment]() if augment in kinds else None

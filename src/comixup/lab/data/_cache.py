@@ -1,0 +1,168 @@
+"""Arrays that take long to make, kept in the user's cache folder.
+
+The folder is `comixup` in XDG_CACHE_HOME or else `~/.cache`, as torch has it, unless COMIXUP_CACHE
+names another; COMIXUP_CACHE=off keeps nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+import time
+import warnings
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from comixup.lab.data._roots import check_regular, reason_of, status_of
+
+Array: TypeAlias = npt.NDArray[Any]
+
+_OFF = "off"
+_VERSION = 1
+"""Of what the arrays hold: count on when a reader makes them differently."""
+_CHUNK = 2**24
+"""Bytes whose checksum is taken at once."""
+_NPY_VERSION = (1, 0)
+"""Version of NumPy's files for arrays without structure."""
+_UNFINISHED = ".part"
+_STALE = 86_400.0
+"""Seconds after which an unfinished file is taken for one whose process was killed."""
+
+
+def cache_folder() -> Path | None:
+    """Returns the folder that arrays are kept in; None if they are not to be kept."""
+    named = os.environ.get("COMIXUP_CACHE")
+    if named == _OFF:
+        return None
+    if named:
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "comixup"
+
+
+def cached(
+    name: str,
+    files: Sequence[Path],
+    shape: tuple[int, ...],
+    dtype: npt.DTypeLike,
+    make: Callable[[], Array],
+) -> Array:
+    """Returns what `make` makes, from the cache if these files were read before.
+
+    The array is mapped into memory: it takes none until it is looked at, and writing to it does not
+    change the file. A cached file that is damaged is made again.
+
+    Args:
+        name: of the data set; a newer array replaces older ones of the same name and folder.
+        files: what the array is made from. Their names, sizes and times tell it from others.
+        shape: that the array has.
+        dtype: that the array has.
+        make: makes the array.
+    """
+    folder = cache_folder()
+    if folder is None:
+        return make()
+    place = hashlib.sha256(os.fsencode(os.path.commonpath(files))).hexdigest()[:12]
+    stem = f"{name}-{place}"
+    key = f"{stem}-{_fingerprint(files)}"
+    for path in sorted(folder.glob(f"{key}-*.npy")):
+        try:
+            return _read(path, shape, dtype)
+        except FileNotFoundError:
+            continue  # another process has replaced it just now
+        # A damaged file can raise anything at all, MemoryError included.
+        except Exception as error:
+            warnings.warn(
+                f"The cached file {path} is damaged: {reason_of(error)}. It is removed and made "
+                "again.",
+                stacklevel=2,
+            )
+        with contextlib.suppress(OSError):
+            path.unlink()
+    array = make()
+    try:
+        path = _write(folder, key, array)
+    except OSError as error:
+        warnings.warn(
+            f"The {name} data could not be cached in {folder}: {error}. They will be read again "
+            "next time; let COMIXUP_CACHE name a folder with room, or set it to 'off'.",
+            stacklevel=2,
+        )
+        return array
+    _remove_older(folder, stem, key)
+    try:
+        return _read(path, shape, dtype)
+    except (OSError, ValueError):
+        # Another process has replaced it meanwhile, or the disk is failing.
+        return array
+
+
+def _remove_older(folder: Path, stem: str, key: str) -> None:
+    """Removes arrays made from other files, and what killed processes left.
+
+    Arrays made from the same files stay, since another process may have made one just now, to the
+    last bit or nearly so.
+    """
+    for older in folder.glob(f"{stem}-*.npy"):
+        if not older.name.startswith(f"{key}-"):
+            with contextlib.suppress(OSError):  # somebody may be reading it
+                older.unlink()
+    for part in folder.glob(f"*{_UNFINISHED}"):
+        with contextlib.suppress(OSError):
+            if time.time() - part.stat().st_mtime > _STALE:
+                part.unlink()
+
+
+def _fingerprint(files: Sequence[Path]) -> str:
+    digest = hashlib.sha256(f"{_VERSION}".encode())
+    for file in files:
+        status = status_of(file)
+        digest.update(os.fsencode(file) + f"\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
+    return digest.hexdigest()[:20]
+
+
+def _checksum(array: Array) -> str:
+    """Returns a checksum of an array, 8 hexadecimal digits; about a second per gigabyte."""
+    data, value = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data, 0
+    for start in range(0, len(data), _CHUNK):
+        value = zlib.crc32(data[start : start + _CHUNK], value)
+    return f"{value:08x}"
+
+
+def _write(folder: Path, key: str, array: Array) -> Path:
+    """Returns the file that an array was written to, all of it or nothing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    # The checksum is in the name, so that one renaming puts both in place.
+    path = folder / f"{key}-{_checksum(array)}.npy"
+    handle, temporary = tempfile.mkstemp(dir=folder, suffix=_UNFINISHED)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.save(file, np.ascontiguousarray(array), allow_pickle=False)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    return path
+
+
+def _read(path: Path, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
+    check_regular(path)
+    with path.open("rb") as file:
+        # The header is compared with what is wanted before anything of its size is mapped;
+        # `np.load` might unpickle or unzip instead.
+        if np.lib.format.read_magic(file) != _NPY_VERSION:
+            raise ValueError("it is of another format")
+        if np.lib.format.read_array_header_1_0(file) != (shape, False, np.dtype(dtype)):
+            raise ValueError("it holds another array")
+        # Copy on write: torch wants arrays that can be written to.
+        array: Array = np.memmap(file, dtype, mode="c", offset=file.tell(), shape=shape)
+    if _checksum(array) != path.stem.rpartition("-")[2]:
+        raise ValueError("it holds other values")
+    return array

@@ -1,0 +1,220 @@
+"""ImageNet and images of one's own: a folder for each class, as ImageFolder has them, or a CSV."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from torchvision.datasets.folder import IMG_EXTENSIONS  # type: ignore[import-untyped]
+
+from comixup.lab.data._csv import PARTS, read_csv
+from comixup.lab.data._damaged import readable
+from comixup.lab.data._data_set import DataSet
+from comixup.lab.data._listing import files_below, subfolders
+from comixup.lab.data._on_disk import DEFAULT_SIZE, DiskSplit, problem_of
+from comixup.lab.data._roots import find_folder
+from comixup.lab.data._subsets import held_out
+
+MEAN = (0.485, 0.456, 0.406)
+STD = (0.229, 0.224, 0.225)
+"""ImageNet's, which torchvision's networks expect."""
+TEST_FRACTION = 0.2
+"""Fraction of each class's images that is held out where a folder has no part for it."""
+
+_IMAGENET = "It needs an account at image-net.org; torchvision.datasets.ImageNet unpacks it."
+_FOLDER = (
+    "It needs a folder of images for each class, or train/ and val/ (or test/, or both) with these "
+    "folders in each, or a CSV file with the columns path and label."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class OwnImages:
+    """Images of one's own, as they lie on the disk.
+
+    Attributes:
+        classes: their names.
+        parts: files and targets of "train" and, where there are such, "validation" and "test".
+    """
+
+    classes: tuple[str, ...]
+    parts: Mapping[str, DiskSplit]
+
+    @property
+    def is_split(self) -> bool:
+        """Whether there are images to evaluate on beside those to train on."""
+        return len(self.parts) > 1
+
+    @property
+    def multi_label(self) -> bool:
+        """Whether an image may have any number of labels."""
+        return self.parts["train"].targets.ndim > 1
+
+
+def read_imagenet(name: str, root: Path, skip_bad: bool = False) -> DataSet:
+    """Returns ImageNet from train/ and val/, its images left on disk."""
+    folders = ("imagenet", "ImageNet", "ILSVRC2012")
+    folder = find_folder(root, folders, ("train", "val"), "ImageNet", _IMAGENET)
+    train, test = folder / "train", folder / "val"
+    classes = _class_folders(train)
+    _check_known(test, train, classes)
+    images = OwnImages(
+        tuple(classes),
+        {
+            "train": _split(train, classes, every_class=True),
+            "test": _split(test, classes, every_class=False),
+        },
+    )
+    return own_data_set(name, images, skip_bad)
+
+
+def name_of(root: Path) -> str:
+    """Returns what images of one's own are called: the name of their folder, or of their table.
+
+    >>> name_of(Path("some/pets")), name_of(Path("pets.csv"))
+    ('pets', 'pets')
+    """
+    whole = root.resolve()
+    return whole.stem if whole.suffix.lower() == ".csv" else whole.name
+
+
+def list_images(root: Path) -> OwnImages:
+    """Returns what a folder of images, or a CSV file of paths and labels, has; nothing is read."""
+    if root.suffix.lower() == ".csv":
+        return _list_csv(root)
+    parts = _part_folders(root)
+    if parts and "train" not in parts:
+        raise FileNotFoundError(
+            f"{root} has {', '.join(path.name for path in parts.values())} but no train. {_FOLDER}"
+        )
+    if not parts and (not root.is_dir() or not subfolders(root)):
+        raise FileNotFoundError(
+            f"a folder of images was not found. Looked in: {root}. {_FOLDER} Name it by `root` "
+            "(--data) or the environment variable COMIXUP_DATA."
+        )
+    train = parts.get("train", root)
+    classes = _class_folders(train)
+    others = {name: folder for name, folder in parts.items() if name != "train"}
+    for folder in others.values():
+        _check_known(folder, train, classes)
+    splits = {"train": _split(train, classes, every_class=True)}
+    splits |= {name: _split(folder, classes, every_class=False) for name, folder in others.items()}
+    if len(classes) < 2:
+        raise ValueError(f"{train} must have two class folders at least, got {classes[0]!r} alone.")
+    return OwnImages(tuple(classes), splits)
+
+
+def _list_csv(path: Path) -> OwnImages:
+    classes, parts = read_csv(path)
+    if "train" not in parts:
+        raise ValueError(f"{path} must have images to train on, got {', '.join(parts)} alone.")
+    train = parts["train"][1]
+    counts = train.sum(0) if train.ndim > 1 else torch.bincount(train, minlength=len(classes))
+    for name, count in zip(classes, counts.tolist(), strict=True):
+        if not count:
+            raise ValueError(f"{path} must have images of class {name!r} to train on, got none.")
+    splits = {name: _disk_split(files, targets) for name, (files, targets) in parts.items()}
+    return OwnImages(tuple(classes), splits)
+
+
+def own_data_set(
+    name: str, images: OwnImages, skip_bad: bool = False, test_fraction: float | None = None
+) -> DataSet:
+    """Returns images of one's own as a data set.
+
+    Images for validation and for test are `.validation` and `.test`. Where there are such for one
+    of them, they are `.test`: what errors are of. Where there are none, a fraction of each class's
+    images is held out.
+
+    Args:
+        name: of the data set.
+        images: from `list_images`.
+        skip_bad: leave out damaged images of those to evaluate on.
+        test_fraction: to be held out where there are no parts; None means a fifth.
+    """
+    parts = dict(images.parts)
+    if not images.is_split:
+        every, fraction = parts["train"], TEST_FRACTION if test_fraction is None else test_fraction
+        kept, chosen = held_out(every.targets, images.classes, fraction, seed=0)
+        parts = {"train": every.subset(kept), "test": every.subset(chosen)}
+    elif test_fraction is not None:
+        raise ValueError(
+            f"`test_fraction` must be None for images that have {' and '.join(parts)}, got "
+            f"{test_fraction!r}."
+        )
+    test = parts.pop("test", None) or parts.pop("validation")
+    return DataSet(
+        name,
+        images.classes,
+        (3, DEFAULT_SIZE, DEFAULT_SIZE),
+        MEAN,
+        STD,
+        train=parts["train"],
+        test=_readable(test, name) if skip_bad else test,
+        validation=parts.get("validation"),
+    )
+
+
+def _readable(split: DiskSplit, name: str) -> DiskSplit:
+    return split.subset(torch.tensor(readable(split.paths, problem_of, f"{name}, test,")))
+
+
+def _part_folders(root: Path) -> dict[str, Path]:
+    """Returns the folders of parts that there are, by the part's name."""
+    found = {}
+    for name, words in PARTS.items():
+        folders = [root / word for word in words if (root / word).is_dir()]
+        if len(folders) > 1:
+            raise ValueError(
+                f"{root} must have one folder to {name} on, got {folders[0].name} and "
+                f"{folders[1].name}. Move one of them away."
+            )
+        if folders:
+            found[name] = folders[0]
+    return found
+
+
+def _check_known(folder: Path, train: Path, classes: list[str]) -> None:
+    unknown = sorted(set(_class_folders(folder)) - set(classes))
+    if unknown:
+        raise ValueError(
+            f"{folder} must have the classes of {train}, got {unknown[0]!r} besides. Remove it, or "
+            "add images of it to learn from."
+        )
+
+
+def _class_folders(folder: Path) -> list[str]:
+    """Returns the names of a split's class folders, sorted."""
+    names = subfolders(folder)
+    if not names:
+        raise FileNotFoundError(
+            f"{folder} has no folders of classes. Put its images into a folder for each class."
+        )
+    return names
+
+
+def _split(folder: Path, classes: list[str], *, every_class: bool) -> DiskSplit:
+    files: list[bytes] = []
+    targets: list[int] = []
+    present = set(_class_folders(folder))
+    for target, name in enumerate(classes):
+        found = files_below(folder / name, IMG_EXTENSIONS) if name in present else []
+        if every_class and not found:
+            raise FileNotFoundError(
+                f"{folder / name} has no images ({', '.join(IMG_EXTENSIONS)}). Unpack it again, or "
+                "remove the folder."
+            )
+        files += map(os.fsencode, found)
+        targets += [target] * len(found)
+    if not files:
+        raise FileNotFoundError(f"{folder} has no images in any of its folders.")
+    return _disk_split(files, torch.tensor(targets))
+
+
+def _disk_split(files: list[bytes], targets: Tensor) -> DiskSplit:
+    return DiskSplit(np.array(files), targets, MEAN, STD)

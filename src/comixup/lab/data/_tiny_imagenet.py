@@ -1,0 +1,215 @@
+"""Tiny-ImageNet in its official layout, with all classes or some of them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from comixup._checks import check_choice
+from comixup.lab._progress import track
+from comixup.lab.data._cache import cached
+from comixup.lab.data._damaged import readable
+from comixup.lab.data._data_set import DataSet
+from comixup.lab.data._digest import file_sources
+from comixup.lab.data._image_file import read_image
+from comixup.lab.data._in_memory import MemorySplit
+from comixup.lab.data._roots import data_root, find_folder, lines_of
+
+TITLE = "Tiny-ImageNet"
+SIZE = 64
+PAD = 4  # Paper: "random crop" without a number; the official implementation has 4
+MEAN = STD = (0.5, 0.5, 0.5)  # as the official implementation has them
+_FOLDERS = ("tiny-imagenet-200", "tiny-imagenet", "tiny-imagenet-*")
+_NEEDED = ("wnids.txt", "train", "val")
+_SOURCE = "It comes as tiny-imagenet-200.zip from Stanford's course CS231n."
+_SPLITS = ("train", "test")
+_COORDINATE = re.compile(r"[0-9]{1,9}")
+
+Box = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class _Listing:
+    """Files of a split with their class indices and, where known, boxes."""
+
+    files: list[Path]
+    targets: list[int]
+    boxes: list[Box | None]
+
+
+def read_tiny_imagenet(name: str, root: Path, skip_bad: bool = False) -> DataSet:
+    """Returns Tiny-ImageNet; JPEGs are decoded once and kept in the cache."""
+    folder = _find(root)
+    wnids = _class_ids(folder)
+    splits = []
+    for split in _SPLITS:
+        listing = _list(folder, wnids, split, skip_bad)
+        images = torch.from_numpy(_decoded(f"{name}-{split}", listing.files))
+        targets = torch.tensor(listing.targets)
+        sources = file_sources(listing.files)
+        splits.append(MemorySplit(images, targets, MEAN, STD, PAD, flip=True, sources=sources))
+    words = dict(_words(folder))
+    classes = tuple(words.get(wnid, wnid) for wnid in wnids)
+    return DataSet(name, classes, (3, SIZE, SIZE), MEAN, STD, train=splits[0], test=splits[1])
+
+
+def tiny_imagenet_boxes(
+    root: str | Path | None = None, split: str = "test", *, skip_bad: bool = False
+) -> Tensor:
+    """Returns where the object is in each image, (n, 4) int64: x0, y0, x1, y1 in pixels.
+
+    In the order of `load("tiny-imagenet").train` or `.test`, with nothing held out.
+
+    Args:
+        root: as for `load`.
+        split: "train" or "test" (the official `val`).
+        skip_bad: as for `load`.
+    """
+    check_choice("split", split, _SPLITS)
+    folder = _find(data_root(root))
+    listing = _list(folder, _class_ids(folder), split, skip_bad)
+    boxes: list[Box] = []
+    for file, box in zip(listing.files, listing.boxes, strict=True):
+        if box is None:
+            raise ValueError(f"{TITLE} has no box for {file}. Unpack it again.")
+        boxes.append(box)
+    return torch.tensor(boxes)
+
+
+def _find(root: Path) -> Path:
+    return find_folder(root, _FOLDERS, _NEEDED, TITLE, _SOURCE)
+
+
+def _class_ids(folder: Path) -> list[str]:
+    """Returns the classes' WordNet ids, sorted: the order that torchvision's ImageFolder has."""
+    ids = sorted(line.strip() for line in lines_of(folder / "wnids.txt", TITLE))
+    if not ids or len(set(ids)) != len(ids):
+        raise ValueError(f"{folder / 'wnids.txt'} lists no class, or one twice. Unpack it again.")
+    for wnid in ids:
+        if wnid in (".", "..") or set(wnid) & set("/\\\0"):
+            raise ValueError(
+                f"{folder / 'wnids.txt'} must list WordNet ids such as n01443537, no paths, got "
+                f"{wnid!r:.200}. Unpack it again."
+            )
+    return ids
+
+
+def _words(folder: Path) -> list[tuple[str, str]]:
+    """Returns WordNet ids with the first of their names; none if there is no words.txt."""
+    path = folder / "words.txt"
+    lines = lines_of(path, TITLE) if path.exists() else []
+    pairs = (line.partition("\t") for line in lines)
+    return [(wnid, names.split(",")[0].strip() or wnid) for wnid, _, names in pairs]
+
+
+def _list(folder: Path, wnids: list[str], split: str, skip_bad: bool) -> _Listing:
+    listing = _list_train(folder, wnids) if split == "train" else _list_val(folder, wnids)
+    if not listing.files:
+        raise FileNotFoundError(f"{TITLE} in {folder} has no images of {split}. Unpack it again.")
+    if not skip_bad:
+        return listing
+    good = readable(listing.files, _problem_of, f"{TITLE}, {split}")
+    columns = (listing.files, listing.targets, listing.boxes)
+    files, targets, boxes = ([column[k] for k in good] for column in columns)
+    return _Listing(files, targets, boxes)  # type: ignore[arg-type]
+
+
+def _list_train(folder: Path, wnids: list[str]) -> _Listing:
+    listing = _Listing([], [], [])
+    for target, wnid in enumerate(wnids):
+        images, notes = folder / "train" / wnid / "images", f"{wnid}_boxes.txt"
+        names = _image_names(images)
+        path = images.parent / notes
+        boxes = _boxes(path, fields=5) if path.exists() else {}
+        if not names or not boxes.keys() <= set(names):
+            missing = next(iter(sorted(boxes.keys() - set(names))), "its images")
+            raise FileNotFoundError(f"{images} is not whole: {missing} missing. Unpack it again.")
+        listing.files.extend(images / name for name in names)
+        listing.targets.extend([target] * len(names))
+        listing.boxes.extend(boxes[name][1] if name in boxes else None for name in names)
+    return listing
+
+
+def _list_val(folder: Path, wnids: list[str]) -> _Listing:
+    notes, images = folder / "val" / "val_annotations.txt", folder / "val" / "images"
+    names = set(_image_names(images))
+    index = {wnid: target for target, wnid in enumerate(wnids)}
+    listing = _Listing([], [], [])
+    for name, (wnid, box) in _boxes(notes, fields=6).items():
+        if wnid not in index:
+            raise ValueError(f"{notes} has {name} of class {wnid}, which is not in wnids.txt.")
+        if name not in names:
+            raise FileNotFoundError(f"{images} is not whole: {name} missing. Unpack it again.")
+        listing.files.append(images / name)
+        listing.targets.append(index[wnid])
+        listing.boxes.append(box)
+    return listing
+
+
+def _image_names(folder: Path) -> list[str]:
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{TITLE} is not whole: {folder} is missing. Unpack it again.")
+    return sorted(name for name in os.listdir(folder) if name.lower().endswith((".jpeg", ".jpg")))
+
+
+def _boxes(path: Path, fields: int) -> dict[str, tuple[str, Box]]:
+    """Returns class (where given) and box of each image that a file of notes lists."""
+    notes: dict[str, tuple[str, Box]] = {}
+    for line in lines_of(path, TITLE):
+        name, *rest = line.split("\t")
+        box = [int(number) for number in rest[-4:] if _COORDINATE.fullmatch(number)]
+        if len(rest) != fields - 1 or len(box) != 4 or name in notes:
+            raise ValueError(
+                f"{path} must list each image once, with a box, got the line {line!r:.200}. Unpack "
+                "it again."
+            )
+        x0, y0, x1, y1 = box
+        if not (x0 <= x1 <= SIZE and y0 <= y1 <= SIZE):
+            raise ValueError(
+                f"{path} must have boxes within {SIZE} x {SIZE} pixels, got the line {line!r:.200}."
+            )
+        notes[name] = (rest[0], (x0, y0, x1, y1))
+    return notes
+
+
+# ---- Decoding -----------------------------------------------------------------------------------
+
+
+def _decoded(name: str, files: Sequence[Path]) -> npt.NDArray[np.uint8]:
+    """Returns all images, (n, 3, 64, 64), from the cache or else by several threads."""
+    shape = (len(files), 3, SIZE, SIZE)
+
+    def make() -> npt.NDArray[np.uint8]:
+        images = np.empty(shape, np.uint8)
+        # Decoding lets go of Python's lock, so threads do; they are started in the files' order.
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            decoded = pool.map(_decode, files)
+            for number, image in enumerate(track(decoded, len(files), f"decoding {name}")):
+                images[number] = image
+        return images
+
+    return cached(name, files, shape, np.uint8, make)
+
+
+def _problem_of(path: Path) -> str | None:
+    """Returns an error message if a file cannot be read."""
+    try:
+        _decode(path)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _decode(path: Path) -> npt.NDArray[np.uint8]:
+    """Returns one image, (3, 64, 64)."""
+    image = read_image(path, size=(SIZE, SIZE), remedy="Unpack it again.")
+    return np.asarray(image).transpose(2, 0, 1)

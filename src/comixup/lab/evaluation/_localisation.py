@@ -1,0 +1,314 @@
+"""Weakly supervised localisation: how well a classifier's maps find the object that it names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import interpolate
+
+from comixup._checks import check_number
+from comixup.lab.evaluation._boxes import box_areas, check_boxes
+from comixup.lab.evaluation._cam import ActivationMaps, CamMethod
+from comixup.lab.evaluation._metrics import LEVEL, percent_and_interval
+from comixup.lab.evaluation._regions import find_regions
+from comixup.lab.models import MEMORY_FORMAT
+
+THRESHOLD = 0.25
+"""Of a map's range, above which it shows the object: the paper's."""
+SWEPT = tuple(step / 20 for step in range(1, 20))
+"""Thresholds of which MaxBoxAcc takes the best."""
+HIT = 0.5
+"""Least intersection over union of a box that counts as found."""
+FINENESS = (0.3, 0.5, 0.7)
+"""The same for MaxBoxAccV2, which takes their mean."""
+CENTRE_SIDE = math.sqrt(0.5)
+"""Side of the centre box, in sides of the image: half of its area, about what objects have."""
+
+
+@dataclass(frozen=True, eq=False)
+class Localisation:
+    """How many objects are found, in percent of the images that have a box, with 95 % intervals.
+
+    The intervals are for other images of this kind, not for other seeds: Wilson's, and for the
+    mean over three finenesses the normal approximation. They leave out that MaxBoxAcc's thresholds
+    are the best ones for these very images.
+
+    Attributes:
+        name: what the boxes come from.
+        images: how many were measured.
+        left_out: how many have no box.
+        top1_loc: Top-1 Loc: the class is correct and the box overlaps a true one by 0.5 or more.
+        top1_loc_interval: its confidence interval.
+        gt_known: GT-known Loc: the same of the true class's map, whatever class is predicted.
+        gt_known_interval: its confidence interval.
+        max_box_acc: MaxBoxAcc (Choe et al., 2020): GT-known Loc at the best threshold.
+        max_box_acc_interval: its confidence interval.
+        max_box_acc_v2: MaxBoxAccV2: the mean over overlaps of 0.3, 0.5 and 0.7 of what is found at
+            each one's best threshold, where any region may have the box, not the largest alone.
+        max_box_acc_v2_interval: its confidence interval.
+        best_threshold: that of `max_box_acc`.
+        indices: (images,) indices in the split of the images measured.
+        boxes: (images, 4) boxes found at the paper's threshold; zeros where the map is flat.
+        ious: (images,) the largest overlap of that box with a true one, from 0 to 1.
+        correct: (images,) whether the predicted class is the true one.
+        baselines: what boxes find that know nothing of the image: all of it, and its middle.
+    """
+
+    name: str
+    images: int
+    left_out: int
+    top1_loc: float
+    top1_loc_interval: tuple[float, float]
+    gt_known: float
+    gt_known_interval: tuple[float, float]
+    max_box_acc: float
+    max_box_acc_interval: tuple[float, float]
+    max_box_acc_v2: float
+    max_box_acc_v2_interval: tuple[float, float]
+    best_threshold: float
+    indices: Tensor
+    boxes: Tensor
+    ious: Tensor
+    correct: Tensor
+    baselines: tuple[Localisation, ...] = ()
+
+    @property
+    def summary(self) -> dict[str, float]:
+        """The single numbers by their names: what a table of comparisons is made of."""
+        names = ("top1_loc", "gt_known", "max_box_acc", "max_box_acc_v2")
+        return {name: getattr(self, name) for name in names}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns all metrics but those of single images, as JSON types."""
+        plain: dict[str, Any] = {
+            "name": self.name,
+            "images": self.images,
+            "left_out": self.left_out,
+            "best_threshold": self.best_threshold,
+        }
+        for name, value in self.summary.items():
+            plain |= {name: value, f"{name}_interval": list(getattr(self, f"{name}_interval"))}
+        return plain | {"baselines": [baseline.as_dict() for baseline in self.baselines]}
+
+
+def localise(
+    model: nn.Module,
+    batches: Iterable[tuple[Tensor, Tensor]],
+    boxes: Tensor,
+    *,
+    device: torch.device | str = "cpu",
+    layer: str | None = None,
+    method: CamMethod = "cam",
+    threshold: float = THRESHOLD,
+    after: Callable[[int], object] | None = None,
+) -> Localisation:
+    """Returns how well the maps of the true classes find the objects.
+
+    Only these maps are needed: where the prediction is correct, its map is the same.
+
+    Args:
+        model: a classifier on the device, in evaluation mode.
+        batches: of images and classes, in the split's order, such as
+            `split.loader(250, device=device).epoch(0)`.
+        boxes: (n, k, 4), the true ones, in the same order; see `read_boxes`.
+        device: where to compute.
+        layer: name of the module whose feature maps are used; None to find it.
+        method: "cam" or "grad-cam"; see `class_activation_maps`.
+        threshold: above which a map, from 0 to 1, shows the object.
+        after: called with the number of images done, after each batch.
+    """
+    check_boxes(boxes)
+    check_number("threshold", threshold, high=1)
+    levels = sorted({*SWEPT, float(threshold)})
+    maps_of: ActivationMaps | None = None
+    single, anywhere, found, correct = [], [], [], []
+    has_box = (box_areas(boxes) > 0).any(1)
+    done, size = 0, (0, 0)
+    for images, targets in batches:
+        truth = boxes[done : done + len(images)]
+        if len(truth) < len(images):
+            check_boxes(boxes, done + len(images))
+        kept = has_box[done : done + len(images)]
+        done += len(images)
+        if kept.any():
+            size = (images.shape[2], images.shape[3])
+            _check_within(truth, size)
+            shown = (
+                images[kept.to(images.device)].to(device).contiguous(memory_format=MEMORY_FORMAT)
+            )
+            classes = targets[kept.to(targets.device)].to(device)
+            if maps_of is None:
+                maps_of = ActivationMaps(model, shown, layer=layer, method=method)
+            maps, logits = maps_of(shown, classes)
+            correct.append((logits.argmax(1) == classes).cpu())
+            heat = upsampled(maps, size).cpu().numpy()
+            overlaps = [_overlaps(heat > level, truth[kept]) for level in levels]
+            single.append(np.stack([largest for largest, _, _ in overlaps], 1))
+            anywhere.append(np.stack([best for _, best, _ in overlaps], 1))
+            found.append(overlaps[levels.index(threshold)][2])
+        if after is not None:
+            after(done)
+    check_boxes(boxes, done)
+    if not single:
+        raise ValueError("`boxes` must have a box for an image at least, got none. Read others.")
+    swept = [levels.index(level) for level in SWEPT]
+    truth, is_correct = boxes[has_box], torch.cat(correct)
+    return _summary(
+        "CAM" if method == "cam" else "Grad-CAM",
+        torch.from_numpy(np.concatenate(found)),
+        np.concatenate(single)[:, levels.index(threshold)],
+        np.concatenate(single)[:, swept],
+        np.concatenate(anywhere)[:, swept],
+        SWEPT,
+        has_box,
+        is_correct,
+        _baselines(truth, size, has_box, is_correct),
+    )
+
+
+def upsampled(maps: Tensor, size: tuple[int, int]) -> Tensor:
+    """Returns maps, (n, h, w), at the images' size by bicubic interpolation, each from 0 to 1.
+
+    A map of one value everywhere becomes 0 everywhere: it shows nothing.
+    """
+    large = interpolate(maps.float()[:, None], size=size, mode="bicubic")[:, 0]
+    low, high = large.amin((1, 2), keepdim=True), large.amax((1, 2), keepdim=True)
+    # Interpolating one value gives it back but for rounding.
+    flat = high - low <= 1e-5 * torch.maximum(high.abs(), low.abs())
+    return ((large - low) / (high - low)).masked_fill(flat, 0)
+
+
+def box_overlaps(boxes: Tensor, truth: Tensor) -> Tensor:
+    """Returns the intersection over union of each box with each of its image's, (n, k).
+
+    It is 0 for boxes that do not meet and for boxes without pixels.
+
+    Args:
+        boxes: (n, 4).
+        truth: (n, k, 4).
+
+    >>> box_overlaps(torch.tensor([[0, 0, 2, 2]]), torch.tensor([[[1, 0, 3, 2], [5, 5, 6, 6]]]))
+    tensor([[0.3333, 0.0000]])
+    """
+    boxes = boxes[:, None]
+    starts = torch.maximum(boxes[..., :2], truth[..., :2])
+    ends = torch.minimum(boxes[..., 2:], truth[..., 2:])
+    # Paper: the official implementation multiplies two negative sides too, so that boxes that are
+    # apart in both directions may overlap by a half. `box_areas` takes sides as 0 at least.
+    both = box_areas(torch.cat((starts, ends), -1))
+    either = box_areas(boxes) + box_areas(truth) - both
+    return both / either.clamp(min=1)
+
+
+def _overlaps(
+    masks: npt.NDArray[np.bool_], truth: Tensor
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+    """Returns the overlap of the largest region, the best of all regions, and the former's box."""
+    # Pixels that touch by their corners are joined, as in OpenCV's contours, which the official
+    # implementation and Choe et al. use. Paper: "largest" is by the area within the contour there,
+    # holes and all; here it is by the region's own pixels.
+    regions = find_regions(masks)
+    of_region = box_overlaps(torch.from_numpy(regions.boxes), truth[regions.owners])
+    overlap = of_region.amax(1).numpy() if len(of_region) else np.zeros(0, np.float32)
+    best = np.zeros(len(masks), np.float32)
+    np.maximum.at(best, regions.owners, overlap)
+    # A row of zeros at the end for masks without a region, whose largest is number -1.
+    largest = np.append(overlap, np.float32(0))[regions.largest]
+    boxes = np.concatenate((regions.boxes, np.zeros((1, 4), np.int64)))[regions.largest]
+    return largest, best, boxes
+
+
+def _summary(
+    name: str,
+    boxes: Tensor,
+    at_threshold: npt.NDArray[np.float32],
+    largest: npt.NDArray[np.float32],
+    anywhere: npt.NDArray[np.float32],
+    levels: Sequence[float],
+    has_box: Tensor,
+    correct: Tensor,
+    baselines: tuple[Localisation, ...] = (),
+) -> Localisation:
+    """Returns the metrics of overlaps at one threshold, (n,), and at all, (n, levels)."""
+    images = len(at_threshold)
+    hits = at_threshold >= HIT
+    by_level = (largest >= HIT).sum(0)
+    # For each fineness the hits of every image at the threshold that has most of them.
+    best = [anywhere >= least for least in FINENESS]
+    means = np.mean([found[:, found.sum(0).argmax()] for found in best], axis=0)
+    fraction, spread = float(means.mean()), float(means.std(ddof=min(1, images - 1)))
+    half = NormalDist().inv_cdf((1 + LEVEL) / 2) * spread / math.sqrt(images)
+    counts = (int((hits & correct.numpy()).sum()), int(hits.sum()), int(by_level.max()))
+    (top1, top1_in), (known, known_in), (most, most_in) = (
+        percent_and_interval(count, images) for count in counts
+    )
+    return Localisation(
+        name=name,
+        images=images,
+        left_out=len(has_box) - images,
+        top1_loc=top1,
+        top1_loc_interval=top1_in,
+        gt_known=known,
+        gt_known_interval=known_in,
+        max_box_acc=most,
+        max_box_acc_interval=most_in,
+        max_box_acc_v2=100 * fraction,
+        max_box_acc_v2_interval=(100 * max(fraction - half, 0.0), 100 * min(fraction + half, 1.0)),
+        best_threshold=levels[int(by_level.argmax())],
+        indices=has_box.nonzero()[:, 0],
+        boxes=boxes,
+        ious=torch.from_numpy(at_threshold),
+        correct=correct,
+        baselines=baselines,
+    )
+
+
+def _baselines(
+    truth: Tensor, size: tuple[int, int], has_box: Tensor, correct: Tensor
+) -> tuple[Localisation, ...]:
+    """Returns what the whole image finds, and boxes in its middle, whose sides are swept too."""
+    rows = []
+    sweeps = {"whole image": (1.0, (1.0,)), "centre box": (CENTRE_SIDE, (*SWEPT, CENTRE_SIDE, 1.0))}
+    for name, (side, sides) in sweeps.items():
+        box = centre_box(side, size).expand(len(truth), 4)
+        overlaps = [
+            box_overlaps(centre_box(swept, size).expand(len(truth), 4), truth).amax(1).numpy()
+            for swept in sides
+        ]
+        swept = np.stack(overlaps, 1)
+        at_side = box_overlaps(box, truth).amax(1).numpy()
+        rows.append(_summary(name, box, at_side, swept, swept, sides, has_box, correct))
+    return tuple(rows)
+
+
+def centre_box(side: float, size: tuple[int, int]) -> Tensor:
+    """Returns the box in the middle of an image whose sides are this fraction of the image's.
+
+    Args:
+        side: from 0 to 1.
+        size: height and width of the image.
+
+    >>> centre_box(0.5, (64, 32))
+    tensor([ 8, 16, 24, 48])
+    """
+    height, width = size
+    x0, y0 = round(width * (1 - side) / 2), round(height * (1 - side) / 2)
+    return torch.tensor([x0, y0, width - x0, height - y0])
+
+
+def _check_within(truth: Tensor, size: tuple[int, int]) -> None:
+    height, width = size
+    ends = truth.amax((0, 1))
+    if int(truth.min()) < 0 or int(ends[2]) > width or int(ends[3]) > height:
+        raise ValueError(
+            f"`boxes` must lie within the images' {width} x {height} pixels, got some up to "
+            f"{int(ends[2])} x {int(ends[3])}. Were they read for another image size?"
+        )

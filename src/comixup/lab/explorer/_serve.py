@@ -1,0 +1,107 @@
+"""The page on a port: local unless told otherwise, without telemetry, files in one folder."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from comixup._checks import check_count
+from comixup.lab.explorer._limits import HOST, MAX_BYTES, PORT
+
+if TYPE_CHECKING:
+    from comixup.lab.explorer._workbench import Workbench
+
+_SWITCHES = {
+    "GRADIO_ANALYTICS_ENABLED": "False",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "GRADIO_SSR_MODE": "False",
+}
+"""Environment variables that gradio reads when it is imported."""
+
+
+def serve(
+    runs: Sequence[str] = (),
+    *,
+    host: str = HOST,
+    port: int = PORT,
+    open_browser: bool = False,
+    wait: bool = True,
+) -> tuple[str, ExitStack]:
+    """Serves the explorer; returns its address, and what stops it when it is closed.
+
+    Args:
+        runs: folders of runs to offer as sources of saliency.
+        host: the address to listen at. Other machines can reach the default one not at all.
+        port: 0 takes any that is free.
+        open_browser: show the page.
+        wait: until Ctrl-C; False returns at once.
+    """
+    check_count("port", port, 0, 2**16 - 1)
+    os.environ.update(_SWITCHES)  # before gradio is imported
+    stack = ExitStack()
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="comixup-explorer-"))
+    os.environ["GRADIO_TEMP_DIR"] = folder  # where uploads go, and nothing else is written
+    try:
+        gradio = _import_gradio()
+        from comixup.lab.explorer._page import CSS, build_page  # noqa: PLC0415 - it needs gradio
+        from comixup.lab.explorer._workbench import Workbench  # noqa: PLC0415 - it needs torch
+
+        bench: Workbench = Workbench([str(run) for run in runs], any_run=is_local(host))
+        page = build_page(bench)
+        fonts = {"font": ["system-ui", "sans-serif"], "font_mono": ["monospace"]}
+        _, address, _ = page.launch(
+            server_name=host,
+            server_port=port or None,
+            inbrowser=open_browser,
+            prevent_thread_lock=True,
+            share=False,
+            quiet=True,
+            max_file_size=MAX_BYTES,
+            footer_links=[],
+            run_history=False,
+            enable_monitoring=False,
+            ssr_mode=False,
+            pwa=False,
+            mcp_server=False,
+            theme=gradio.themes.Default(**fonts),  # those of gradio are fetched from the web
+            css=CSS,
+        )
+        stack.callback(page.close, verbose=False)
+    except BaseException:
+        stack.close()
+        raise
+    if wait:
+        print(f"The explorer is at {address} (Ctrl-C ends it).", flush=True)
+        with stack:
+            page.block_thread()
+    return address, stack
+
+
+def is_local(host: str) -> bool:
+    """Whether an address is of this machine alone.
+
+    >>> is_local("127.0.0.1"), is_local("localhost"), is_local("0.0.0.0")
+    (True, True, False)
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _import_gradio() -> Any:
+    try:
+        import gradio  # noqa: PLC0415 - an extra, and slow to import
+    except ModuleNotFoundError as error:
+        if error.name != "gradio":
+            raise
+        raise ModuleNotFoundError(
+            "gradio must be installed for the explorer, and it is not. Use pip install "
+            "'comixup[explorer]'.",
+            name="gradio",
+        ) from None
+    return gradio

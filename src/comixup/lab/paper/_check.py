@@ -1,0 +1,116 @@
+"""Committed cells made again, and compared with what was committed."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from comixup._checks import check_count
+from comixup.lab.paper._items import Item
+from comixup.lab.paper._jobs import Job, jobs_of
+from comixup.lab.paper._make_cell import Workspace
+from comixup.lab.paper._scheduler import Outcome, make_cells
+from comixup.lab.paper._store import Made, read_committed, read_out
+from comixup.lab.paper._trained_tables import SCALES
+
+TOLERANCE = 1e-5
+"""Relative: committed numbers have six digits or more."""
+_TIMES = ("seconds", "cpu_seconds", "ms")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How a cell that was made again compares.
+
+    Attributes:
+        key: the cell.
+        numbers: compared; times are left out.
+        largest: relative difference.
+        where: name of the number that has it; empty if all are the same.
+    """
+
+    key: str
+    numbers: int
+    largest: float
+    where: str
+
+    def __str__(self) -> str:
+        """The comparison in words."""
+        if self.largest <= TOLERANCE:
+            return f"{self.key}: {self.numbers} numbers, all the same"
+        return f"{self.key}: {self.numbers} numbers, {self.where} differs by {self.largest:.2g}"
+
+
+def check(
+    items: Sequence[Item], count: int, results: Path, workspace: Workspace, *, workers: int = 1
+) -> tuple[list[Comparison], Outcome]:
+    """Returns how cells compare that are drawn at random and made again, and what became of them.
+
+    Trained runs give the same numbers on the same machine and number of threads; elsewhere sums
+    round differently, and a run ends as far away as another seed's might.
+
+    Args:
+        items: whose committed cells are drawn from.
+        count: how many to draw.
+        results: folder of the committed cells.
+        workspace: where to make them again, in a folder `check`.
+        workers: processes that make cells side by side.
+    """
+    check_count("count", count)
+    committed = read_committed(results)
+    workspace = replace(workspace, out=workspace.out / "check")
+    jobs = {job.key: job for item in items for scale in SCALES for job in jobs_of(item, scale)}
+    drawn = draw(jobs, committed, count)
+    outcome = make_cells(drawn, workspace, workers=workers)
+    again = read_out(workspace.out)
+    made = [job.key for job in drawn if job.key in again]
+    return [compared(key, committed[key], again[key]) for key in made], outcome
+
+
+def draw(jobs: Mapping[str, Job], committed: Mapping[str, Made], count: int) -> list[Job]:
+    """Returns some of the jobs whose numbers are committed, chosen at random."""
+    there = sorted(key for key in jobs if key in committed and committed[key].rows)
+    if len(there) < count:
+        raise ValueError(
+            f"`--check` must be at most the number of committed cells, {len(there)}, got {count}. "
+            "Name more tables and figures, or draw fewer."
+        )
+    return [jobs[key] for key in random.SystemRandom().sample(there, count)]
+
+
+def compared(key: str, old: Made, new: Made) -> Comparison:
+    """Returns how the numbers of a cell differ; rows are in the same order."""
+    if len(old.rows) != len(new.rows):
+        return Comparison(key, 0, math.inf, "the number of rows")
+    pairs = [
+        (name, value, row[name])
+        for kept, row in zip(old.rows, new.rows, strict=True)
+        for name, value in kept.items()
+        if name in row and is_compared(name, value)
+    ]
+    worst = max(pairs, key=lambda pair: difference(pair[1], pair[2]), default=None)
+    if worst is None:
+        return Comparison(key, 0, 0.0, "")
+    largest = difference(worst[1], worst[2])
+    return Comparison(key, len(pairs), largest, worst[0] if largest > TOLERANCE else "")
+
+
+def is_compared(name: str, value: float | str) -> bool:
+    """Returns whether a column is a number that does not depend on the machine's speed."""
+    is_time = name in _TIMES or name.endswith("_ms")
+    return not is_time and not isinstance(value, str)
+
+
+def difference(old: float | str, new: float | str) -> float:
+    """Returns the relative difference of two numbers.
+
+    >>> difference(2.0, 2.0), difference(1.0, 2.0)
+    (0.0, 0.5)
+    """
+    if isinstance(old, (int, float)) and isinstance(new, (int, float)):
+        size = max(abs(old), abs(new))
+        return abs(old - new) / size if size else 0.0
+    return math.inf

@@ -1,0 +1,243 @@
+"""The training loop: one optimiser step, and the steps of an epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor
+
+from comixup import LossFn, ManifoldMixup, Mixer, NoMix, OnePass, Origin, Plan, training_step
+from comixup.lab.data import Loader, Purpose, seed_for
+from comixup.lab.models import MEMORY_FORMAT
+from comixup.lab.training._processes import summed
+from comixup.lab.training._recipe import Recipe
+from comixup.lab.training._vat import WeightedVat
+from comixup.lab.training._weight_average import WeightAverage
+
+if TYPE_CHECKING:
+    from comixup._lightning import FabricModule, FabricOptimizer
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums over an epoch, kept on the device: reading them would make the host wait.
+
+    Attributes:
+        sums: loss times images, images, correct predictions of unmixed images, and the number of
+            these predictions.
+        counts: outputs of the mixer, the inputs in them, and outputs of a single input: on the
+            host, where plans are made.
+    """
+
+    sums: Tensor
+    counts: Tensor = field(default_factory=lambda: torch.zeros(3))
+
+    @classmethod
+    def begin(cls, device: torch.device, before: dict[str, float]) -> Totals:
+        """Returns the sums of an epoch so far; zeros at its start."""
+        values = [before.get(name, 0.0) for name in cls.names()]
+        return cls(torch.tensor(values[:4], device=device), torch.tensor(values[4:]))
+
+    @staticmethod
+    def names() -> tuple[str, ...]:
+        """Returns what the sums and counts are of."""
+        return ("loss", "images", "correct", "predictions", "outputs", "inputs", "unmixed")
+
+    def add(self, loss: Tensor, images: int, logits: Tensor | None, targets: Tensor) -> None:
+        """Adds a micro-batch; `logits` are those of unmixed images, if there are any."""
+        self.sums[0] += loss.detach() * images
+        self.sums[1] += images
+        if logits is not None and targets.ndim == 1:
+            self.sums[2] += (logits.argmax(1) == targets).sum()
+            self.sums[3] += len(targets)
+
+    def count(self, plan: Plan) -> None:
+        """Adds how many inputs the outputs of a micro-batch have."""
+        inputs = (plan.source_ratio() > 0).sum(1)
+        self.counts.add_(torch.tensor([len(inputs), inputs.sum(), (inputs == 1).sum()]))
+
+    @property
+    def unmixed(self) -> float:
+        """The fraction of this process's outputs so far that have a single input."""
+        outputs, _, single = self.counts.tolist()
+        return single / outputs if outputs else 0.0
+
+    def read(self, fabric: Fabric) -> dict[str, float]:
+        """Returns the sums over all processes."""
+        values = torch.cat([self.sums, self.counts.to(self.sums.device)])
+        return dict(zip(self.names(), summed(fabric, values), strict=True))
+
+
+@dataclass(frozen=True)
+class Stepper:
+    """What makes optimiser steps; it stays the same over a run.
+
+    Attributes:
+        fabric: the processes.
+        model: set up by Fabric.
+        optimizer: set up by Fabric.
+        mixer: the method; its generator is seeded for every micro-batch.
+        loss_fn: of mixed batches.
+        clean_loss_fn: of clean batches.
+        vat: added to the loss of unmixed batches; None without it.
+        recipe: for the learning rates.
+        seed: of the run.
+        accumulate: micro-batches of each process and step.
+        memory_format: of the images, that of the model's weights.
+        average: of the model's weights, kept up to date; None without it.
+    """
+
+    fabric: Fabric
+    model: FabricModule
+    optimizer: FabricOptimizer
+    mixer: Mixer | OnePass
+    loss_fn: LossFn
+    clean_loss_fn: LossFn
+    vat: WeightedVat | None
+    recipe: Recipe
+    seed: int
+    accumulate: int
+    memory_format: torch.memory_format = MEMORY_FORMAT
+    average: WeightAverage | None = None
+
+    def run(
+        self,
+        images: Tensor,
+        targets: Tensor,
+        origin: Origin | None,
+        batch: int,
+        when: tuple[int, int, int],
+        sums: Totals,
+    ) -> None:
+        """Makes one step of the optimiser.
+
+        Args:
+            images: this process's share of the batch.
+            targets: theirs.
+            origin: where they come from, for one-pass mixing.
+            batch: images of the batch over all processes.
+            when: the epoch, the step in it, and the number of steps in it.
+            sums: to be added to.
+        """
+        epoch, step, steps = when
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.recipe.lr_at(epoch + step / steps)
+        self.optimizer.zero_grad()
+        split = _micro_batches(images, targets, origin, self.accumulate)
+        micro_batches = [micro for micro in split if len(micro[0])]
+        for k, (micro_images, micro_targets, micro_origin) in enumerate(micro_batches):
+            if isinstance(self.mixer, OnePass):
+                self.mixer.turn = epoch * steps + step
+            self._seed(epoch, step, self.fabric.global_rank * self.accumulate + k)
+            # Gradients are averaged over processes: a micro-batch is weighted by its images.
+            weight = len(micro_images) * self.fabric.world_size / batch
+            last = k == len(micro_batches) - 1
+            with self.fabric.no_backward_sync(self.model, enabled=not last):
+                self._backward(micro_images, micro_targets, micro_origin, weight, sums)
+        self.optimizer.step()
+        if self.average is not None:
+            self.average.update()
+
+    def _backward(
+        self,
+        images: Tensor,
+        targets: Tensor,
+        origin: Origin | None,
+        weight: float,
+        sums: Totals,
+    ) -> None:
+        """Adds the gradient of a micro-batch's loss, times its weight."""
+
+        def backward(loss: Tensor) -> None:
+            self.fabric.backward(loss * weight)
+
+        step = training_step(
+            self.model,
+            self.mixer,
+            images.contiguous(memory_format=self.memory_format),
+            targets,
+            origin=origin,
+            loss_fn=self.loss_fn,
+            clean_loss_fn=self.clean_loss_fn,
+            backward=backward,
+        )
+        loss, reported = step.loss, step.mixed_loss
+        if self.vat is not None:  # its method mixes nothing: the outputs are the images' own
+            smoothness = self.vat(self.model, images, step.outputs, self.mixer.generator)
+            loss, reported = loss + smoothness, reported + smoothness
+        backward(loss)
+        logits = step.clean_outputs
+        if logits is None and not self._mixed():
+            logits = step.outputs
+        sums.add(reported, len(images), None if logits is None else logits.detach(), targets)
+        if not isinstance(self.mixer, NoMix):
+            sums.count(self.mixer.last.plan)
+
+    def _mixed(self) -> bool:
+        return self.mixer.last.mixed
+
+    def _seed(self, *counts: int) -> None:
+        """Seeds every generator from the seed and the counts: they are its whole state."""
+        # Dropout, and whatever else a model draws.
+        torch.manual_seed(seed_for(self.seed, *counts, Purpose.MODEL))
+        if self.mixer.generator is not None:
+            self.mixer.generator.manual_seed(seed_for(self.seed, *counts, Purpose.MIXER))
+
+
+def train_steps(
+    stepper: Stepper,
+    loader: Loader,
+    *,
+    epoch: int,
+    first: int,
+    batch_size: int,
+    size: int,
+    sums: Totals,
+) -> Generator[int, None, None]:
+    """Trains for the rest of an epoch; yields the number of steps done, after each of them.
+
+    Args:
+        stepper: makes the steps.
+        loader: of this process's shares.
+        epoch: counted from 0.
+        first: steps of it that are done already.
+        batch_size: images of a batch, over all processes.
+        size: images of the epoch.
+        sums: to be added to.
+    """
+    steps = len(loader)
+    stepper.model.train()
+    batches = _batches(stepper, loader, epoch, first)
+    for number, (images, targets, origin) in enumerate(batches, first):
+        batch = min(batch_size, size - number * batch_size)
+        stepper.run(images, targets, origin, batch, (epoch, number, steps), sums)
+        yield number + 1
+    if isinstance(stepper.mixer, ManifoldMixup):
+        stepper.mixer.disarm()
+    if isinstance(stepper.mixer, OnePass):
+        stepper.mixer.end_epoch()
+
+
+def _batches(
+    stepper: Stepper, loader: Loader, epoch: int, first: int
+) -> Iterator[tuple[Tensor, Tensor, Origin | None]]:
+    """Returns an epoch's batches, with where they come from if the method asks for it."""
+    if isinstance(stepper.mixer, OnePass):
+        return loader.epoch_with_origins(epoch, stepper.mixer.memory, first)
+    return ((images, targets, None) for images, targets in loader.epoch(epoch, first))
+
+
+def _micro_batches(
+    images: Tensor, targets: Tensor, origin: Origin | None, count: int
+) -> Iterator[tuple[Tensor, Tensor, Origin | None]]:
+    """Returns a process's share of a batch, divided into micro-batches."""
+    origins: Sequence[Origin | None] = [None] * count
+    if origin is not None:
+        cells = [None] * count if origin.cells is None else origin.cells.tensor_split(count)
+        indices = origin.indices.tensor_split(count)
+        origins = [Origin(*pair) for pair in zip(indices, cells, strict=True)]
+    return zip(images.tensor_split(count), targets.tensor_split(count), origins, strict=True)

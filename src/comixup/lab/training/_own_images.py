@@ -1,0 +1,154 @@
+"""A recipe for images of one's own, with settings chosen by how many there are and how large."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+from comixup.lab import models
+from comixup.lab.training._phases import Phase
+from comixup.lab.training._recipe import Recipe
+from comixup.lab.training._recipes import RECIPES
+
+FOLDER = "folder"
+"""The recipe that is adapted, and the data set that it trains on."""
+
+IMAGE_SIZES = (32, 48, 64, 96, 128, 160, 192, 224)
+"""Pixels per side that images are resized to: the largest that they have."""
+LARGE = 96
+"""From this size on the network is one made for photographs."""
+FEW_IMAGES = 5_000
+"""Fewer train a smaller network on smaller images, if its weights are random."""
+LARGEST_OF_FEW = 128
+"""Pixels per side, where there are few images."""
+
+EPOCHS = (20, 120)
+"""The least, for many images, and the most, for few."""
+REFERENCE_IMAGES, REFERENCE_EPOCHS = 500, 100
+"""500 images are shown 100 times; more images less often, by the fourth root of their number."""
+BATCHES = ((1_000, 32), (10_000, 64))
+LARGEST_BATCH = 128
+"""Images of a step: 32 of fewer than 1,000 training images, 64 of fewer than 10,000, else 128."""
+LEAST_STEPS = 4
+"""Steps of an epoch, of very few images: batches are made smaller for it."""
+SMALLEST_BATCH = 4
+
+LR_PER_IMAGE = {"sgd": 0.05 / 32, "adam": 1e-3 / 32, "adamw": 1e-3 / 32}
+"""Learning rate for each image of a batch, of a network with random weights."""
+FINE_TUNING = 0.1
+"""Of that, for a network that begins with trained weights."""
+MAX_LR = {"sgd": 0.2, "adam": 4e-3, "adamw": 4e-3}
+WEIGHT_DECAY = {"sgd": 1e-3, "adam": 0.0, "adamw": 0.05}
+WARM_UP = 0.05
+"""Fraction of the epochs in which the learning rate rises."""
+EVALUATIONS = 20
+"""In the course of a run, at least."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What is known of a set of images before it is trained on.
+
+    Attributes:
+        name: for tables, pictures and the folder of its runs.
+        train: number of training images.
+        median_side: median of the images' shorter sides, in pixels.
+        multi_label: whether an image may have any number of labels.
+        has_validation: whether there are images to choose by beside those to test on.
+    """
+
+    name: str
+    train: int
+    median_side: int
+    multi_label: bool = False
+    has_validation: bool = False
+
+
+def recipe_for(
+    summary: Summary,
+    *,
+    epochs: int | None = None,
+    image_size: int | None = None,
+    optimizer: str | None = None,
+    fine_tuned: bool = False,
+    pretrained: str | None = None,
+) -> Recipe:
+    """Returns the recipe `folder` for a set of images.
+
+    Args:
+        summary: what is known of them.
+        epochs: how often to show each image; None: by their number.
+        image_size: pixels per side; None: by the images' own.
+        optimizer: "sgd", "adam" or "adamw"; None: SGD for random weights, else AdamW.
+        fine_tuned: whether the network begins with trained weights.
+        pretrained: name of the network whose pretrained weights it begins with; None for none.
+
+    >>> recipe = recipe_for(Summary("pets", train=500, median_side=70))
+    >>> recipe.model, recipe.epochs, recipe.phases[0].image_size, recipe.phases[0].batch_size
+    ('preactresnet10', 100, 64, 32)
+    """
+    fine_tuned = fine_tuned or pretrained is not None
+    few = summary.train < FEW_IMAGES and not fine_tuned
+    largest = LARGEST_OF_FEW if few else IMAGE_SIZES[-1]
+    if pretrained is not None:
+        largest = models.pretrained_preprocessing(pretrained).shape[1]
+    sizes = [side for side in (*IMAGE_SIZES, largest) if side <= min(summary.median_side, largest)]
+    size = image_size or max(sizes, default=IMAGE_SIZES[0])
+    model, width = network_for(size, few) if pretrained is None else (pretrained, None)
+    optimizer = optimizer or ("adamw" if fine_tuned else "sgd")
+    batch = batch_for(summary.train)
+    epochs = epochs_for(summary.train) if epochs is None else epochs
+    lr = LR_PER_IMAGE[optimizer] * batch * (FINE_TUNING if fine_tuned else 1)
+    lr = float(f"{min(lr, MAX_LR[optimizer]):.2g}")
+    base = RECIPES[FOLDER]
+    return dataclasses.replace(
+        base,
+        name=summary.name,
+        title=f"{summary.name}: {summary.train} training images of one's own",
+        model=model,
+        width=width,
+        phases=(Phase(epochs, batch, image_size=size, min_scale=base.phases[0].min_scale),),
+        lr=((0, 0.0), (max(1, round(WARM_UP * epochs)), lr), (epochs, 0.0)),
+        optimizer=optimizer,  # type: ignore[arg-type]
+        weight_decay=WEIGHT_DECAY[optimizer],
+        pretrained=pretrained is not None,
+        loss="binary-cross-entropy" if summary.multi_label else base.loss,
+        evaluate_every=max(1, epochs // EVALUATIONS),
+        reported="validation" if summary.has_validation else "last",
+    )
+
+
+def network_for(size: int, few: bool) -> tuple[str, int | None]:
+    """Returns the name of a network for images of a size, and its width if that is chosen too.
+
+    Args:
+        size: pixels per side.
+        few: whether there are too few images for a large one.
+
+    >>> network_for(64, few=True), network_for(224, few=False)
+    (('preactresnet10', 32), ('resnet18', None))
+    """
+    if size >= LARGE:
+        return "resnet18", None
+    return ("preactresnet10", 32) if few else ("preactresnet18", None)
+
+
+def epochs_for(images: int) -> int:
+    """Returns how often to show so many training images.
+
+    >>> [epochs_for(n) for n in (100, 500, 5_000, 100_000)]
+    [120, 100, 56, 27]
+    """
+    wanted = REFERENCE_EPOCHS * math.sqrt(math.sqrt(REFERENCE_IMAGES / images))
+    return round(min(max(wanted, EPOCHS[0]), EPOCHS[1]))
+
+
+def batch_for(images: int) -> int:
+    """Returns the images of a step, for so many training images.
+
+    >>> [batch_for(n) for n in (20, 500, 5_000, 100_000)]
+    [5, 32, 64, 128]
+    """
+    batch = next((size for limit, size in BATCHES if images < limit), LARGEST_BATCH)
+    return max(SMALLEST_BATCH, min(batch, math.ceil(images / LEAST_STEPS)))

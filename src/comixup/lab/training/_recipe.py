@@ -1,0 +1,407 @@
+"""What an experiment is: plain frozen data, from which a run follows together with its seed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from comixup._checks import (
+    check_boolean,
+    check_choice,
+    check_count,
+    check_fraction,
+    check_number,
+    check_positive,
+)
+from comixup._did_you_mean import did_you_mean
+from comixup.lab.data import AUGMENTATIONS, MAX_SEED, Augmentation
+from comixup.lab.models import MAX_WIDTH
+from comixup.lab.training._method import JOINT, Method, SaliencyMode, Settings
+from comixup.lab.training._phases import Phase, ends_of, with_ends
+
+LossName: TypeAlias = Literal["cross-entropy", "official", "binary-cross-entropy"]
+LOSS_NAMES = ("cross-entropy", "official", "binary-cross-entropy")
+OptimizerName: TypeAlias = Literal["sgd", "adam", "adamw"]
+OPTIMIZERS = ("sgd", "adam", "adamw")
+ClassWeights: TypeAlias = Literal["balanced"]
+CLASS_WEIGHTS = ("balanced",)
+
+MAX_COUNT = 10**6
+"""Epochs of a recipe and images of a batch: more is a slip of the keyboard."""
+MAX_IMAGES = 10**9
+"""Of a class."""
+MAX_IMAGE_SIZE = 4096
+"""Pixels per side: larger images fill the memory before anything is said."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """An experiment of the paper, or one of ours.
+
+    Attributes:
+        name: what the command line calls it.
+        title: one line for people.
+        source: the table it belongs to.
+        data: name of the data set, see `comixup.lab.data.names()`.
+        model: name of the network, see `comixup.lab.models.build`.
+        methods: what can be trained here, by name.
+        method: the name of the one that is trained unless another is asked for.
+        phases: stretches of epochs, in order.
+        lr: (epoch, learning rate) at which the rate is set, in order.
+        lr_interpolation: "constant" keeps a rate until the next; "linear" and "cosine" go from one
+            to the next, per step.
+        loss: "official" is that of the official implementation (see `losses`), to which their
+            learning rates belong.
+        optimizer: "sgd", "adam" or "adamw".
+        momentum: of sgd.
+        nesterov: of sgd.
+        weight_decay: of any.
+        decay_norms: whether weight decay acts on biases and normalisation too.
+        unmixed_epochs: epochs at the start that are not mixed, by any method.
+        patience: stop once validation accuracy has not risen for so many epochs; None: never.
+        classes: names or indices of the classes to train and test on; None: all.
+        images_per_class: train on so many images of each class, drawn by the run's seed; None: all.
+        validation: fraction of the training images held out, where the data have no validation
+            images of their own.
+        validation_seed: decides which images are held out, the same for every run; None: the
+            run's seed does.
+        test_fraction: fraction of each class's images held out as test images, of a folder of
+            images that has none; None: a fifth.
+        augment: how training images are augmented: "crop-flip", on top of that "trivial", "rand" or
+            "auto" (torchvision's TrivialAugmentWide, RandAugment, AutoAugment), or "none".
+        width: feature maps of the network's first stage; None: the network's own.
+        pretrained: begin with the network's ImageNet weights, see `comixup.lab.models.build`.
+        weights: file of weights to begin with; None: random ones.
+        freeze: train the last layer alone, on the features that the initial weights give.
+        class_weights: weight of each class in the loss: all the same (None), or "balanced", in
+            inverse proportion to its training images.
+        label_smoothing: fraction of every target that is spread over all classes, of cross-entropy.
+        evaluate_every: epochs from one evaluation to the next; the last epoch always has one.
+        reported: which error counts: the median of the last ten epochs (the paper's way), the last
+            epoch's, or that of the epoch with the best validation accuracy.
+        tuning_grid: settings that `comixup tune` tries, by mixer.
+        notes: what the paper leaves open and how it is filled here.
+    """
+
+    name: str
+    title: str
+    source: str
+    data: str
+    model: str
+    methods: Mapping[str, Method]
+    phases: tuple[Phase, ...]
+    lr: tuple[tuple[float, float], ...]
+    method: str = "comixup"
+    lr_interpolation: Literal["constant", "linear", "cosine"] = "constant"
+    loss: LossName = "cross-entropy"
+    optimizer: OptimizerName = "sgd"
+    momentum: float = 0.9
+    nesterov: bool = True
+    weight_decay: float = 1e-4
+    decay_norms: bool = True
+    unmixed_epochs: int = 0
+    patience: int | None = None
+    classes: tuple[str | int, ...] | None = None
+    images_per_class: int | None = None
+    validation: float | None = None
+    validation_seed: int | None = None
+    test_fraction: float | None = None
+    augment: Augmentation = "crop-flip"
+    width: int | None = None
+    pretrained: bool = False
+    weights: str | None = None
+    freeze: bool = False
+    class_weights: ClassWeights | None = None
+    label_smoothing: float = 0.0
+    evaluate_every: int = 1
+    reported: Literal["median", "last", "validation"] = "median"
+    tuning_grid: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
+    notes: str = ""
+
+    def __post_init__(self) -> None:
+        check_choice("loss", self.loss, LOSS_NAMES)
+        check_choice("optimizer", self.optimizer, OPTIMIZERS)
+        check_choice("augment", self.augment, AUGMENTATIONS)
+        check_choice("class_weights", self.class_weights, (None, *CLASS_WEIGHTS))
+        check_number("label_smoothing", self.label_smoothing, high=1)
+        if self.label_smoothing == 1:
+            raise ValueError(
+                "`label_smoothing` must be below 1, where targets say nothing, got "
+                f"{self.label_smoothing!r}. 0.1 is usual."
+            )
+        for name in ("class_weights", "label_smoothing"):
+            if getattr(self, name) and self.loss != "cross-entropy":
+                raise ValueError(
+                    f'`{name}` must be left out unless the loss is "cross-entropy", got '
+                    f"{getattr(self, name)!r} with {self.loss!r}."
+                )
+        if self.freeze and not (self.pretrained or self.weights):
+            raise ValueError(
+                "`freeze` must be False for a network with random weights, got True. Give it "
+                "trained ones: --weights FILE, or --pretrained."
+            )
+        if self.pretrained and self.weights:
+            raise ValueError(
+                f"`weights` must be None with pretrained=True, got {self.weights!r}. A network "
+                "begins with one or the other."
+            )
+
+    @property
+    def epochs(self) -> int:
+        """The epochs of all phases."""
+        return sum(phase.epochs for phase in self.phases)
+
+    def phase_at(self, epoch: int) -> Phase:
+        """Returns the phase that an epoch, counted from 0, belongs to."""
+        for phase in self.phases:
+            if epoch < phase.epochs:
+                return phase
+            epoch -= phase.epochs
+        return self.phases[-1]
+
+    def lr_at(self, epoch: float) -> float:
+        """Returns the learning rate at a moment, in epochs since the start.
+
+        >>> from comixup.lab.training import RECIPES
+        >>> [RECIPES["cifar100-preactresnet18"].lr_at(epoch) for epoch in (0, 99.9, 100, 250)]
+        [0.2, 0.2, 0.02, 0.002]
+        """
+        before = [knot for knot in self.lr if knot[0] <= epoch]
+        after = [knot for knot in self.lr if knot[0] > epoch]
+        begin, low = before[-1] if before else self.lr[0]
+        if self.lr_interpolation == "constant" or not after:
+            return low
+        end, high = after[0]
+        done = (epoch - begin) / (end - begin)
+        if self.lr_interpolation == "cosine":
+            done = (1 - math.cos(math.pi * done)) / 2
+        return low + (high - low) * done
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns the recipe as what JSON can hold."""
+        plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))
+        return plain
+
+    def choose(self, method: str | None) -> Method:
+        """Returns the method of that name, or the recipe's own.
+
+        Names joined by "+", such as "comixup+input", are a choice of these methods, with the
+        settings that they have here: one of them is drawn for each batch. The whole takes one pass
+        if one of them does.
+        """
+        name = method or self.method
+        if name not in self.methods and JOINT in name:
+            from comixup.lab.training._join_methods import join_methods  # noqa: PLC0415 - needs torch
+
+            names = name.split(JOINT)
+            return join_methods([(part, self._named(part)) for part in names])
+        return self._named(name)
+
+    def _named(self, name: str) -> Method:
+        if name not in self.methods:
+            raise ValueError(
+                f"`method` must be one of {', '.join(self.methods)} in recipe {self.name}, got "
+                f"{name!r}.{did_you_mean(name, self.methods)}"
+            )
+        return self.methods[name]
+
+    def for_method(self, method: str) -> Recipe:
+        """Returns the recipe with the epochs and learning rates that a method of it has.
+
+        >>> from comixup.lab.training import RECIPES
+        >>> RECIPES["digits"].for_method("comixup") == RECIPES["digits"]
+        True
+        """
+        chosen = self.choose(method)
+        if chosen.epoch_multiplier == 1 and chosen.lr_multiplier == 1:
+            return self
+        epochs = round(self.epochs * chosen.epoch_multiplier)
+        changed = self.changed(epochs=max(1, epochs))
+        rates = tuple((when, rate * chosen.lr_multiplier) for when, rate in changed.lr)
+        return dataclasses.replace(changed, lr=rates, methods=self.methods)
+
+    def changed(
+        self,
+        *,
+        data: str | None = None,
+        model: str | None = None,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        lr: float | None = None,
+        loss: LossName | None = None,
+        weight_decay: float | None = None,
+        classes: Sequence[str | int] | None = None,
+        images_per_class: int | None = None,
+        validation: float | None = None,
+        validation_seed: int | None = None,
+        test_fraction: float | None = None,
+        augment: Augmentation | None = None,
+        width: int | None = None,
+        image_size: int | None = None,
+        optimizer: OptimizerName | None = None,
+        pretrained: bool | None = None,
+        weights: str | None = None,
+        freeze: bool | None = None,
+        class_weights: ClassWeights | None = None,
+        label_smoothing: float | None = None,
+        ema: float | None = None,
+    ) -> Recipe:
+        """Returns the recipe with some things changed; None leaves a thing as it is.
+
+        The paper's errors no longer belong to it then, so they are dropped.
+
+        Args:
+            data: another data set.
+            model: another network, in its own width.
+            epochs: in all; phases, learning rates and unmixed epochs keep their proportions.
+            batch_size: of every phase. Learning rates stay as they are.
+            lr: the highest learning rate; the others keep their proportion to it.
+            loss: see `losses`.
+            weight_decay: another one.
+            classes: names or indices of the classes to keep; an empty sequence means all.
+            images_per_class: images of each class to train on; 0 means all.
+            validation: fraction of the training images to hold out.
+            validation_seed: decides which are held out, for every run alike.
+            test_fraction: fraction of the images to hold out of a folder that has no test images.
+            augment: how training images are augmented; see `Recipe`.
+            width: feature maps of the network's first stage.
+            image_size: pixels per side in every phase, for data sets of image files.
+            optimizer: "sgd", "adam" or "adamw". Learning rates stay as they are.
+            pretrained: begin with the network's ImageNet weights.
+            weights: file of weights to begin with.
+            freeze: train the last layer alone.
+            class_weights: see `Recipe`.
+            label_smoothing: see `Recipe`.
+            ema: of all methods; see `Method`.
+        """
+        changes: dict[str, Any] = {}
+        if epochs is not None:
+            changes |= self._scaled(epochs)
+        if batch_size is not None:
+            check_count("batch_size", batch_size, high=MAX_COUNT)
+            phases = changes.get("phases", self.phases)
+            changes["phases"] = tuple(dataclasses.replace(p, batch_size=batch_size) for p in phases)
+        if image_size is not None:
+            check_count("image_size", image_size, high=MAX_IMAGE_SIZE)
+            phases = changes.get("phases", self.phases)
+            changes["phases"] = tuple(dataclasses.replace(p, image_size=image_size) for p in phases)
+        if lr is not None:
+            check_positive("lr", lr)
+            highest = max(rate for _, rate in self.lr)
+            knots = changes.get("lr", self.lr)
+            changes["lr"] = tuple((when, rate * lr / highest) for when, rate in knots)
+        for name, value in (
+            ("data", data),
+            ("model", model),
+            ("loss", loss),
+            ("weight_decay", weight_decay),
+            ("images_per_class", images_per_class),
+            ("validation", validation),
+            ("validation_seed", validation_seed),
+            ("test_fraction", test_fraction),
+            ("augment", augment),
+            ("width", width),
+            ("optimizer", optimizer),
+            ("pretrained", pretrained),
+            ("weights", weights),
+            ("freeze", freeze),
+            ("class_weights", class_weights),
+            ("label_smoothing", label_smoothing),
+        ):
+            if value is not None:
+                _check_change(name, value)
+                changes[name] = value
+        if model is not None and width is None:
+            changes["width"] = None  # which was chosen for the other network
+        if images_per_class == 0:
+            changes["images_per_class"] = None
+        if classes is not None:
+            changes["classes"] = tuple(classes) or None
+        if changes or ema is not None:
+            changes["methods"] = {
+                name: dataclasses.replace(
+                    method, paper=None, ema=method.ema if ema is None else ema
+                )
+                for name, method in self.methods.items()
+            }
+        return dataclasses.replace(self, **changes)
+
+    def _scaled(self, epochs: int) -> dict[str, Any]:
+        """Returns what changes if there are so many epochs in all."""
+        import numpy as np  # noqa: PLC0415 - a list of recipes is there sooner without
+
+        check_count("epochs", epochs, high=MAX_COUNT)
+        old, new = ends_of(self.phases), ends_of(self.phases, epochs)
+        # Moments move with the phase that they are in: a rate belongs to its batch size.
+        whens = np.interp([when for when, _ in self.lr], [0, *old], [0, *new]).tolist()
+        rates = [rate for _, rate in self.lr]
+        lr = tuple(zip(whens, rates, strict=True))
+        unmixed = round(self.unmixed_epochs * epochs / self.epochs)
+        return {"phases": with_ends(self.phases, new), "lr": lr, "unmixed_epochs": unmixed}
+
+    def with_method(self, method: str) -> Recipe:
+        """Returns the recipe with a choice of its methods as one of them; see `choose`."""
+        if method in self.methods:
+            return self
+        return dataclasses.replace(self, methods={**self.methods, method: self.choose(method)})
+
+    def with_settings(self, method: str | None, settings: Settings) -> Recipe:
+        """Returns the recipe with some of a method's settings changed.
+
+        The paper's error no longer belongs to it then, so it is dropped.
+        """
+        name = method or self.method
+        chosen = self.choose(name)
+        if not settings:
+            return self
+        new = dataclasses.replace(chosen, settings={**chosen.settings, **settings}, paper=None)
+        return dataclasses.replace(self, methods={**self.methods, name: new})
+
+    def with_saliency(
+        self, method: str | None, mode: SaliencyMode | None, memory: Settings | None = None
+    ) -> Recipe:
+        """Returns the recipe with a method's saliency taken from elsewhere; None leaves it.
+
+        Args:
+            method: the name of one of its methods; None means the recipe's own.
+            mode: see `Method.saliency`.
+            memory: settings to change in `Method.memory`.
+        """
+        name = method or self.method
+        chosen = self.choose(name)
+        if mode is None and not memory:
+            return self
+        mode = mode or chosen.saliency
+        kept = {} if mode == "paper" else {**chosen.memory, **(memory or {})}
+        if mode == "paper" and memory:
+            kept = dict(memory)  # to be rejected
+        new = dataclasses.replace(chosen, saliency=mode, memory=kept, paper=None)
+        return dataclasses.replace(self, methods={**self.methods, name: new})
+
+    def with_schedule(self, method: str | None, schedule: Settings) -> Recipe:
+        """Returns the recipe with another `Method.schedule` of a method."""
+        name = method or self.method
+        new = dataclasses.replace(self.choose(name), schedule=schedule, paper=None)
+        return dataclasses.replace(self, methods={**self.methods, name: new})
+
+
+def _check_change(name: str, value: Any) -> None:
+    """Raises `ValueError` or `TypeError` for a number that no recipe can have."""
+    bounds = {
+        "images_per_class": (0, MAX_IMAGES),
+        "validation_seed": (0, MAX_SEED),
+        "width": (1, MAX_WIDTH),
+    }
+    if name in bounds:
+        low, high = bounds[name]
+        check_count(name, value, low=low, high=high)
+    elif name == "weight_decay":
+        check_number(name, value)
+    elif name in ("validation", "test_fraction"):
+        check_fraction(name, value)
+    elif name in ("pretrained", "freeze"):
+        check_boolean(name, value)

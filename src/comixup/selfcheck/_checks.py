@@ -1,0 +1,203 @@
+"""The checks: each returns what it measured, or raises `CheckError` or `NotRunError`."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from comixup import OnePass, Origin, SaliencyMemory, saliency, training_step
+from comixup.selfcheck._processes import two_processes
+from comixup.selfcheck._scenes import (
+    MIXERS,
+    CheckError,
+    NotRunError,
+    difference,
+    expect,
+    full_precision,
+    gradients,
+    make_batch,
+    make_mixer,
+    make_network,
+)
+
+_ROUNDING = 1e-6
+_DEVICES_DIFFER = 1e-3
+"""Convolutions add in another order on every device."""
+_A_BYTE = 1.5 / 255
+"""Maps are kept in bytes: a sum that is rounded otherwise may be the next one."""
+_HALF = {torch.float16: 2e-3, torch.bfloat16: 2e-2}
+_AMP = 5e-2
+"""Gradients in half precision, with and without a loss scale."""
+_TRANSFERS = {"CoMixup": 1, "PuzzleMix": 2, "CutMix": 0, "InputMixup": 0}
+"""Copies to the host that a batch needs: the pooled maps, and Puzzle Mix's colour differences."""
+
+
+def mixing(device: torch.device) -> str:
+    """Returns the largest difference of mixed images, masks and targets from the CPU's."""
+    images, targets, maps = make_batch()
+    masks = (images[:, 0] * 20).long()
+    worst = 0.0
+    for name in MIXERS:
+        on_host, there = make_mixer(name), make_mixer(name)
+        expected = on_host(images, targets, maps)
+        found = there(images.to(device), targets.to(device), maps.to(device))
+        for what, one, other in zip(("images", "targets"), found, expected, strict=True):
+            worst = max(worst, expect(f"{name}'s {what}", difference(one, other), _ROUNDING))
+        mixed = there.last.plan.mix_masks(masks.to(device))
+        expect(f"{name}'s masks", difference(mixed, on_host.last.plan.mix_masks(masks)), 0.0)
+        for dtype, limit in _HALF.items():
+            half = there.last.plan.mix_images(images.to(device, dtype))
+            expect(f"{name}'s images in {dtype}", difference(half, expected[0]), limit)
+    return f"{len(MIXERS)} methods, largest difference {worst:.1g}"
+
+
+def gradient_saliency(device: torch.device) -> str:
+    """Returns the difference of gradient saliency, and of the kept clean gradient."""
+    images, targets, _ = make_batch()
+    host, there = make_network(), make_network().to(device)
+    with full_precision():
+        expected = saliency(host, images, targets)
+        found = saliency(there, images.to(device), targets.to(device))
+    maps = expect("saliency maps", difference(found, expected), _DEVICES_DIFFER)
+    kept = expect("kept gradients", difference(gradients(there), gradients(host)), _DEVICES_DIFFER)
+    return f"maps differ by {maps:.1g}, kept gradients by {kept:.1g}"
+
+
+def remembered_saliency(device: torch.device) -> str:
+    """Returns the difference of the maps that one-pass mixing remembers, on host and device."""
+    images, targets, _ = make_batch()
+    with full_precision():
+        expected = _remembered(images, targets, torch.device("cpu"), torch.device("cpu"))
+        # Frameworks move indices to the device with the batch; the maps stay where they are.
+        found = [_remembered(images, targets, device, kept) for kept in ("cpu", device)]
+    worst = max(expect("maps", difference(maps, expected), _A_BYTE) for maps in found)
+    return f"maps kept on the host and on the device differ by {worst:.1g}"
+
+
+def _remembered(
+    images: Tensor, targets: Tensor, device: torch.device, kept: torch.device | str
+) -> Tensor:
+    """Returns the maps after an epoch of a clean batch and a mixed one."""
+    model = make_network().to(device)
+    memory = SaliencyMemory(len(images), device=kept)
+    mixer = OnePass(make_mixer("CoMixup"), memory, recycle=True)
+    indices = torch.arange(len(images)).flip(0).to(device)
+    for _ in range(2):
+        step = training_step(
+            model, mixer, images.to(device), targets.to(device), origin=Origin(indices)
+        )
+        step.loss.backward()  # type: ignore[no-untyped-call]
+    mixer.end_epoch()
+    return memory.read(Origin(indices), images.shape[2:])
+
+
+def synchronisation(device: torch.device) -> str:
+    """Returns how often the host waits for the device in a call of each method."""
+    if device.type != "cuda":
+        raise NotRunError("CUDA alone reports when the host waits")
+    images, targets, maps = (tensor.to(device) for tensor in make_batch())
+    counts = {}
+    for name, allowed in _TRANSFERS.items():
+        mixer = make_mixer(name)
+        mixer(images, targets, maps)  # the first call sets things up
+        counts[name] = _waits(functools.partial(mixer, images, targets, maps))
+        if counts[name] > allowed:
+            raise CheckError(f"{name} waits {counts[name]} times in a batch, not {allowed}")
+    return ", ".join(f"{name} {count}" for name, count in counts.items()) + " per batch"
+
+
+def _waits(call: Callable[[], object]) -> int:
+    """Returns how many synchronising operations CUDA warns of in a call."""
+    before = torch.cuda.get_sync_debug_mode()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            call()
+        finally:
+            torch.cuda.set_sync_debug_mode(before)
+    return sum("synchroniz" in str(warning.message) for warning in caught)
+
+
+def mixed_precision(device: torch.device) -> str:
+    """Returns how far a step's gradients under a GradScaler are from those without one."""
+    if device.type not in ("cpu", "cuda"):
+        raise NotRunError(f"torch has no GradScaler for {device.type}")
+    dtype = torch.float16 if device.type == "cuda" else torch.bfloat16
+    images, targets, _ = (tensor.to(device) for tensor in make_batch())
+    plain, scaled = make_network().to(device), make_network().to(device)
+    with full_precision():
+        step = training_step(plain, make_mixer("CoMixup"), images, targets)
+        step.loss.backward()  # type: ignore[no-untyped-call]
+    scaler = torch.amp.GradScaler(device.type, init_scale=2.0**10)
+    optimizer = torch.optim.SGD(scaled.parameters(), lr=0.1)
+
+    def backward(loss: Tensor) -> None:
+        scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+
+    # The same plan: saliency in half precision might choose another.
+    mixer = make_mixer("CoMixup")
+    with torch.autocast(device.type, dtype):
+        saliency(scaled, images, targets, backward=backward)
+        with full_precision(), torch.autocast(device.type, enabled=False):
+            maps = saliency(make_network().to(device), images, targets)
+        mixed, soft = mixer(images, targets, maps)
+        loss = torch.nn.functional.cross_entropy(scaled(mixed), soft)
+    backward(loss)
+    scaler.unscale_(optimizer)
+    change = expect("gradients", difference(gradients(scaled), gradients(plain)), _AMP)
+    scaler.step(optimizer)
+    scaler.update()
+    if scaler.get_scale() < 2.0**10:
+        raise CheckError("the step was skipped: gradients were infinite or NaN")
+    return f"{dtype} with a GradScaler: gradients differ by {change:.1g} from float32's"
+
+
+def channels_last(device: torch.device) -> str:
+    """Returns that mixing keeps the memory format, and gives what it gives for others."""
+    images, targets, maps = (tensor.to(device) for tensor in make_batch())
+    for name in MIXERS:
+        last = images.contiguous(memory_format=torch.channels_last)
+        expected, _ = make_mixer(name)(images, targets, maps)
+        found, _ = make_mixer(name)(last, targets, maps)
+        expect(f"{name}'s images", difference(found, expected), _ROUNDING)
+        if not found.is_contiguous(memory_format=torch.channels_last):
+            raise CheckError(f"{name} returns another memory format than it was given")
+    return "kept, with the same numbers"
+
+
+def compiled(device: torch.device) -> str:
+    """Returns how far a compiled network's step is from the eager one's."""
+    images, targets, _ = (tensor.to(device) for tensor in make_batch())
+    eager, network = make_network().to(device), make_network().to(device)
+    try:
+        torch.compile(copy.deepcopy(network))(images)
+    except Exception as error:  # whatever keeps a compiler from working, it is not ours
+        reason = str(error).strip().split("\n", 1)[0][:100]
+        raise NotRunError(f"torch.compile fails on a plain network here: {reason}") from None
+    models: tuple[Any, ...] = (eager, torch.compile(network))
+    with full_precision():
+        for model in models:
+            step = training_step(model, make_mixer("CoMixup"), images, targets)
+            step.loss.backward()  # type: ignore[no-untyped-call]
+    found = expect("gradients", difference(gradients(network), gradients(eager)), _DEVICES_DIFFER)
+    return f"gradients of a step differ by {found:.1g}"
+
+
+CHECKS: dict[str, Callable[[torch.device], str]] = {
+    "mixing equals the CPU's": mixing,
+    "saliency equals the CPU's": gradient_saliency,
+    "one-pass maps equal the CPU's": remembered_saliency,
+    "no hidden synchronisation": synchronisation,
+    "mixed precision": mixed_precision,
+    "channels_last": channels_last,
+    "torch.compile": compiled,
+    "two processes": two_processes,
+}
+"""What `comixup check` runs, by name, in this order."""

@@ -1,0 +1,138 @@
+"""All checks on a device, and their outcome as text to paste into an issue."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any, Literal, TypeAlias
+
+import torch
+
+import comixup
+from comixup._did_you_mean import did_you_mean
+from comixup.selfcheck._checks import CHECKS
+from comixup.selfcheck._scenes import CheckError, NotRunError
+from comixup.selfcheck._times import step_times
+
+Status: TypeAlias = Literal["passed", "FAILED", "not run"]
+TIMES = "times per step"
+"""The name of what is measured and cannot fail."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of a check: its status, and what it measured or why it failed or was not run."""
+
+    name: str
+    status: Status
+    detail: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """The outcomes of all checks on a device.
+
+    Attributes:
+        machine: lines about versions and the device.
+        outcomes: one for each check that was asked for.
+        times: milliseconds by what was timed.
+    """
+
+    machine: Sequence[str]
+    outcomes: list[Outcome] = field(default_factory=list)
+    times: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> bool:
+        """Whether a check has failed."""
+        return any(outcome.status == "FAILED" for outcome in self.outcomes)
+
+    def text(self) -> str:
+        """Returns the report as lines to paste into an issue."""
+        lines = [*self.machine, ""]
+        for outcome in self.outcomes:
+            lines.append(f"{outcome.status:8} {outcome.name:30} {outcome.detail}")
+        if self.times:
+            lines += ["", "times, ms (batch of 100, 32 x 32, three convolutions):"]
+            lines += [f"  {name:42} {value:8.2f}" for name, value in self.times.items()]
+        counts = [
+            f"{sum(outcome.status == status for outcome in self.outcomes)} {status.lower()}"
+            for status in ("passed", "FAILED", "not run")
+        ]
+        seconds = sum(outcome.seconds for outcome in self.outcomes)
+        return "\n".join([*lines, "", f"{', '.join(counts)}, in {seconds:.0f} s"])
+
+
+def check_device(
+    device: torch.device,
+    only: Sequence[str] = (),
+    after: Callable[[int], None] | None = None,
+) -> Report:
+    """Returns the outcome of the package's own correctness checks on a device.
+
+    Args:
+        device: any that torch can compute on.
+        only: names of the checks to run, of `CHECKS` or "times per step"; none means all.
+        after: called with the number of checks done after each.
+
+    >>> report = check_device(torch.device("cpu"), only=["channels_last"])
+    >>> report.failed, [outcome.status for outcome in report.outcomes]
+    (False, ['passed'])
+    """
+    known = [*CHECKS, TIMES]
+    for name in only:
+        if name not in known:
+            raise ValueError(
+                f"`only` must name checks, {', '.join(map(repr, known))}, got {name!r}."
+                f"{did_you_mean(name, known)}"
+            )
+    names = [name for name in known if name in (only or known)]
+    report = Report(describe_machine(device))
+    for done, name in enumerate(names, start=1):
+        if name == TIMES:
+            report.times.update(step_times(device))
+        else:
+            report.outcomes.append(run_check(name, device))
+        if after is not None:
+            after(done)
+    return report
+
+
+def run_check(name: str, device: torch.device) -> Outcome:
+    """Returns the result of a check; an error of any kind is a failure."""
+    begin = time.perf_counter()
+    status: Status = "passed"
+    try:
+        detail = CHECKS[name](device)
+    except NotRunError as why:
+        status, detail = "not run", str(why)
+    except CheckError as why:
+        status, detail = "FAILED", str(why)
+    except Exception as error:
+        status, detail = "FAILED", f"{type(error).__name__}: {error}"
+    return Outcome(name, status, detail, time.perf_counter() - begin)
+
+
+def describe_machine(device: torch.device) -> list[str]:
+    """Returns lines about this package, torch, Python and the device."""
+    day = datetime.now(timezone.utc).date()
+    lines = [
+        f"comixup check, {day}",
+        f"comixup {comixup.__version__}, torch {torch.__version__}, "
+        f"Python {platform.python_version()}, {platform.platform()}",
+    ]
+    if device.type == "cuda":
+        cudnn: Any = torch.backends.cudnn
+        found = torch.cuda.get_device_properties(device)
+        lines.append(
+            f"device {device}: {found.name}, {found.total_memory / 2**30:.0f} GiB, compute "
+            f"capability {found.major}.{found.minor}, CUDA {torch.version.cuda}, "
+            f"cuDNN {cudnn.version()}, {torch.cuda.device_count()} device(s)"
+        )
+    else:
+        lines.append(f"device {device}: {torch.get_num_threads()} thread(s), {platform.machine()}")
+    return lines

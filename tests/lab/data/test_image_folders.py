@@ -1,0 +1,156 @@
+"""Folders of one's own images: parts, orientation, near copies, sizes."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch.testing import assert_close
+
+from comixup.lab.data import load, median_side, near_copies
+from comixup.lab.data._image_file import read_image
+from comixup.lab.data._subsets import held_out
+from comixup.lab.models import Preprocessing
+from data_files import noise, smooth_picture, write_folder
+
+
+def class_folders(root, counts):
+    for name, count in counts.items():
+        (root / name).mkdir(parents=True)
+        for number in range(count):
+            seed = 100 * len(name) + number
+            smooth_picture(20, 16, seed=seed).save(root / name / f"{number}.png")
+    return root
+
+
+def test_class_folders_alone_have_a_fifth_of_each_held_out(tmp_path):
+    root = class_folders(tmp_path, {"ox": 10, "cat": 5})
+    data = load("folder", root)
+    assert data.classes == ("cat", "ox")
+    assert data.class_counts("test") == [1, 2]
+    assert data.class_counts("train") == [4, 8]
+    assert data.validation is None
+    again = load("folder", root, seed=7)
+    assert again.test.paths == data.test.paths  # whatever the run's seed
+
+
+def test_the_fraction_held_out_can_be_chosen_and_more_be_held_out_to_choose_by(tmp_path):
+    root = class_folders(tmp_path, {"ox": 10, "cat": 10})
+    data = load("folder", root, test_fraction=0.5, validation=0.2)
+    assert [len(split) for split in data.splits.values()] == [8, 2, 10]
+
+
+def test_val_and_test_are_both_used(tmp_path):
+    root = write_folder(tmp_path)
+    write_folder(tmp_path / "more")
+    (tmp_path / "more" / "val").rename(root / "test")
+    data = load("folder", root)
+    assert {path.parts[-3] for path in data.validation.paths} == {"val"}
+    assert {path.parts[-3] for path in data.test.paths} == {"test"}
+
+
+@pytest.mark.parametrize(
+    ("name", "fraction", "rule"),
+    [
+        ("folder", 0.5, "for images that have train and validation"),
+        ("folder", 1, "between 0 and 1"),
+        ("digits", 0.5, "which has test images"),
+    ],
+)
+def test_a_test_fraction_that_makes_no_sense(tmp_path, name, fraction, rule):
+    with pytest.raises(ValueError, match=f"`test_fraction` must be .*{rule}"):
+        load(name, write_folder(tmp_path), test_fraction=fraction)
+
+
+def test_one_class_is_none(tmp_path):
+    with pytest.raises(ValueError, match="two class folders at least, got 'ox' alone"):
+        load("folder", class_folders(tmp_path, {"ox": 3}))
+
+
+@pytest.mark.parametrize("suffix", ["png", "tif", "webp"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_images_are_turned_as_their_camera_says(tmp_path, orientation, suffix):
+    upright = Image.fromarray(noise(6, 9, 3))
+    stored = {
+        1: lambda p: p,
+        2: lambda p: p[:, ::-1],
+        3: lambda p: p[::-1, ::-1],
+        4: lambda p: p[::-1],
+        5: lambda p: p.transpose(1, 0, 2),
+        6: lambda p: p[:, ::-1].transpose(1, 0, 2),
+        7: lambda p: p[::-1, ::-1].transpose(1, 0, 2),
+        8: lambda p: p[::-1].transpose(1, 0, 2),
+    }[orientation](np.asarray(upright))
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    path = tmp_path / f"phone.{suffix}"
+    Image.fromarray(np.ascontiguousarray(stored)).save(path, exif=exif, lossless=True)
+    read = read_image(path)
+    np.testing.assert_array_equal(np.asarray(read), np.asarray(upright))
+    # Nothing is left to apply: the network's own preprocessing takes orientations into account too.
+    preprocessing = Preprocessing((3, 6, 6), (0.0,) * 3, (1.0,) * 3, resize=6)
+    view = preprocessing.view(upright)
+    assert_close(preprocessing.view(read), view, rtol=0, atol=0)
+    with Image.open(path) as opened:
+        assert_close(preprocessing.view(opened), view, rtol=0, atol=0)
+        # The caller's picture is as it was; of TIFF files Pillow undoes the orientation itself.
+        assert suffix == "tif" or opened.getexif()[0x0112] == orientation
+
+
+def test_an_orientation_that_there_is_not_changes_nothing(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 77
+    path = tmp_path / "odd.jpg"
+    smooth_picture(9, 6, seed=1).save(path, exif=exif)
+    assert read_image(path).size == (9, 6)
+
+
+def test_near_copies_are_found_and_others_not(tmp_path):
+    train = []
+    for number in range(8):
+        picture = smooth_picture(60, 40, seed=number)
+        train.append(tmp_path / f"train{number}.png")
+        picture.save(train[-1])
+    resaved = tmp_path / "resaved.jpg"
+    Image.open(train[3]).save(resaved, quality=80)
+    resized = tmp_path / "resized.png"
+    Image.open(train[5]).resize((45, 30)).save(resized)
+    other = tmp_path / "other.png"
+    smooth_picture(60, 40, seed=99).save(other)
+    damaged = tmp_path / "damaged.png"
+    damaged.write_bytes(b"no picture")
+    tested = [other, resaved, damaged, resized]
+    found = near_copies([*train, damaged], tested)
+    assert [(copy.evaluated, copy.trained_on) for copy in found] == [
+        (resaved, train[3]),
+        (resized, train[5]),
+    ]
+
+
+def test_of_very_many_images_those_of_one_length_are_compared(tmp_path, monkeypatch):
+    monkeypatch.setattr("comixup.lab.data._near_copies.MAX_IMAGES", 1)
+    picture = smooth_picture(20, 20, seed=0)
+    for name in ("a.png", "b.png"):
+        picture.save(tmp_path / name)
+    smooth_picture(20, 20, seed=1).save(tmp_path / "c.png")
+    found = near_copies([tmp_path / "a.png"], [tmp_path / "b.png", tmp_path / "c.png"])
+    assert [copy.evaluated.name for copy in found] == ["b.png"]
+
+
+def test_the_median_side(tmp_path):
+    paths = []
+    for number, size in enumerate([(10, 30), (40, 20), (50, 50)]):
+        paths.append(tmp_path / f"{number}.png")
+        smooth_picture(*size, seed=0).save(paths[-1])
+    broken = tmp_path / "broken.png"
+    broken.write_bytes(b"")
+    assert median_side([*paths, broken]) == 20
+    with pytest.raises(ValueError, match="none of the 1 files can be read"):
+        median_side([broken])
+
+
+def test_images_of_several_labels_are_held_out_by_the_rarest():
+    common, rare = torch.tensor([1.0, 0.0]), torch.tensor([1.0, 1.0])
+    targets = torch.stack([common] * 20 + [rare] * 5)
+    rest, chosen = held_out(targets, ("common", "rare"), 0.2, seed=0)
+    assert int(targets[chosen][:, 1].sum()) == 1
+    assert len(rest) + len(chosen) == 25

@@ -1,0 +1,193 @@
+"""Links in folders of images: every real file once in a class, and no way back up the tree."""
+
+import os
+import shutil
+
+import pytest
+from torchvision.datasets import ImageFolder
+
+from comixup.lab.data import load
+from comixup.lab.data._listing import files_below, subfolders
+from data_files import write_folder
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
+
+
+@pytest.fixture
+def root(tmp_path):
+    return write_folder(tmp_path / "set", train=3, test=2)
+
+
+def link(path, target):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(target)
+
+
+def shown(split, root):
+    return [os.path.relpath(path.decode(), root) for path in split.files]
+
+
+ANT = [f"train/ant/{name}" for name in ("00.jpg", "01.png", "02.jpg")]
+BEE = [path.replace("ant", "bee") for path in ANT]
+
+
+@pytest.mark.parametrize(
+    ("place", "target"),
+    [
+        ("train/ant/loop", "."),
+        ("train/ant/loop", ".."),
+        ("train/ant/loop", "../.."),
+        ("train/ant/loop", "../../.."),
+        ("train/ant/loop", "/"),
+        ("train/ant/deep/er/loop", "../.."),
+        ("train/ant/deep/er/loop", "../../.."),
+        ("train/loop", "."),
+        ("train/loop", ".."),
+        ("train/ant/loop", "loop"),
+        ("train/loop", "loop"),
+        ("train/ant/loop", "nowhere"),
+    ],
+    ids=str,
+)
+def test_links_back_up_the_tree_are_not_followed(root, place, target):
+    link(root / place, target)
+    data = load("folder", root)
+    assert shown(data.train, root) == ANT + BEE
+    assert data.classes == ("ant", "bee")
+
+
+def test_links_to_each_other_are_not_followed_round(root):
+    link(root / "train/ant/a/to_b", "../b")
+    link(root / "train/ant/b/to_a", "../a")
+    assert shown(load("folder", root).train, root) == ANT + BEE
+
+
+def test_ways_back_through_a_folder_elsewhere_are_not_followed(root, tmp_path):
+    shutil.copytree(root / "train/bee", tmp_path / "elsewhere/more")
+    link(tmp_path / "elsewhere/more/up", root / "train")
+    link(tmp_path / "elsewhere/more/out", "..")
+    link(root / "train/ant/more", tmp_path / "elsewhere/more")
+    expected = [*ANT, *(f"train/ant/more/{name}" for name in ("00.jpg", "01.png", "02.jpg"))]
+    assert shown(load("folder", root).train, root) == expected + BEE
+
+
+def test_a_class_folder_that_is_a_link_knows_where_it_hangs(root, tmp_path):
+    (root / "train/ant").rename(tmp_path / "ants")
+    link(root / "train/ant", tmp_path / "ants")
+    link(tmp_path / "ants/up", root / "train")
+    link(tmp_path / "ants/out", tmp_path)
+    assert shown(load("folder", root).train, root) == ANT + BEE
+
+
+def test_a_folder_that_two_links_lead_to_counts_once(root, tmp_path):
+    shutil.copytree(root / "train/bee", tmp_path / "more")
+    for name in ("z", "a", "m/n"):
+        link(root / "train/ant" / name, tmp_path / "more")
+    expected = [*ANT, *(f"train/ant/a/{name}" for name in ("00.jpg", "01.png", "02.jpg"))]
+    assert shown(load("folder", root).train, root) == expected + BEE
+
+
+def test_a_folder_of_its_own_goes_before_a_link_to_it(root):
+    (root / "train/ant/z").mkdir()
+    (root / "train/ant/00.jpg").rename(root / "train/ant/z/00.jpg")
+    link(root / "train/ant/a", "z")
+    assert shown(load("folder", root).train, root)[:3] == [*ANT[1:], "train/ant/z/00.jpg"]
+
+
+def test_a_link_to_a_sibling_counts_in_both_classes(root):
+    link(root / "train/ant/others", "../bee")
+    link(root / "train/cow", "bee")
+    data = load("folder", root)
+    assert data.train.targets.bincount().tolist() == [6, 3, 3]
+    assert data.classes == ("ant", "bee", "cow")
+
+
+def test_links_to_files_count_once(root, tmp_path):
+    shutil.copy(root / "train/bee/00.jpg", tmp_path / "away.jpg")
+    link(root / "train/ant/00_again.jpg", "00.jpg")
+    link(root / "train/ant/a/00_again.jpg", "../00.jpg")
+    link(root / "train/ant/y.jpg", tmp_path / "away.jpg")
+    link(root / "train/ant/x.jpg", tmp_path / "away.jpg")
+    assert shown(load("folder", root).train, root) == [*ANT, "train/ant/x.jpg", *BEE]
+
+
+def test_hard_links_are_files_like_others(root):
+    os.link(root / "train/ant/00.jpg", root / "train/ant/03.jpg")
+    assert shown(load("folder", root).train, root) == [*ANT, "train/ant/03.jpg", *BEE]
+
+
+def test_links_that_meet_no_file_twice_leave_torchvisions_order(root, tmp_path):
+    shutil.copytree(root / "train/bee", tmp_path / "more")
+    link(root / "train/ant/b", tmp_path / "more")
+    (root / "train/ant/a b/c").mkdir(parents=True)
+    shutil.copy(root / "train/bee/01.png", root / "train/ant/a b/c/1.PNG")
+    link(root / "train/ant/a/5.png", tmp_path / "set/train/bee/01.png")
+    (root / "train/dog").symlink_to(tmp_path / "more")
+    data, theirs = load("folder", root), ImageFolder(root / "train")
+    assert [path.decode() for path in data.train.files] == [path for path, _ in theirs.samples]
+    assert list(data.classes) == theirs.classes
+
+
+def test_the_order_of_listing_does_not_matter(root, tmp_path, monkeypatch):
+    shutil.copytree(root / "train/bee", tmp_path / "more")
+    for name in ("z", "a", "ant2"):
+        link(root / "train/ant" / name, tmp_path / "more")
+    link(root / "train/ant/9.jpg", tmp_path / "more/00.jpg")
+    link(root / "train/ant/8.jpg", tmp_path / "set/val/ant/00.jpg")
+    link(root / "train/ant/7.jpg", tmp_path / "set/val/ant/00.jpg")
+    before = files_below(root / "train/ant", (".jpg", ".png"))
+    scandir = os.scandir
+
+    class Backwards:
+        def __init__(self, path):
+            with scandir(path) as entries:
+                self.entries = iter(list(entries)[::-1])
+
+        def __iter__(self):
+            return self.entries
+
+        def __next__(self):
+            return next(self.entries)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            self.entries = iter(())
+
+        close = __exit__
+
+    monkeypatch.setattr(os, "scandir", Backwards)
+    assert files_below(root / "train/ant", (".jpg", ".png")) == before
+    assert len(before) == 3 + 3 + 1
+    assert subfolders(root / "train") == ["ant", "bee"]
+
+
+def test_a_link_to_nothing_is_named_when_it_is_read(root):
+    link(root / "val/ant/05.jpg", "nowhere.jpg")
+    with pytest.warns(UserWarning, match=r"1 of 5 images .*05\.jpg cannot be read as an image"):
+        assert len(load("folder", root, skip_bad=True).test) == 4
+    data = load("folder", root)
+    with pytest.raises(FileNotFoundError, match=r"val/ant/05\.jpg cannot be found: .* Restore"):
+        data.digest()
+
+
+def test_many_loops_take_no_time(root):
+    for number in range(30):
+        for target in (".", "..", "../.."):
+            link(root / f"train/ant/{number}/to_{len(target)}", target)
+    assert shown(load("folder", root).train, root) == ANT + BEE
+
+
+def test_folders_that_cannot_be_listed_are_not_left_out_silently(root, monkeypatch):
+    (root / "train/ant/locked").mkdir()
+    scandir = os.scandir
+
+    def refusing(path):
+        if os.fspath(path).endswith("locked"):
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    with pytest.raises(PermissionError, match="locked"):
+        load("folder", root)

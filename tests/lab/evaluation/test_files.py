@@ -1,0 +1,149 @@
+"""`comixup predict`: probabilities of files, calibrated or not, maps, and damaged files."""
+
+import csv
+import functools
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+from comixup.lab import evaluation
+from comixup.lab.evaluation._predict_files import _Names
+from comixup.lab.training import read_logits
+from trained_folder import CLASSES, train_on_folder
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return train_on_folder(tmp_path_factory.mktemp("trained"))
+
+
+@pytest.fixture
+def pictures(run):
+    return run.parents[3] / "pictures" / "val"
+
+
+@pytest.fixture
+def columns():
+    return 200
+
+
+@pytest.fixture
+def called(called):
+    """Calls `comixup predict`."""
+    return functools.partial(called, "predict")
+
+
+def rows_of(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_brackets_in_names_are_no_markup(called, run, pictures, tmp_path):
+    picture = next(path for path in pictures.rglob("*") if path.is_file())
+    copy = shutil.copy(picture, tmp_path / f"a [red] [:x]{picture.suffix}")
+    code, printed, err = called(run, copy, "--csv", tmp_path / "p.csv")
+    assert code == 0, err
+    assert "a [red] [:x]" in printed.replace("\n", "")
+    assert rows_of(tmp_path / "p.csv")[0]["file"] == str(copy)
+
+
+def test_a_folder_gets_the_probabilities_of_the_runs_own_logits(called, run, pictures, tmp_path):
+    code, out, err = called(run, pictures, "--csv", "out/all.csv", "--device", "cpu")
+    assert code == 0, err
+    rows = rows_of(tmp_path / "out" / "all.csv")
+    logits, _ = read_logits(run / "logits.safetensors")["test"]
+    found = torch.tensor([[float(row[f"p({name})"]) for name in CLASSES] for row in rows])
+    torch.testing.assert_close(found, logits.softmax(1), rtol=0, atol=1e-3)  # kept as float16
+    for row, probabilities in zip(rows, found, strict=True):
+        assert row["class"] == CLASSES[int(probabilities.argmax())]
+        assert float(row["probability"]) == pytest.approx(float(probabilities.max()))
+        assert row["file"] in out
+        assert f"{100 * float(row['probability']):.1f}" in out
+    assert [row["problem"] for row in rows] == [""] * 6
+
+
+def test_photographs_are_turned_once(called, run, pictures, tmp_path):
+    with Image.open(pictures / "ant" / "00.jpg") as picture:
+        upright = picture.convert("RGB")
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    (tmp_path / "phone").mkdir()
+    upright.save(tmp_path / "phone" / "upright.png")
+    turned = upright.transpose(Image.Transpose.ROTATE_90)
+    turned.save(tmp_path / "phone" / "turned.png", exif=exif)
+    code, _, err = called(run, "phone", "--csv", "phone.csv")
+    assert code == 0, err
+    one, other = rows_of(tmp_path / "phone.csv")
+    for name in CLASSES:
+        assert float(one[f"p({name})"]) == pytest.approx(float(other[f"p({name})"]), abs=1e-6)
+
+
+def test_calibrated_probabilities(called, run, pictures, tmp_path):
+    code, out, err = called(run, pictures / "ant" / "00.jpg", "--calibrated", "--csv", "one.csv")
+    assert code == 0, err
+    temperature = evaluation.run_temperature(run)
+    assert f"Calibrated by the temperature {temperature:.3f}." in out
+    (row,) = rows_of(tmp_path / "one.csv")
+    logits, _ = read_logits(run / "logits.safetensors")["test"]
+    expected = (logits[0] / temperature).softmax(0).max()
+    assert float(row["probability"]) == pytest.approx(float(expected), abs=2e-3)
+
+
+def test_runs_without_validation_logits_cannot_calibrate(called, run, pictures, tmp_path):
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    shutil.copy(run / "weights.safetensors", alone)
+    code, _, err = called(alone, pictures, "--calibrated")
+    assert code == 1
+    assert "`--calibrated` must be asked of a run that kept logits" in err
+
+
+def test_damaged_files_are_named_and_the_others_done(called, run, pictures, tmp_path):
+    (tmp_path / "bad.jpg").write_bytes(b"\xff\xd8 no picture")
+    (tmp_path / "text.png").write_text("no picture")
+    words = (tmp_path / "bad.jpg", pictures / "ant", tmp_path / "text.png", "--csv", "all.csv")
+    code, out, err = called(run, *words)
+    assert code == 1
+    assert err.startswith("comixup: 2 of 5 images cannot be read: ")
+    assert "bad.jpg" in err
+    assert "text.png" in err
+    assert str(pictures / "ant" / "02.jpg") in out
+    rows = rows_of(tmp_path / "all.csv")
+    assert [bool(row["problem"]) for row in rows] == [True, False, False, False, True]
+    assert rows[0]["class"] == rows[0]["p(ant)"] == ""
+
+
+def test_maps_are_drawn(called, run, pictures, tmp_path, drawn):
+    code, out, err = called(run, pictures, "--maps", "maps", "--device", "cpu")
+    assert code == 0, err
+    assert "Activation maps are in maps." in out
+    names = sorted(path.name for path in (tmp_path / "maps").iterdir())
+    assert names == [f"0{number}{again}.png" for number in range(3) for again in ("-2", "")]
+    with Image.open(tmp_path / "maps" / "00.png") as picture:
+        assert picture.width > picture.height > 100
+
+
+@pytest.mark.parametrize(
+    ("words", "rule"),
+    [
+        (["nowhere.jpg"], r"`images` must be files or folders that exist.*nowhere\.jpg"),
+        (["empty"], "`images` must have image files, but empty has none"),
+    ],
+)
+def test_files_that_are_not_there(called, run, tmp_path, words, rule):
+    (tmp_path / "empty").mkdir()
+    code, _, err = called(run, *words)
+    assert code == 1
+    assert re.search(rule, err), err
+
+
+def test_files_of_one_name_get_pictures_of_their_own():
+    names = _Names()
+    paths = ["a/x.jpg", "b/x.png", "c/x-2.jpg", "x.jpg", "y.jpg", "c/x-2.gif"]
+    found = [names.of(Path(path)) for path in paths]
+    assert len(set(found)) == len(paths)
+    assert found[:2] == ["x.png", "x-2.png"]

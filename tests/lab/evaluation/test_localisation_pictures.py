@@ -1,0 +1,99 @@
+"""Pictures of maps, boxes and corrupted backgrounds: what is on them, and where."""
+
+import os
+import sys
+from pathlib import Path
+
+import matplotlib.image as mpl_image
+import pytest
+import torch
+
+sys.path.append(str(Path(__file__).parents[1] / "data"))
+
+from comixup.lab.data import DataSet, load
+from comixup.lab.evaluation._boxes import read_tiny_imagenet_boxes
+from comixup.lab.evaluation._localisation import localise
+from comixup.lab.evaluation._pictures import (
+    FOUND,
+    SHOWN,
+    TRUE,
+    corruption_figure,
+    draw_corruptions,
+    draw_localisation,
+    localisation_figure,
+)
+from comixup.lab.models import build
+from data_files import memory_split
+
+pytestmark = pytest.mark.usefixtures("drawn")
+
+
+def outlines(ax):
+    return [(patch.get_linestyle(), patch.get_bbox().bounds) for patch in ax.patches]
+
+
+def small_set(count, size=32, channels=3):
+    split = memory_split(count, size=(size, size), channels=channels)
+    names = ("a", "b", "c", "$d_1$", "a class with a very long name")
+    return DataSet("small", names, (channels, size, size), split.mean, split.std, split, split)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_boxes_are_drawn_around_their_pixels(channels):
+    pixels, heat = torch.rand(3, channels, 8, 12), torch.rand(3, 8, 12)
+    found = torch.tensor([[0, 0, 12, 8], [0, 0, 0, 0], [2, 3, 4, 5]])
+    truth = torch.tensor([[[1, 1, 5, 4], [0, 0, 0, 0]]]).repeat(3, 1, 1)
+    figure = localisation_figure(pixels, heat, found, truth, ["x", "y", "z"], 2, "A model")
+    assert len(figure.axes) == 6  # two best, two maps of theirs, a worst one and its map
+    true, all_of_it = ("-", (0.5, 0.5, 4, 3)), ("--", (-0.5, -0.5, 12, 8))
+    assert outlines(figure.axes[0]) == [true, all_of_it]
+    assert outlines(figure.axes[3]) == [true]
+    assert outlines(figure.axes[5]) == [true, ("--", (1.5, 2.5, 2, 2))]
+    assert [len(ax.images) for ax in figure.axes] == [1, 1, 2, 2, 1, 2]
+    assert [ax.get_xlabel() for ax in figure.axes] == ["", "", "x", "y", "", "z"]
+    assert {patch.get_edgecolor()[:3] for ax in figure.axes for patch in ax.patches} == {
+        tuple(int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)) for colour in (TRUE, FOUND)
+    }
+    words = [text.get_text() for text in figure.texts]
+    assert {"A model", "true box", "Best by IoU", "Worst by IoU"} <= set(words)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 30])
+def test_a_picture_of_the_best_and_the_worst(tmp_path, count):
+    torch.manual_seed(0)
+    data = small_set(count)
+    model = build("small", 5, shape=data.shape).eval()
+    boxes = torch.tensor([[[4, 4, 20, 28]]]).repeat(count, 1, 1)
+    result = localise(model, data.test.loader(8).epoch(0), boxes)
+    path = tmp_path / "pictures" / "found.png"
+    draw_localisation(model, data, data.test, boxes, result, path, "A model")
+    assert mpl_image.imread(path).shape[0] > 200
+
+
+def test_a_picture_of_corruptions(tmp_path):
+    data = small_set(20)
+    boxes = torch.tensor([[[4, 4, 20, 28]]]).repeat(20, 1, 1)
+    path = tmp_path / "corrupted.png"
+    draw_corruptions(data, data.test, boxes, path, "Noise")
+    assert mpl_image.imread(path).shape[1] > 100 * SHOWN
+    figure = corruption_figure({"Clean": torch.rand(2, 3, 4, 4)}, boxes[:2], "Two")
+    assert [len(ax.patches) for ax in figure.axes] == [1, 1]
+
+
+def test_wrong_calls(tmp_path):
+    data = small_set(3)
+    whole = torch.tensor([[[0, 0, 32, 32]]]).repeat(3, 1, 1)
+    with pytest.raises(ValueError, match="`boxes` must leave a background"):
+        draw_corruptions(data, data.test, whole, tmp_path / "a.png", "None")
+    with pytest.raises(ValueError, match=r"`path` must end in one of \.png"):
+        draw_corruptions(data, data.test, whole // 2, tmp_path / "a.jpg", "None")
+    with pytest.raises(ValueError, match="`pixels` must have shape"):
+        corruption_figure({"Clean": torch.rand(2, 2, 4, 4)}, whole[:2], "Two channels")
+
+
+@pytest.mark.data
+def test_tiny_imagenet(tmp_path):
+    root = os.environ["COMIXUP_DATA"]
+    data, boxes = load("tiny-imagenet", root=root), read_tiny_imagenet_boxes(root)
+    draw_corruptions(data, data.test, boxes, tmp_path / "corrupted.png", "Tiny-ImageNet")
+    assert mpl_image.imread(tmp_path / "corrupted.png").std() > 0.1

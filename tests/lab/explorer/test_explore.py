@@ -1,0 +1,394 @@
+"""What the explorer computes, without its page."""
+
+import math
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+from torch.testing import assert_close
+
+import comixup
+from cases import each_case
+from comixup.lab import explorer
+from comixup.lab.explorer import Settings
+from comixup.lab.explorer._figures import numbers_html, why_figure
+from comixup.lab.explorer._limits import MAX_BYTES, MAX_PIXELS
+from comixup.lab.explorer._workbench import Workbench
+
+sys.path.append(str(Path(__file__).parents[1] / "training"))
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return explorer.sample_images("digits", count=10)
+
+
+@pytest.fixture(scope="module")
+def maps(digits):
+    return explorer.spectral_maps(digits)
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    for k in range(4):
+        pixels = torch.randint(256, (40 + k, 60, 3), generator=torch.Generator().manual_seed(k))
+        Image.fromarray(pixels.byte().numpy()).save(tmp_path / f"picture {k}.png")
+    return sorted(tmp_path.glob("*.png"))
+
+
+def bomb(path, side=6_000):
+    """Writes a PNG file of a few kilobytes whose header promises 36 million pixels."""
+    head = side.to_bytes(4, "big") * 2 + b"\x08\x00\x00\x00\x00"
+
+    def chunk(kind, data):
+        sum_ = zlib.crc32(kind + data).to_bytes(4, "big")
+        return len(data).to_bytes(4, "big") + kind + data + sum_
+
+    body = zlib.compress(b"\x00" * 100_000)
+    path.write_bytes(
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", body) + chunk(b"IEND", b"")
+    )
+    return path
+
+
+# ---- Settings -----------------------------------------------------------------------------------
+
+
+def test_the_defaults_are_those_of_the_mixer():
+    mixer = comixup.CoMixup()
+    for name in (
+        *("beta", "gamma", "tau", "omega", "eta", "grid", "partition_size", "levels", "sweeps"),
+    ):
+        assert getattr(Settings(), name) == getattr(mixer, name), name
+
+
+def test_links_hold_all_settings():
+    settings = Settings(
+        sample="digits", count=7, draw=3, side=64, saliency="runs/a & b?=1", augment="trivial",
+        pretrained=False, beta=0.1, gamma=2.0, tau=1.25, omega=0.01, eta=0.0, grid=8,
+        partition_size=5, levels=3, sweeps=2, seed=11,
+    )  # fmt: skip
+    from urllib.parse import parse_qsl  # noqa: PLC0415
+
+    query = dict(parse_qsl(settings.query))
+    assert set(query) == set(vars(settings))  # none is at its default, so all are there
+    assert Settings.from_query(query) == settings
+    assert Settings().query == ""
+    assert Settings.from_query({"utm_source": "chat", "tau": "1"}) == Settings(tau=1.0)
+
+
+@each_case(
+    ("query", "message"),
+    [
+        ({"tau": "-1"}, "`tau` must be a number from 0"),
+        ({"tau": "nan"}, "`tau` must be a number from 0"),
+        ({"tau": "x" * 1000}, "`tau` must be a number, got 'xxx"),
+        ({"grid": "1000000"}, "`grid` must be an integer from 1 to 8"),
+        ({"grid": "4.5"}, "`grid` must be an integer, got '4.5'"),
+        ({"count": "9" * 5000}, "`count` must be an integer"),
+        ({"sample": "/etc/passwd"}, "`sample` must be one of"),
+        ({"pretrained": "yes"}, "`pretrained` must be one of"),
+        ({"saliency": ""}, "`saliency` must be a name"),
+        ({"seed": "-1"}, "`seed` must be an integer of at least 0"),
+    ],
+)
+def test_links_of_strangers_are_checked(query, message):
+    with pytest.raises((ValueError, TypeError)) as error:
+        Settings.from_query(query)
+    assert message in str(error.value)
+    assert len(str(error.value)) < 300
+
+
+# ---- Images -------------------------------------------------------------------------------------
+
+
+@each_case("sample", ["digits", "photos"])
+def test_samples_are_the_same_each_time_and_others_by_another_number(sample):
+    first, again, other = (
+        explorer.sample_images(sample, count=4, draw=draw, side=32) for draw in (1, 1, 2)
+    )
+    assert torch.equal(first.images, again.images)
+    assert not torch.equal(first.images, other.images)
+    assert 0 <= float(first.images.min()) < float(first.images.max()) <= 1
+    assert first.images.shape[0] == 4
+
+
+def test_photographs_are_whole_and_a_class_each_before_there_are_crops():
+    eight = explorer.sample_images("photos", side=48)
+    assert len(eight.images) == len(eight.class_names) == 8
+    assert eight.targets.tolist() == list(range(8))
+    more = explorer.sample_images("photos", count=10, side=48)
+    assert torch.equal(more.images[:8], eight.images)
+    assert more.targets[8:].tolist() == [0, 1]
+    assert not torch.equal(more.images[8], eight.images[0])
+    grey = eight.images[eight.class_names.index("camera")]
+    assert torch.equal(grey[0], grey[2])
+
+
+def test_files_of_any_size_become_a_batch(pictures):
+    batch = explorer.load_images(pictures, side=32)
+    assert batch.images.shape == (4, 3, 32, 32)
+    assert batch.class_names == tuple(f"picture {k}" for k in range(4))
+    named = explorer.load_images(pictures, side=32, class_names=["ant", "bee", "ant", "bee"])
+    assert named.class_names == ("ant", "bee")
+    assert named.targets.tolist() == [0, 1, 0, 1]
+
+
+def test_too_many_files_and_bad_ones_are_told(pictures, tmp_path):
+    with pytest.raises(ValueError, match=r"`paths` must be 1 to 32 image files, got 36"):
+        explorer.load_images(pictures * 9)
+    with pytest.raises(ValueError, match=r"at most 24000000 pixels, got 6000 x 6000"):
+        explorer.load_images([bomb(tmp_path / "bomb.png")])
+
+
+def test_uploads_are_bounded_and_named_without_their_folder(pictures, tmp_path):
+    text, large = tmp_path / "a <b>.png", tmp_path / "large.bmp"
+    text.write_text("no image")
+    with large.open("wb") as file:
+        file.truncate(MAX_BYTES + 1)
+    files = [pictures[0], text, large, bomb(tmp_path / "bomb.png"), tmp_path / "gone.png"]
+    found = Workbench().upload([str(file) for file in files])
+    assert found.paths == (str(pictures[0]),)
+    assert len(found.problems) == 4
+    assert found.problems[0].startswith("a <b>.png cannot be read as an image")
+    assert found.problems[1].startswith("large.bmp must have at most 10 MB")
+    assert f"at most {MAX_PIXELS} pixels" in found.problems[2]
+    assert not any(str(tmp_path) in problem for problem in found.problems)
+    (message,) = Workbench().upload([str(pictures[0])] * 33).problems
+    assert message.startswith("There must be at most 32 images, got 33")
+
+
+# ---- Results ------------------------------------------------------------------------------------
+
+
+def test_a_larger_tau_lets_more_inputs_into_an_output(digits, maps):
+    few, more = (explorer.explore(digits, maps, Settings(tau=tau)) for tau in (0.5, 1.2))
+    assert few.inputs_per_output.double().mean() < more.inputs_per_output.double().mean()
+
+
+def test_terms_are_those_of_each_sweep_and_the_objective_falls(digits, maps):
+    settings = Settings(sweeps=5)
+    result = explorer.explore(digits, maps, settings)
+    assert len(result.terms) == 5
+    totals = [terms.total for terms in result.terms[:-1]]
+    assert totals == sorted(totals, reverse=True)
+    last = comixup.objective(result.mixed.problems, result.mixed.plan)
+    assert result.terms[-1] == last
+    values = result.mixed.plan.objective_values
+    assert_close(float(values.sum(0)[0]), result.terms[0].total, rtol=1e-5, atol=1e-6)
+
+
+def test_partitions_have_blocks_of_the_compatibility_matrix(digits, maps):
+    result = explorer.explore(digits, maps, Settings(partition_size=5))
+    known = ~result.compatibility.isnan()
+    block = torch.block_diag(torch.ones(5, 5), torch.ones(5, 5)).bool()
+    assert torch.equal(known, block)
+    assert len(result.mixed.problems) == 2
+    assert "(2 partitions)" in numbers_html(result)
+
+
+def test_other_methods_mix_the_same_batch(digits, maps):
+    result = explorer.explore(digits, maps, Settings())
+    assert list(result.baselines) == ["Input mixup", "CutMix", "Puzzle Mix"]
+    for mixed in result.baselines.values():
+        assert mixed.plan.mix_images(digits.images).shape == digits.images.shape
+    assert result.solve_milliseconds > 0
+
+
+def test_figures_show_the_result(digits, maps):
+    result = explorer.explore(digits, maps, Settings())
+    _, matrix, _, terms, histogram = why_figure(result).axes
+    shown = matrix.images[0].get_array()
+    assert shown.mask.diagonal().all()
+    lines = {line.get_label(): list(line.get_ydata()) for line in terms.get_lines()}
+    assert lines["total"] == [one.total for one in result.terms]
+    sums = [sum(lines[name][k] for name in list(lines)[:4]) for k in range(4)]
+    assert_close(torch.tensor(sums), torch.tensor(lines["total"]))
+    heights = [patch.get_height() for patch in histogram.patches]
+    assert sum(heights) == 10
+    mean = sum(n * height for n, height in enumerate(heights, 1)) / 10
+    assert f'data-mean-inputs="{mean:.3f}"' in numbers_html(result)
+
+
+def test_one_image_can_be_looked_at():
+    batch = explorer.sample_images("digits", count=1)
+    result = explorer.explore(batch, explorer.spectral_maps(batch), Settings(levels=1, grid=1))
+    assert result.inputs_per_output.tolist() == [1]
+    why_figure(result).draw_without_rendering()
+
+
+# ---- Saliency -----------------------------------------------------------------------------------
+
+
+def test_networks_by_name_take_images_of_any_kind(digits):
+    network = explorer.load_network("torchvision:squeezenet1_1", pretrained=False)
+    two = explorer.sample_images("photos", count=2, side=48)
+    maps = explorer.network_maps(two, network)
+    assert maps.shape == (2, 224, 224)
+    assert float(maps.amin()) >= 0
+    assert math.isfinite(float(maps.sum()))
+    again = explorer.load_network("torchvision:squeezenet1_1", pretrained=False)
+    assert torch.equal(explorer.network_maps(two, again), maps)
+
+
+@pytest.mark.slow
+def test_the_demo_network_knows_the_digits(digits):
+    network = explorer.load_network(explorer.DEMO)
+    many = explorer.sample_images("digits", count=30, draw=5)
+    mean, std = network.mean[0], network.std[0]
+    predicted = network.model((many.images - mean) / std).argmax(1)
+    assert (predicted == many.targets).double().mean() > 0.8
+    assert explorer.network_maps(digits, network).shape == (10, 28, 28)
+
+
+@pytest.mark.slow
+def test_a_runs_network_is_a_source(tmp_path):
+    from small_runs import recipe, train_here, write_images  # noqa: PLC0415
+
+    data = write_images(tmp_path / "images")
+    run = train_here(data, tmp_path / "runs", chosen=recipe(epochs=1))
+    network = explorer.load_network(str(run))
+    two = explorer.sample_images("photos", count=2)
+    assert len(explorer.network_maps(two, network)) == 2
+    public = Workbench([str(run)], any_run=False)
+    assert len(public.saliency(two, Settings(saliency=str(run)))) == 2
+    with pytest.raises(ValueError, match="`saliency` must be a run that the explorer was started"):
+        public.saliency(two, Settings(saliency=str(run.parent)))
+
+
+def test_the_network_is_the_default_where_its_weights_are_installed(monkeypatch):
+    assert explorer.default_saliency() == Settings().saliency == "efficientnet-lite0"
+    monkeypatch.setattr("comixup.lab.models.weights_are_installed", lambda name: False)
+    assert explorer.default_saliency() == Settings().saliency == explorer.SPECTRAL
+    assert Settings().query == ""
+    assert Settings(saliency="efficientnet-lite0").query == "saliency=efficientnet-lite0"
+
+
+def test_the_page_tells_where_saliency_comes_from(digits, maps):
+    settings = Settings(saliency="runs/<b>")
+    shown = numbers_html(explorer.explore(digits, maps, settings))
+    assert "saliency: runs/&lt;b&gt;" in shown
+
+
+def test_unknown_networks_get_suggestions():
+    with pytest.raises(ValueError, match=r"`name` must be of a known network.*Did you mean"):
+        explorer.load_network("torchvision:resnt18")
+
+
+def test_saliency_is_computed_once(digits, monkeypatch):
+    bench, calls = Workbench(), []
+    monkeypatch.setattr(
+        "comixup.lab.explorer._workbench.spectral_maps", lambda batch: calls.append(batch) or 1
+    )
+    for tau in (0.5, 0.6):
+        settings = Settings(tau=tau, saliency=explorer.SPECTRAL)
+        bench.saliency(bench.batch(settings), settings)
+    assert len(calls) == 1
+
+
+# ---- Python lines -------------------------------------------------------------------------------
+
+
+def ran(lines, folder):
+    names = {}
+    exec(
+        compile(lines.replace('"batch.png"', repr(str(folder / "batch.png"))), "lines", "exec"),
+        names,
+    )
+    assert (folder / "batch.png").is_file()
+    return names
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Settings(count=2),
+        Settings(sample="digits", saliency=explorer.SPECTRAL,
+                 tau=1.1, beta=0.1, gamma=0.7, omega=0.01, eta=0.2, grid=7, partition_size=4,
+                 levels=3, sweeps=2, seed=5, count=9, draw=2),
+        Settings(saliency=explorer.SPECTRAL, side=48, count=12, draw=3),
+        Settings(saliency="torchvision:squeezenet1_1", pretrained=False, count=2),
+        pytest.param(Settings(sample="digits", saliency=explorer.DEMO), marks=pytest.mark.slow),
+    ],
+    ids=["defaults", "changed", "photos", "network", "demo"],
+)  # fmt: skip
+def test_the_lines_make_the_same_batch_bit_by_bit(settings, tmp_path):
+    bench = Workbench()
+    batch = bench.batch(settings)
+    result = explorer.explore(batch, bench.saliency(batch, settings), settings)
+    names = ran(explorer.python_lines(batch, settings), tmp_path)
+    assert torch.equal(names["images"], result.mixed_images)
+    assert torch.equal(names["targets"], result.mixed_targets)
+
+
+def test_the_lines_for_files_run_where_the_files_are(pictures, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    settings, bench = Settings(side=32, saliency=explorer.SPECTRAL), Workbench()
+    batch = bench.batch(settings, [str(path) for path in pictures])
+    result = explorer.explore(batch, bench.saliency(batch, settings), settings)
+    names = ran(explorer.python_lines(batch, settings), tmp_path)
+    assert torch.equal(names["images"], result.mixed_images)
+    assert torch.equal(names["targets"], result.mixed_targets)
+
+
+def test_without_gradio_the_extra_is_named():
+    code = """
+import sys
+sys.modules["gradio"] = None  # as if it were not installed
+from comixup.lab import explorer
+try:
+    explorer.serve(port=0, wait=False)
+except ModuleNotFoundError as error:
+    print(error)
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert "gradio must be installed for the explorer" in run.stdout
+    assert "comixup[explorer]" in run.stdout
+
+
+# ---- Augmentation -------------------------------------------------------------------------------
+
+
+def bright_corner():
+    """Images that are black but for one cell of 8 x 8, and maps that are salient there alone."""
+    images = torch.zeros(6, 3, 32, 32)
+    for k, image in enumerate(images):
+        image[:, 4 * k : 4 * k + 4, 8:12] = 1
+    batch = explorer.Batch(images, torch.arange(6), tuple("abcdef"), tint=False, call="")
+    return batch, images[:, 0]
+
+
+@pytest.mark.parametrize("augment", ["crop-flip", "trivial", "rand", "auto"])
+def test_saliency_lies_on_the_same_object_after_augmentation(augment, monkeypatch):
+    from torchvision.transforms.v2 import functional  # noqa: PLC0415
+
+    for name in ("solarize", "invert", "equalize", "autocontrast", "posterize", "adjust_contrast"):
+        monkeypatch.setattr(functional, name, lambda image, *args, **kwargs: image)
+    batch, maps = bright_corner()
+    shown = 0
+    for seed in range(5):
+        moved, tracked = explorer.augmented(batch, maps, augment, seed=seed)
+        salient, bright = tracked > 0, moved.images.mean(1) > 0.5
+        shown += int(bright.sum())
+        assert (salient & bright).sum() > 0.9 * bright.sum()
+        assert (salient & bright).sum() > 0.75 * salient.sum()
+    assert shown > 500
+    again, _ = explorer.augmented(batch, maps, augment, seed=4)
+    assert torch.equal(again.images, moved.images)
+
+
+def test_lines_of_augmented_batches_make_the_same_batch(digits, maps):
+    settings = Settings(augment="trivial", seed=3, saliency=explorer.SPECTRAL)
+    result = explorer.explore(digits, maps, settings)
+    lines = explorer.python_lines(result.whole, settings)
+    assert "explorer.augmented(batch, saliency, 'trivial', seed=3)" in lines
+    scope = {}
+    exec(lines.split("figure = ")[0], scope)
+    assert torch.equal(scope["images"], result.mixed_images)
+    assert not torch.equal(result.batch.images, result.whole.images)

@@ -1,0 +1,123 @@
+"""torchvision's classifiers: classes, channels, sizes, pretrained weights without a download."""
+
+import sys
+
+import pytest
+import torch
+import torchvision
+from torch import nn
+from torch.testing import assert_close
+
+from comixup.lab.models._torchvision import build_torchvision, torchvision_names
+from problems import generator
+from rejections import rejects
+
+# One for each way of beginning and ending a network.
+ARCHITECTURES = ["resnet18", "squeezenet1_1", "mobilenet_v3_small", "swin_t"]
+
+
+def images(channels=3, size=(64, 64), count=2):
+    return torch.rand(count, channels, *size, generator=generator(0))
+
+
+@pytest.fixture
+def cached(tmp_path, monkeypatch):
+    """A folder in which torchvision finds 'downloaded' weights: those of an untrained model."""
+    monkeypatch.setattr(torch.hub, "_hub_dir", str(tmp_path))
+    (tmp_path / "checkpoints").mkdir()
+
+    def save(name):
+        torch.manual_seed(0)
+        model = torchvision.models.get_model(name)
+        url = torchvision.models.get_model_weights(name).DEFAULT.url
+        torch.save(model.state_dict(), tmp_path / "checkpoints" / url.rpartition("/")[2])
+        return model.eval()
+
+    return save
+
+
+def test_lists_classifiers_and_nothing_else():
+    listed = torchvision_names()
+    assert {"resnet50", "vgg16_bn", "vit_b_16"} <= set(listed)
+    assert not {"fcn_resnet50", "raft_small", "r3d_18", "fasterrcnn_resnet50_fpn"} & set(listed)
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+@pytest.mark.parametrize("channels", [1, 3])
+def test_has_the_classes_and_channels_asked_for(name, channels):
+    model = build_torchvision(name, 7, channels=channels).eval()
+    assert model(images(channels)).shape == (2, 7)
+
+
+def test_vgg_has_the_classes_and_channels_asked_for():
+    with torch.device("meta"):  # no memory for its 129 million weights
+        model = build_torchvision("vgg11_bn", 7, channels=4)
+        assert model(torch.rand(2, 4, 32, 32)).shape == (2, 7)
+
+
+def test_a_new_first_convolution_is_drawn_like_the_old_one():
+    torch.manual_seed(0)
+    old = build_torchvision("resnet18", 7).conv1
+    new = build_torchvision("resnet18", 7, channels=6).conv1
+    assert (new.stride, new.padding, new.kernel_size) == (old.stride, old.padding, old.kernel_size)
+    assert new.bias is None
+    assert_close(
+        float(new.weight.detach().std()), float(old.weight.detach().std()), rtol=0.05, atol=0
+    )
+
+
+@pytest.mark.parametrize("name", ["googlenet", "inception_v3"])
+def test_networks_with_classifiers_inside_return_one_output_in_training(name):
+    scores = build_torchvision(name, 7).train()(images(size=(96, 96)))
+    assert scores.shape == (2, 7)
+
+
+def test_a_transformer_is_built_for_the_size_of_the_images():
+    with torch.device("meta"):  # no memory for its 87 million weights
+        model = build_torchvision("vit_b_32", 7, channels=1, size=(64, 64))
+        assert model(torch.rand(2, 1, 64, 64)).shape == (2, 7)
+    with rejects(ValueError, r"`shape` must be square for torchvision's vit_b_32, got 64 x 96"):
+        build_torchvision("vit_b_32", 7, size=(64, 96))
+
+
+def test_pretrained_weights_are_loaded_and_the_head_is_new(cached):
+    trained = cached("resnet18")
+    torch.manual_seed(1)
+    model = build_torchvision("resnet18", 7, pretrained=True).eval()
+    assert model.fc.out_features == 7
+    model.fc, trained.fc = nn.Identity(), nn.Identity()
+    assert_close(model(images()), trained(images()), rtol=0, atol=0)
+
+
+def test_pretrained_weights_of_as_many_classes_keep_their_head(cached):
+    trained = cached("resnet18")
+    torch.manual_seed(1)
+    model = build_torchvision("resnet18", 1000, pretrained=True).eval()
+    assert_close(model(images()), trained(images()), rtol=0, atol=0)
+
+
+def test_a_head_that_is_a_convolution_is_replaced_too(cached):
+    trained = cached("squeezenet1_1")
+    model = build_torchvision("squeezenet1_1", 7, pretrained=True).eval()
+    assert model(images()).shape == (2, 7)
+    assert_close(model.features(images()), trained.features(images()), rtol=0, atol=0)
+
+
+def test_pretrained_weights_need_three_channels():
+    message = r"`shape` must have 3 channels .* got 1\b.*timm:vgg"
+    with rejects(ValueError, message):
+        build_torchvision("vgg11_bn", 7, channels=1, pretrained=True)
+
+
+def test_without_torchvision_there_is_an_error_message(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torchvision", None)
+    with rejects(ModuleNotFoundError, r"torchvision must be installed .*comixup\[train\]"):
+        build_torchvision("resnet18", 7)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"num_classes": 0}, {"num_classes": 7, "channels": 0}], ids=str
+)
+def test_counts_are_checked(settings):
+    with rejects(ValueError, r"`\w+` must be a positive integer, got 0"):
+        build_torchvision("resnet18", **settings)

@@ -1,0 +1,202 @@
+"""The report: made from cells alone, with the paper's numbers, in one page."""
+
+import base64
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from comixup.lab.paper import ITEMS, collect, jobs_of, write_report
+from comixup.lab.paper._check import compared, draw
+from comixup.lab.paper._html import anchor, html_page
+from comixup.lab.paper._jobs import run_key
+from comixup.lab.paper._report import shows_no_data_set
+from comixup.lab.paper._report_tables import trained_table
+from comixup.lab.paper._solver_analyses import exhaustive_rows, narasimhan_bilmes_rows
+from comixup.lab.paper._store import Made, cell_folder, commit_cells, read_committed, write_cell
+from comixup.lab.paper._trained_tables import Run
+from comixup.lab.paper.small_data import _commands as small_data
+
+ABOUT = {"date": "2026-01-02", "machine": "a machine", "commit": "abc1234", "seconds": 1.0}
+BINS = " ".join(["0:nan:nan"] * 9 + ["100:0.95:0.9"])
+DOT = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
+)
+
+
+def test_a_table_of_our_own_has_no_column_for_the_paper():
+    item = ITEMS["third-set"]
+    made = {run_key(Run("speech-small", "vanilla", seed)): Made(run_rows(30.0 + seed), ABOUT)
+            for seed in range(3)}  # fmt: skip
+    lines = trained_table(item, made).splitlines()
+    assert lines[0].startswith("|  | vanilla | CutMix, p = 0.5 |")
+    assert lines[2].startswith("| Top-1 error, % | 31.00 ± 1.00 (3) | - |")
+    assert all(line.count("|") == lines[0].count("|") for line in lines)
+
+
+def run_rows(error):
+    return ({"error": error, "ece": error / 10, "bins": BINS},)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """A folder of committed cells: two analyses, and three runs."""
+    folder = tmp_path_factory.mktemp("results")
+    made = {
+        "exhaustive/paper-2-2-4/seeds-0-24": Made(
+            tuple(exhaustive_rows(range(3), "paper", (2, 2, 4))), ABOUT
+        ),
+        **{
+            f"narasimhan-bilmes/m-{m}/seeds-0-24": Made(
+                tuple(narasimhan_bilmes_rows(range(2), m)), ABOUT
+            )
+            for m in (5, 10, 20, 50, 100)
+        },
+        **{
+            run_key(Run("cifar100-preactresnet18", "comixup", seed)): Made(run_rows(error), ABOUT)
+            for seed, error in enumerate((19.0, 20.0, 21.0))
+        },
+    }
+    commit_cells(folder, made)
+    (folder / "figures").mkdir()
+    (folder / "figures" / "methods-digits-pictures.png").write_bytes(DOT)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def out(results, tmp_path_factory):
+    """A folder with the report."""
+    folder = tmp_path_factory.mktemp("out")
+    assert write_report(results, folder) == folder / "report.html"
+    return folder
+
+
+class Page(HTMLParser):
+    """Collects what a page links to, and whether its tags match."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.sources, self.links, self.ids, self.open, self.rows = [], [], [], [], 0
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        found = dict(attributes)
+        self.sources += [found["src"]] if "src" in found else []
+        self.links += [found["href"]] if "href" in found else []
+        self.ids += [found["id"]] if "id" in found else []
+        self.rows += tag == "tr"
+        if tag not in ("meta", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_the_page_needs_no_other_file(out):
+    page = Page((out / "report.html").read_text())
+    assert page.open == []
+    assert page.sources
+    assert all(source.startswith("data:image/png;base64,") for source in page.sources)
+    inside = [link[1:] for link in page.links if link.startswith("#")]
+    assert len(inside) == len(ITEMS)
+    assert set(inside) <= set(page.ids)
+
+
+def test_every_item_has_its_section_with_command_and_cost(out):
+    text = (out / "report.md").read_text()
+    for name, item in ITEMS.items():
+        section = text.split(f": {item.title}\n")[1].split("\n## ")[0]
+        plain = " ".join(section.split())
+        assert f"`comixup reproduce {name} --scale small`" in plain
+        assert item.printed in plain
+        assert item.slip in plain
+        if not any(job.key.startswith(("exhaustive", "narasimhan", "runs")) for job in
+                   jobs_of(item, "small")):  # fmt: skip
+            assert "not run; about" in plain
+
+
+def test_ours_stand_below_the_papers(out):
+    text = (out / "report.md").read_text()
+    assert "| CIFAR-100, PreActResNet18 | paper | 23.59 | 22.43 |" in text
+    ours = "| CIFAR-100, PreActResNet18 | ours, `cifar100-preactresnet18` |"
+    assert f"{ours} - | - | - | - | - | 20.00 ± 1.00 (3) |" in text
+    assert "| CIFAR-100 | ours, `cifar100-preactresnet18` | - | - | - | - | - | 2.00" in text
+    assert "| beta | 0.32 | 19.87 | 20.00 ± 1.00 (3) | - |" in text
+    assert "| (2, 2, 4) | ours | 3 | 2.000 | 2.000 |" in text
+    assert "| random, not feasible | paper | 809 (22) |" in text
+    assert "seeds 0 to 2, 2026-01-02, a machine, commit abc1234" in " ".join(text.split())
+
+
+def test_tables_are_csv_too(out):
+    lines = (out / "tables" / "classification.csv").read_text().splitlines()
+    assert lines[0] == "row,column,metric,paper,scale,ours,seeds"
+    assert '"CIFAR-100, PreActResNet18",Co-Mixup,error,19.87,paper,20,3' in lines
+    assert len((out / "tables" / "exhaustive.csv").read_text().splitlines()) == 4
+    assert (out / "figures" / "convergence.svg").is_file()
+    assert (out / "figures" / "convergence.png").is_file()
+
+
+def test_pictures_of_data_sets_are_not_committed(results, tmp_path):
+    out = tmp_path / "out"
+    key = "compatibility/computed"
+    cell_folder(out, key).mkdir(parents=True)
+    write_cell(out, key, Made(({"result": "solve", "inner_product": 1.0},), ABOUT))
+    (out / "figures").mkdir()
+    for name in ("methods-cifar100-small-data", "samples-digits-pictures-inputs", "compatibility"):
+        (out / "figures" / f"{name}.png").write_bytes(DOT)
+    folder = tmp_path / "results"
+    commit_cells(folder, read_committed(results))
+    assert collect(folder, out) == 1
+    names = {path.name for path in (folder / "figures").iterdir()}
+    assert {"compatibility.png", "samples-digits-pictures-inputs.png"} <= names
+    assert all(shows_no_data_set(name) for name in names)
+    assert not any("cifar100-small-data" in name for name in names)
+    assert "solve" in (folder / "report.md").read_text()
+    assert not list(folder.rglob("*.html"))
+
+
+def test_prose_becomes_html():
+    page = html_page(
+        "# A *b*\n\nText with `a < b`, **bold** and [a link](#x).\n\n"
+        "| a | b |\n| :-- | --: |\n| one \\| two | 3 |\n\n- first\n- second\n\n"
+        "```console\na < b\n```\n",
+        Path(),
+    )
+    assert '<h1 id="a-b">A <em>b</em></h1>' in page
+    assert '<code>a &lt; b</code>, <b>bold</b> and <a href="#x">a link</a>.' in page
+    assert re.search(r'<td class="words">one \| two</td><td>3</td>', page)
+    assert "<ul><li>first</li><li>second</li></ul>" in page
+    assert "<pre><code>a &lt; b\n</code></pre>" in page
+    assert Page(page).open == []
+    assert anchor("Figures 4, 7, 8 and 9: Confidence") == "figures-4-7-8-and-9-confidence"
+
+
+def test_cells_are_compared():
+    old = Made(({"seed": 0, "ours": 2.0, "ours_ms": 1.0, "kind": "paper"},), {})
+    same = Made(({"seed": 0, "ours": 2.0 + 1e-7, "ours_ms": 9.0, "kind": "paper"},), {})
+    assert str(compared("a", old, same)) == "a: 2 numbers, all the same"
+    other = Made(({"seed": 0, "ours": 1.0, "ours_ms": 1.0},), {})
+    assert str(compared("a", old, other)) == "a: 2 numbers, ours differs by 0.5"
+    assert "the number of rows" in str(compared("a", old, Made((), {})))
+
+
+def test_cells_are_drawn_among_the_committed(results):
+    committed = read_committed(results)
+    jobs = {job.key: job for job in jobs_of(ITEMS["narasimhan-bilmes"], "small")}
+    drawn = draw(jobs, committed, 5)
+    assert len({job.key for job in drawn}) == 5
+    assert all(job.key in committed for job in drawn)
+    with pytest.raises(ValueError, match="`--check` must be at most the number of committed"):
+        draw(jobs, committed, 6)
+
+
+@pytest.mark.slow
+def test_the_committed_pages_are_made_of_the_committed_cells(tmp_path):
+    committed = Path(__file__).parents[3] / "docs" / "results"
+    copy = shutil.copytree(committed, tmp_path / "results")
+    collect(copy, tmp_path / "out")
+    small_data.write_report(copy / "small-data.csv", copy)
+    for name in ("report.md", "small-data.md"):
+        assert (copy / name).read_text() == (committed / name).read_text(), f"{name} is out of date"

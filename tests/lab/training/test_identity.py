@@ -1,0 +1,119 @@
+"""A run's identity: what it was trained with, and the data that it was trained on."""
+
+import json
+import shutil
+
+import pytest
+
+from comixup.lab.data import load
+from comixup.lab.training import RECIPES, train
+from comixup.lab.training._checkpoint import State, load_state, save_state
+from comixup.lab.training._folder import CHECKPOINT, METRICS, RESULT, WEIGHTS
+from comixup.lab.training._identity import difference
+from comixup.lab.training._run import Run
+from small_runs import folder_of, recipe, run, train_here, words, write_images
+
+
+def test_difference_names_what_came_and_went():
+    assert difference("a: 1\nb: 2", "b: 3\nc: 4") == "a was 1, is absent; b was 2, is 3; " + (
+        "c was absent, is 4"
+    )
+
+
+# ---- Data ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    place = tmp_path_factory.mktemp("finished")
+    data = write_images(place / "data")
+    train_here(data, place / "out")
+    return place
+
+
+def other_images(place, **change):
+    """Writes the same images, one of them changed."""
+    data = write_images(place)
+    path = data / "cifar-100-python" / change["file"]
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1  # a pixel of an image in the middle
+    path.write_bytes(bytes(content))
+    return data
+
+
+@pytest.mark.parametrize("file", ["train", "test"])
+def test_other_data_neither_continue_nor_report_a_run(finished, tmp_path, file):
+    other = other_images(tmp_path / "other", file=file)
+    chosen = recipe(images_per_class=0)
+    train_here(finished / "data", tmp_path / "out", chosen=chosen)
+    folder = folder_of(tmp_path / "out")
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    with pytest.raises(ValueError, match=r"holds another: data_digest was .*Nothing was changed"):
+        train_here(other, tmp_path / "out", chosen=chosen)
+    assert {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()} == before
+
+
+def test_an_unfinished_run_is_not_continued_with_other_data(finished, tmp_path):
+    other = other_images(tmp_path / "other", file="test")
+    state = load_state(
+        folder_of(finished / "out") / CHECKPOINT, Run(recipe(), "vanilla").identity()
+    )
+    state.finished = False
+    folder = folder_of(tmp_path / "out")
+    folder.mkdir(parents=True)
+    save_state(state, folder / CHECKPOINT)
+    with pytest.raises(ValueError, match="holds another: data_digest was"):
+        train_here(other, tmp_path / "out")
+
+
+def test_the_same_data_elsewhere_are_the_same(finished, tmp_path):
+    moved = tmp_path / "moved"
+    shutil.copytree(finished / "data", moved)
+    result = train(recipe(), method="vanilla", out=finished / "out", data_root=moved)[0]
+    assert result.epochs == 3
+
+
+def test_a_finished_run_is_reported_where_its_data_are_gone(finished, tmp_path):
+    code, text = run(words(tmp_path / "nowhere", finished / "out"), tmp_path / "log")
+    assert code == 0, text
+    assert "is finished; its data or initial weights were not found" in " ".join(text.split())
+    assert "top-1 error on the test images" in text
+
+
+def test_an_unfinished_run_needs_its_data(tmp_path):
+    with pytest.raises(FileNotFoundError, match="was not found"):
+        train_here(tmp_path / "nowhere", tmp_path / "out")
+
+
+def test_a_finished_run_without_its_last_files_needs_its_data(finished, tmp_path):
+    shutil.copytree(finished / "out", tmp_path / "out")
+    (folder_of(tmp_path / "out") / RESULT).unlink()
+    with pytest.raises(FileNotFoundError, match="was not found"):
+        train_here(tmp_path / "nowhere", tmp_path / "out")
+    folder = train_here(finished / "data", tmp_path / "out")
+    twin = folder_of(finished / "out")
+    for name in (RESULT, METRICS, WEIGHTS, "logits.safetensors"):
+        assert (folder / name).read_bytes() == (twin / name).read_bytes()
+
+
+def test_digests_tell_classes_images_and_splits_apart():
+    digits = load("digits", images_per_class=5)
+    same = load("digits", images_per_class=5)
+    assert digits.digest() == same.digest()
+    others = [
+        load("digits", images_per_class=5, seed=1),
+        load("digits", images_per_class=4),
+        load("digits", images_per_class=5, classes=[0, 1]),
+        load("digits", images_per_class=5, validation=0.1),
+    ]
+    assert len({digits.digest(), *(other.digest() for other in others)}) == 5
+
+
+def test_run_json_names_the_recipe_as_trained(finished):
+    metadata = json.loads((folder_of(finished / "out") / "run.json").read_text())
+    assert metadata["recipe"]["images_per_class"] == 5
+    assert metadata["recipe"]["name"] == RECIPES["cifar100-low-data"].name
+
+
+def test_state_begins_empty():
+    assert State("x").final == {}

@@ -1,0 +1,206 @@
+"""Losses: against torch's in double precision, at extreme logits, under autocast."""
+
+import itertools
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.testing import assert_close
+
+from cases import each_case
+from comixup.lab.training._losses import (
+    losses,
+    mean_binary_cross_entropy,
+    scaled_cross_entropy,
+    soft_cross_entropy,
+)
+
+CLASSES = 7
+
+
+def logits_of(size, dtype=torch.float64, m=5, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(m, CLASSES, generator=generator, dtype=torch.float64) * size
+    return logits.to(dtype).requires_grad_()
+
+
+def shares_of(kind, m=5, seed=1):
+    generator = torch.Generator().manual_seed(seed)
+    if kind == "indices":
+        return torch.randint(CLASSES, (m,), generator=generator)
+    mixed = torch.rand(m, CLASSES, generator=generator, dtype=torch.float64)
+    return mixed if kind == "multi-label" else mixed / mixed.sum(1, keepdim=True)
+
+
+def one_hot(targets):
+    return F.one_hot(targets, CLASSES).double() if targets.ndim == 1 else targets
+
+
+KINDS = ["indices", "shares", "multi-label"]
+
+
+@each_case("kind", KINDS)
+@each_case("size", [0.0, 1.0, 4.0])
+def test_is_torchs_binary_cross_entropy_of_the_probabilities(kind, size):
+    logits, targets = logits_of(size), shares_of(kind)
+    expected = F.binary_cross_entropy(logits.softmax(1), one_hot(targets))
+    loss = mean_binary_cross_entropy(logits, targets)
+    assert_close(loss, expected)
+    wanted = torch.autograd.grad(expected, logits)
+    assert_close(torch.autograd.grad(loss, logits), wanted)
+
+
+@each_case("kind", KINDS)
+def test_gradients_agree_with_finite_differences(kind):
+    targets = shares_of(kind)
+    torch.autograd.gradcheck(lambda x: mean_binary_cross_entropy(x, targets), logits_of(5.0))
+
+
+@each_case("dtype", [torch.float32, torch.float64])
+@each_case("gap", [20.0, 90.0, 500.0, 1e4, 1e30])
+def test_a_certain_and_wrong_answer_has_its_exact_loss_and_gradient(gap, dtype):
+    logits = torch.tensor([[gap, 0.0, 0.0, 0.0]], dtype=dtype, requires_grad=True)
+    loss = mean_binary_cross_entropy(logits, torch.tensor([2]))
+    # Of the four questions two are answered wrong: -log p of class 2 is the gap, and
+    # -log(1 - p) of class 0 is the gap less log 3, for the three classes that share the rest.
+    rest = torch.tensor(3.0, dtype=torch.float64).log()
+    assert_close(loss, ((2 * gap - rest) / 4).to(dtype))
+    (gradient,) = torch.autograd.grad(loss, logits)
+    expected = torch.tensor([[2.0, -1 / 3, -4 / 3, -1 / 3]], dtype=dtype) / 4
+    assert_close(gradient, expected, rtol=1e-5, atol=1e-6)
+
+
+@each_case("gap", [20.0, 90.0, 500.0, 1e4, 1e30])
+def test_a_certain_and_right_answer_has_neither_loss_nor_gradient(gap):
+    logits = torch.tensor([[gap, 0.0, 0.0, 0.0]], requires_grad=True)
+    loss = mean_binary_cross_entropy(logits, torch.tensor([0]))
+    (gradient,) = torch.autograd.grad(loss, logits)
+    assert_close(loss, torch.tensor(0.0), atol=1e-8, rtol=0)
+    assert_close(gradient, torch.zeros(1, 4), atol=1e-8, rtol=0)
+
+
+def test_equal_logits_at_the_top_are_finite():
+    logits = torch.tensor([[800.0, 800.0, -800.0]], requires_grad=True)
+    loss = mean_binary_cross_entropy(logits, torch.tensor([[0.5, 0.5, 0.0]]))
+    assert_close(loss, 2 * torch.tensor(2.0).log() / 3)
+    assert_close(torch.autograd.grad(loss, logits)[0], torch.zeros(1, 3))
+
+
+def test_half_precision_shares_beside_double_logits_are_not_lost():
+    logits = logits_of(1.0)
+    shares = shares_of("shares").float()
+    expected = F.binary_cross_entropy(logits.softmax(1), shares.double())
+    assert_close(mean_binary_cross_entropy(logits, shares), expected)
+
+
+@each_case("kind", ["indices", "shares"])
+@each_case("name", ["cross-entropy", "official"])
+@each_case("dtype", [torch.bfloat16, torch.float16])
+def test_under_autocast_losses_are_in_single_precision(name, kind, dtype):
+    images = torch.randn(5, 3, generator=torch.Generator().manual_seed(2))
+    weight = torch.randn(CLASSES, 3, generator=torch.Generator().manual_seed(3)).requires_grad_()
+    targets = shares_of(kind)
+    targets = targets.float() if targets.is_floating_point() else targets
+    for loss_fn in losses(name, CLASSES):
+        with torch.autocast("cpu", dtype):
+            logits = F.linear(images, weight)
+            loss = loss_fn(logits, targets)
+        assert logits.dtype == dtype
+        assert loss.dtype == torch.float32
+        assert_close(loss, loss_fn(logits.float(), targets))
+        (gradient,) = torch.autograd.grad(loss, weight)
+        whole = torch.autograd.grad(loss_fn(F.linear(images, weight), targets), weight)[0]
+        assert_close(gradient, whole, rtol=0.05, atol=0.01)
+
+
+@each_case("kind", ["indices", "shares"])
+def test_half_precision_models_without_autocast(kind):
+    logits, targets = logits_of(1.0, torch.bfloat16), shares_of(kind)
+    for loss_fn in itertools.chain(losses("official", CLASSES), losses("cross-entropy", CLASSES)):
+        assert_close(loss_fn(logits, targets), loss_fn(logits.double(), targets).float())
+
+
+@each_case("kind", ["indices", "shares"])
+def test_soft_cross_entropy_is_the_mean_of_minus_the_log_probabilities(kind):
+    logits, targets = logits_of(2.0), shares_of(kind)
+    expected = -(one_hot(targets) * logits.softmax(1).log()).sum() / 5
+    assert_close(soft_cross_entropy(logits, targets), expected)
+
+
+def test_scaled_cross_entropy_is_two_over_the_number_of_classes():
+    logits, targets = logits_of(2.0), shares_of("shares")
+    expected = -(targets * logits.softmax(1).log()).sum() / 5 * 2 / CLASSES
+    assert_close(scaled_cross_entropy(CLASSES)(logits, targets), expected)
+
+
+def test_names_give_the_mixed_and_the_clean_loss():
+    logits, targets = logits_of(2.0), shares_of("shares")
+    mixed, clean = losses("cross-entropy", CLASSES)
+    assert_close(mixed(logits, targets), F.cross_entropy(logits, targets))
+    assert_close(clean(logits, targets), F.cross_entropy(logits, targets))
+    mixed, clean = losses("official", CLASSES)
+    assert_close(mixed(logits, targets), F.binary_cross_entropy(logits.softmax(1), targets))
+    assert_close(clean(logits, targets), 2 / CLASSES * F.cross_entropy(logits, targets))
+
+
+def test_both_official_gradients_are_about_two_over_the_classes_of_cross_entropys():
+    # A trained model's answers: one class likely, the rest spread over many. The published
+    # learning rate is translated by this ratio.
+    classes = 100
+    generator = torch.Generator().manual_seed(4)
+    logits = torch.randn(50, classes, generator=generator)
+    targets = torch.randint(classes, (50,), generator=generator)
+    logits[torch.arange(50), targets] += 7.0
+    logits.requires_grad_()
+    (plain,) = torch.autograd.grad(F.cross_entropy(logits, targets), logits)
+    for loss_fn in losses("official", classes):
+        (gradient,) = torch.autograd.grad(loss_fn(logits, targets), logits)
+        assert_close(gradient.norm() / plain.norm(), torch.tensor(2 / classes), rtol=0.2, atol=0)
+
+
+@each_case(
+    ("call", "error", "message"),
+    [
+        (lambda: losses("bce", 10), ValueError, r"`name` must be one of .*got 'bce'"),
+        (lambda: losses("official", 1), ValueError, r"`num_classes` must be an integer of at"),
+        (lambda: scaled_cross_entropy(0), ValueError, r"`num_classes` must be an integer of at"),
+        (
+            lambda: mean_binary_cross_entropy(torch.zeros(2, 1), torch.tensor([0, 0])),
+            ValueError,
+            r"`logits` must have shape \(m, classes\).* got \(2, 1\)",
+        ),
+        (
+            lambda: mean_binary_cross_entropy(torch.zeros(2, 3), torch.zeros(2, 4)),
+            ValueError,
+            r"`targets` must have shape \(2,\) or \(2, 3\).*got \(2, 4\)",
+        ),
+        (
+            lambda: mean_binary_cross_entropy(torch.zeros(2, 3), torch.zeros(2)),
+            TypeError,
+            r"`targets` of shape \(2,\) must be integers",
+        ),
+        (
+            lambda: mean_binary_cross_entropy((torch.zeros(2, 3),), torch.zeros(2)),
+            TypeError,
+            r"`logits` must be a torch tensor, got tuple",
+        ),
+    ],
+)
+def test_rejects(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+@pytest.mark.parametrize("weights", [None, torch.tensor([2.0, 1.0, 0.5])])
+def test_label_smoothing_spreads_a_part_of_every_target(weights):
+    logits = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+    classes = torch.tensor([0, 2, 1, 1, 0])
+    mixed = 0.5 * F.one_hot(classes, 3) + 0.5 * F.one_hot(classes.flip(0), 3)
+    for targets in (classes, mixed):
+        soft = targets if targets.ndim > 1 else F.one_hot(targets, 3)
+        soft = 0.9 * soft + 0.1 / 3
+        each = soft * F.log_softmax(logits, 1) * (1.0 if weights is None else weights)
+        for loss in losses("cross-entropy", 3, weights, label_smoothing=0.1):
+            torch.testing.assert_close(loss(logits, targets), -each.sum(1).mean())
+    with pytest.raises(ValueError, match="`class_weights` and `label_smoothing` must be left out"):
+        losses("official", 3, label_smoothing=0.1)

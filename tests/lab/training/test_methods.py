@@ -1,0 +1,96 @@
+"""From a recipe's words to the object that mixes."""
+
+import pytest
+import torch
+
+from comixup import CoMixup, CutMix, InputMixup, ManifoldMixup, NoMix, PuzzleMix
+from comixup.lab.training import Method
+from comixup.lab.training._make_mixer import MIXERS, make_mixer
+from comixup.lab.training._paper_recipes import METHODS
+
+
+def made(method, num_classes=7):
+    return make_mixer(method, num_classes, torch.Generator())
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("vanilla", NoMix),
+        ("input", InputMixup),
+        ("manifold", ManifoldMixup),
+        ("cutmix", CutMix),
+        ("puzzlemix", PuzzleMix),
+        ("comixup", CoMixup),
+    ],
+)
+def test_each_method_has_its_mixer(name, kind):
+    mixer = made(Method(name))
+    assert type(mixer) is kind
+    assert mixer.num_classes == 7
+
+
+def test_all_methods_of_the_paper_are_known():
+    assert tuple(MIXERS) == (*METHODS, "comixup-shuffled")
+
+
+@pytest.mark.parametrize("m", [2, 3, 7])
+def test_shuffled_saliency_is_another_inputs(m):
+    mixer = make_mixer(Method("comixup-shuffled"), m, torch.Generator().manual_seed(0))
+    plain = make_mixer(Method("comixup"), m, torch.Generator())
+    images, targets = torch.rand(m, 1, 8, 8), torch.arange(m)
+    maps = torch.rand(m, 8, 8, generator=torch.Generator().manual_seed(1)) ** 8
+    for _ in range(5):
+        before = mixer.generator.get_state()
+        mixed = mixer(images, targets, maps)
+        # The same draws: a shift from 1 to m - 1, then those of Co-Mixup itself.
+        plain.generator.set_state(before)
+        shift = int(torch.randint(1, m, (), generator=plain.generator))
+        expected = plain(images, targets, torch.stack([maps[(k - shift) % m] for k in range(m)]))
+        torch.testing.assert_close(mixed, expected)
+
+
+def test_a_lone_input_keeps_its_saliency():
+    mixer = make_mixer(Method("comixup-shuffled"), 2, torch.Generator())
+    images = torch.rand(1, 1, 8, 8)
+    torch.testing.assert_close(mixer(images, torch.tensor([1]), torch.rand(1, 8, 8))[0], images)
+
+
+def test_settings_reach_the_mixer():
+    mixer = made(Method("comixup", {"beta": 0.5, "partition_size": 4}))
+    assert (mixer.weights.beta, mixer.partition_size) == (0.5, 4)
+    assert made(Method("cutmix", {"alpha": 0.2, "num_inputs": 3})).num_inputs == 3
+
+
+def test_lists_become_tuples_as_json_has_none():
+    mixer = made(Method("manifold", {"layers": ["a", "b"]}))
+    assert tuple(mixer.layers) == ("a", "b")
+    assert make_mixer(Method("comixup", {"grid": [2, 3]}), 7, torch.Generator()).grid == (2, 3)
+
+
+def test_the_mixer_draws_from_the_given_generator():
+    generator = torch.Generator()
+    assert make_mixer(Method("input"), 7, generator).generator is generator
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        (Method("comixup", {"betta": 1}), r"keywords of CoMixup .*got 'betta'\. Did you mean beta"),
+        (Method("vanilla", {"alpha": 1}), r"keywords of NoMix .*got 'alpha'"),
+        (Method("input", {"num_classes": 3}), r"keywords of InputMixup .*got 'num_classes'"),
+        (Method("comixup", {"generator": None}), r"got 'generator'"),
+        (Method("cutmixx"), r"`mixer` must be one of .*got 'cutmixx'\. Did you mean cutmix"),
+        (Method("comixup", {"beta": -1}), "`beta` must be"),
+    ],
+)
+def test_mistakes_get_an_error_message(method, message):
+    with pytest.raises(ValueError, match=message):
+        made(method)
+
+
+@pytest.mark.parametrize("mixer", ["comixup", "cutmix", "manifold"])
+def test_vat_smooths_the_logits_of_unmixed_images_alone(mixer):
+    with pytest.raises(ValueError, match=rf'`vat` must be None unless mixer is "vanilla".*{mixer}'):
+        Method(mixer, vat={"weight": 0.1})
+    assert Method("vanilla", vat={"weight": 0.1}).vat == {"weight": 0.1}

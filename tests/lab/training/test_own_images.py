@@ -1,0 +1,270 @@
+"""Training on a folder or a table of one's own images."""
+
+import csv
+import dataclasses
+import io
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from rich.console import Console
+from safetensors.torch import load_file
+from torch.testing import assert_close
+
+from cases import each_case
+from comixup.lab import models
+from comixup.lab.data import load
+from comixup.lab.training import (
+    RECIPES,
+    Summary,
+    classes_table,
+    describe_images,
+    losses,
+    network_of,
+    read_logits,
+    recipe_for,
+    report_near_copies,
+    results_table,
+    summarize,
+    train,
+)
+from comixup.lab.training._losses import balanced_weights
+from small_sets import HERE
+
+COLOURS = {"blue": (20, 40, 200), "green": (30, 180, 50), "red": (200, 30, 30)}
+
+
+def write_images(folder, counts, shift=0):
+    """Writes images of one colour each, a folder for each class; returns the folder above."""
+    for name, count in counts.items():
+        (folder / name).mkdir(parents=True)
+        for number in range(count):
+            colour = tuple(part + 5 * number + shift for part in COLOURS[name])
+            Image.new("RGB", (20 + number, 24), colour).save(folder / name / f"{number}.png")
+    return folder
+
+
+def tiny(root, **changes):
+    """Returns the recipe for a folder, made so small that an epoch takes milliseconds."""
+    own = load("folder", root)
+    recipe = recipe_for(dataclasses.replace(summarize(own), name="colours"), image_size=16)
+    return recipe.changed(model="small", width=8, epochs=2, batch_size=4, **changes)
+
+
+CHOICES = {
+    "a few hundred small ones": (Summary("a", 400, 64), ("preactresnet10", 32, 64, 32, 106)),
+    "a few hundred photographs": (Summary("a", 400, 600), ("resnet18", None, 128, 32, 106)),
+    "many photographs": (Summary("a", 100_000, 600), ("resnet18", None, 224, 128, 27)),
+    "many small ones": (Summary("a", 50_000, 32), ("preactresnet18", None, 32, 128, 32)),
+    "a handful of icons": (Summary("a", 12, 16), ("preactresnet10", 32, 32, 4, 120)),
+}
+
+
+@each_case("case", CHOICES)
+def test_settings_follow_from_the_images(case):
+    summary, expected = CHOICES[case]
+    recipe = recipe_for(summary)
+    phase = recipe.phases[0]
+    found = (recipe.model, recipe.width, phase.image_size, phase.batch_size, recipe.epochs)
+    assert found == expected
+    assert recipe.lr[0][1] == recipe.lr[-1][1] == 0
+
+
+def test_fine_tuning_is_adamw_at_a_tenth_of_the_rate_and_takes_whole_photographs():
+    new, tuned = (recipe_for(Summary("a", 400, 600), fine_tuned=f) for f in (False, True))
+    assert (new.optimizer, tuned.optimizer) == ("sgd", "adamw")
+    assert tuned.phases[0].image_size == 224
+    adamw = recipe_for(Summary("a", 400, 600), optimizer="adamw")
+    assert max(rate for _, rate in tuned.lr) == pytest.approx(0.1 * max(r for _, r in adamw.lr))
+
+
+SIZES = {
+    "photographs": (Summary("a", 400, 600), "efficientnet-lite2", 260),
+    "of its own size": (Summary("a", 400, 240), "efficientnet-lite1", 240),
+    "smaller ones": (Summary("a", 400, 144), "efficientnet-lite0", 128),
+    "torchvision's": (Summary("a", 400, 600), "resnet18", 224),
+}
+
+
+@each_case("case", SIZES)
+def test_pretrained_networks_take_images_of_their_own_size(case):
+    summary, name, size = SIZES[case]
+    recipe = recipe_for(summary, pretrained=name)
+    assert (recipe.model, recipe.pretrained, recipe.optimizer) == (name, True, "adamw")
+    assert recipe.phases[0].image_size == size
+    assert recipe_for(summary, pretrained=name, image_size=96).phases[0].image_size == 96
+
+
+def test_the_rate_follows_half_a_cosine():
+    recipe = RECIPES["folder"]
+    (_, zero), (start, high), (end, _) = recipe.lr
+    middle = recipe.lr_at((start + end) / 2)
+    assert (zero, middle) == (0, pytest.approx(high / 2))
+    assert recipe.lr_at(start + 0.25 * (end - start)) == pytest.approx(high * 0.853553, rel=1e-5)
+
+
+def test_imbalance_is_told(tmp_path):
+    root = tmp_path / "colours"
+    write_images(root / "train", {"blue": 2, "green": 6})
+    write_images(root / "val", {"green": 2}, shift=3)
+    said = "\n".join(describe_images(load("folder", root), tiny(root)))
+    assert "8 train, 2 test images of 2 classes" in said
+    assert "Classes have 2 to 6 training images" in said
+    assert "--class-weights balanced" in said
+    assert "Left out" not in said
+
+
+def test_pictures_that_are_not_read_are_told_of(tmp_path):
+    root = write_images(tmp_path / "colours", {"blue": 4, "green": 4})
+    for name in ("a.gif", "b.GIF", "c.heic", "notes.txt"):
+        (root / "blue" / name).write_bytes(b"")
+    said = "\n".join(describe_images(load("folder", root), tiny(root)))
+    assert "not read: 2 .gif, 1 .heic. Convert" in said
+
+
+def test_near_copies_are_reported_and_looked_for_once(tmp_path, monkeypatch):
+    root = tmp_path / "colours"
+    write_images(root / "train", {"blue": 2, "green": 2})
+    write_images(root / "val", {"blue": 1, "green": 1})  # the very same ones
+    own = load("folder", root)
+    said = report_near_copies(own, tmp_path / "runs")
+    assert "2 of 2 images to evaluate on are near copies" in said
+    listed = json.loads((tmp_path / "runs" / "near_copies.json").read_text())["near_copies"]
+    assert next(pair[0].split("/")[-3:] for pair in listed) == ["val", "blue", "0.png"]
+
+    def never(*_):
+        raise AssertionError
+
+    monkeypatch.setattr("comixup.lab.training._about_images.near_copies", never)
+    assert report_near_copies(own, tmp_path / "runs") == said
+
+
+@pytest.mark.parametrize("ema", [None, 0.5])
+def test_the_best_weights_by_validation_are_kept_and_reported(tmp_path, ema):
+    root = tmp_path / "colours"
+    for seed, part in enumerate(("train", "val", "test")):
+        write_images(root / part, {"blue": 6, "green": 6, "red": 6})
+        for number, path in enumerate(sorted((root / part).glob("*/*.png"))):
+            pixels = np.random.default_rng(100 * seed + number).integers(0, 256, (20, 20, 3))
+            Image.fromarray(pixels.astype(np.uint8)).save(path)
+    recipe = dataclasses.replace(tiny(root).changed(epochs=6, ema=ema), evaluate_every=1)
+    assert recipe.reported == "validation"
+    result = train(recipe, method="vanilla", out=tmp_path, data_root=root, hardware=HERE)[0]
+    folder = tmp_path / "colours" / "vanilla" / "seed-0"
+    with (folder / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    errors = [float(row["validation_error"]) for row in rows]
+    best = rows[errors.index(min(errors))]
+    assert errors[-1] > min(errors), "this test needs a run whose last epoch is not its best"
+    assert result.final["validation"]["error"] == pytest.approx(min(errors), rel=1e-4)
+    assert result.final["test"]["error"] == pytest.approx(float(best["test_error"]), rel=1e-4)
+    assert result.error == pytest.approx(result.final["test"]["error"])
+    assert result.final["test"]["nll"] == pytest.approx(float(best["test_loss"]), rel=1e-4)
+    logits, targets = read_logits(folder / "logits.safetensors")["validation"]
+    assert 100 * (logits.argmax(1) != targets).float().mean() == pytest.approx(
+        min(errors), rel=1e-4
+    )
+
+
+def test_class_weights_make_the_loss_of_rare_classes_count_more():
+    weights = balanced_weights(torch.tensor([0, 0, 0, 1]), 2)
+    assert_close(weights, torch.tensor([4 / 6, 2.0]))
+    mixed_loss, clean_loss = losses("cross-entropy", 2, weights)
+    logits, targets = torch.tensor([[1.0, 0.0], [0.5, 2.0]]), torch.tensor([0, 1])
+    each = F.cross_entropy(logits, targets, reduction="none")
+    assert_close(clean_loss(logits, targets), (each * weights[targets]).mean())
+    assert_close(mixed_loss(logits, F.one_hot(targets, 2).float()), clean_loss(logits, targets))
+
+
+def test_class_weights_change_a_run(tmp_path):
+    root = write_images(tmp_path / "colours", {"blue": 5, "green": 10})
+    found = [
+        train(tiny(root, **more), method="vanilla", out=tmp_path / name, data_root=root,
+              hardware=HERE)[0].final["test"]["nll"]
+        for name, more in {"same": {}, "weighted": {"class_weights": "balanced"}}.items()
+    ]  # fmt: skip
+    assert found[0] != found[1]
+
+
+def test_the_table_of_classes(tmp_path):
+    root = write_images(tmp_path / "colours", {"blue": 5, "green": 10})
+    out = tmp_path / "out"
+    result = train(tiny(root), method="vanilla", out=out, data_root=root, hardware=HERE)[0]
+    with (out / "colours/vanilla/seed-0/classes.csv").open() as file:
+        rows = {row["class"]: row for row in csv.DictReader(file)}
+    assert [rows[name]["training_images"] for name in ("blue", "green")] == ["4", "8"]
+    assert [rows[name]["test_images"] for name in ("blue", "green")] == ["1", "2"]
+    errors = [float(row["error"]) for row in rows.values()]
+    assert sum(errors) / 2 == pytest.approx(result.final["test"]["balanced_error"], rel=1e-4)
+
+
+def test_brackets_in_names_are_no_markup(tmp_path):
+    root = write_images(tmp_path / "colours", {"red": 5, "blue": 5})
+    (root / "red").rename(root / "[red]")
+    (root / "blue").rename(root / "[:x]")
+    console = Console(file=io.StringIO(), width=100)
+    recipe = dataclasses.replace(tiny(root), name="[bold]")
+    found = train(recipe, method="vanilla", out=tmp_path, data_root=root, hardware=HERE)
+    results = {"vanilla": found}
+    console.print(classes_table(recipe, results, tmp_path))
+    console.print(results_table(recipe, results))
+    for name in ("[red]", "[:x]", "[bold]: error of each class"):
+        assert name in console.file.getvalue()
+
+
+@pytest.mark.parametrize("method", ["comixup", "comixup-one-pass", "manifold"])
+def test_images_with_several_labels(tmp_path, method):
+    write_images(tmp_path / "images", {"blue": 6, "green": 6})
+    lines = ["path,labels"] + [
+        f"images/{name}/{number}.png,{name}" + (";even" if number % 2 == 0 else "")
+        for name in ("blue", "green")
+        for number in range(6)
+    ]
+    table = tmp_path / "labels.csv"
+    table.write_text("\n".join(lines))
+    recipe = tiny(table)
+    assert recipe.loss == "binary-cross-entropy"
+    result = train(recipe, method=method, out=tmp_path, data_root=table, hardware=HERE)[0]
+    assert 0 <= result.final["test"]["mean_average_precision"] <= 100
+    logits, targets = read_logits(tmp_path / f"colours/{method}/seed-0/logits.safetensors")["test"]
+    wrong = ((logits > 0) != (targets > 0)).float().mean()
+    classifier = models.load(tmp_path / f"colours/{method}/seed-0")
+    images = torch.rand(2, 3, 16, 16)
+    assert_close(classifier(images), classifier.model(images).sigmoid())
+    assert result.last == pytest.approx(100 * wrong.item(), rel=1e-4)
+
+
+def test_what_does_not_go_together():
+    recipe = RECIPES["folder"]
+    with pytest.raises(ValueError, match="`freeze` must be False for a network with random"):
+        recipe.changed(freeze=True)
+    with pytest.raises(ValueError, match="`class_weights` must be left out unless the loss is"):
+        dataclasses.replace(recipe, loss="official", class_weights="balanced")
+    with pytest.raises(ValueError, match="`weights` must be None with pretrained=True"):
+        recipe.changed(weights="x.pt", pretrained=True)
+    assert recipe.changed(model="small").width is None
+
+
+def test_a_run_begins_with_the_weights_of_another_and_tells_what_is_new(tmp_path, capsys):
+    root = write_images(tmp_path / "colours", {"blue": 5, "green": 5, "red": 5})
+    first = tiny(root)
+    train(first, method="vanilla", out=tmp_path / "first", data_root=root, hardware=HERE)
+    weights = tmp_path / "first/colours/vanilla/seed-0"
+    assert network_of(weights) == {"model": "small", "width": 8}
+    other = write_images(tmp_path / "other", {"blue": 5, "green": 5})
+    recipe = tiny(other, weights=str(weights), freeze=True, class_weights="balanced", ema=0.9)
+    options = {"out": tmp_path / "second", "data_root": other, "hardware": HERE}
+    train(recipe, method="comixup", console=Console(width=200), **options)
+    assert "new: fc.weight, fc.bias" in capsys.readouterr().out
+    names = ("first/colours/vanilla", "second/colours/comixup")
+    old, new = (load_file(tmp_path / f"{name}/seed-0/weights.safetensors") for name in names)
+    assert_close(new["layer1.0.conv1.weight"], old["layer1.0.conv1.weight"], rtol=0, atol=0)
+    assert new["fc.weight"].shape == (2, 32)
+    shutil.rmtree(tmp_path / "first")  # a run that has begun does not need it any more
+    train(recipe, method="comixup", **options)
+    with pytest.raises(ValueError, match="weights was"):
+        train(tiny(other), method="comixup", **options)

@@ -1,0 +1,176 @@
+"""What is made of a run's epochs, and the table of several runs."""
+
+import dataclasses
+import io
+import statistics
+
+import pytest
+from rich.console import Console
+
+from comixup.lab.training import RECIPES, Result, results_table
+from comixup.lab.training._results import result_of, spread
+
+CIFAR = RECIPES["cifar100-preactresnet18"]
+SPEECH = RECIPES["speech-lenet"]
+ERRORS = [90.0, 20.0, 31.0, 32.0, 33.0, 34.0, 35.0, 36.0, 37.0, 38.0, 39.0, 44.0]
+
+
+def history(errors=ERRORS, validation=None, seconds=None):
+    rows = [
+        {
+            "epoch": float(number + 1),
+            "train_loss": 1.0,
+            "test_error": error,
+            "test_top5_error": error / 2,
+            "seconds": 1.0 if seconds is None else seconds[number],
+            "cpu_seconds": 2.0,
+        }
+        for number, error in enumerate(errors)
+    ]
+    for row, error in zip(rows, validation or [], strict=False):
+        row["validation_error"] = error
+    return rows
+
+
+def result(error=20.0, reported="median", at_best_validation=None, seconds=3.0):
+    return Result(
+        epochs=30,
+        last=error + 1,
+        best=error - 1,
+        median=error,
+        validation=None if at_best_validation is None else 50.0,
+        at_best_validation=at_best_validation,
+        top5=5.0,
+        seconds_per_epoch=seconds,
+        cpu_seconds=90.0,
+        reported=reported,
+    )
+
+
+# ---- One run ------------------------------------------------------------------------------------
+
+
+def test_errors_of_a_run():
+    found = result_of(history(), CIFAR)
+    assert found.epochs == 12
+    assert found.median == statistics.median(ERRORS[2:]) == 35.5  # of the last ten, no others
+    assert (found.last, found.best, found.top5) == (44.0, 20.0, 22.0)
+    assert found.validation is None
+    assert found.at_best_validation is None
+
+
+def test_a_short_run_takes_what_there_is():
+    assert result_of(history([50.0, 40.0, 10.0]), CIFAR).median == 40.0
+    assert result_of(history([50.0]), CIFAR).median == 50.0
+
+
+def test_time_of_an_epoch_is_the_median_one():
+    seconds = [100.0, 2.0, 3.0, 4.0]  # the first has everything to set up
+    assert result_of(history(ERRORS[:4], seconds=seconds), CIFAR).seconds_per_epoch == 3.5
+
+
+def test_error_at_the_best_validation_is_not_the_best_error():
+    validation = [60.0, 30.0, 25.0, 25.0, 26.0]
+    found = result_of(history([50.0, 10.0, 12.0, 11.0, 9.0], validation), SPEECH)
+    assert found.at_best_validation == 12.0  # the first of equals
+    assert found.best == 9.0
+    assert found.validation == 26.0
+
+
+def test_validation_counts_the_last_ten_epochs():
+    validation = [1.0, 2.0, *range(50, 60)]
+    assert result_of(history(ERRORS, validation), SPEECH).validation == 54.5
+
+
+def test_epochs_that_were_not_evaluated_count_as_trained_alone():
+    rows = history([50.0, 40.0, 30.0], seconds=[1.0, 5.0, 9.0])
+    for name in ("test_error", "test_top5_error"):
+        del rows[1][name]
+    found = result_of(rows, CIFAR)
+    assert (found.epochs, found.median, found.best) == (3, 40.0, 30.0)
+    assert found.seconds_per_epoch == 5.0
+
+
+@pytest.mark.parametrize(
+    ("reported", "error"), [("median", 20.0), ("last", 21.0), ("validation", 33.0)]
+)
+def test_the_recipe_says_which_error_counts(reported, error):
+    found = result(20.0, reported, at_best_validation=33.0)
+    assert found.error == error
+    assert found.as_dict()["error"] == error
+    assert found.as_dict()["best"] == 19.0
+
+
+def test_the_recipes_word_reaches_the_result():
+    for name in ("median", "last"):
+        recipe = dataclasses.replace(CIFAR, reported=name)
+        assert result_of(history(), recipe).reported == name
+
+
+def test_without_validation_images_the_median_counts():
+    found = result(20.0, "validation")
+    assert (found.metric_name, found.error) == ("median", 20.0)
+
+
+def test_spread():
+    assert spread([20.0]) == "20.00"
+    assert spread([1.0, 2.0, 4.5]) == "2.50 ± 1.80"  # stdev of a sample: sqrt(6.5 / 2)
+
+
+# ---- The table ----------------------------------------------------------------------------------
+
+
+def lines_of(table, width=80):
+    console = Console(width=width, file=io.StringIO())
+    console.print(table)
+    return console.file.getvalue().splitlines()
+
+
+def test_table_has_a_row_per_method_over_its_seeds():
+    found = {
+        "vanilla": {0: result(24.0), 7: result(23.0, seconds=5.0)},
+        "comixup": {0: result(20.0)},
+    }
+    lines = lines_of(results_table(CIFAR, found), 120)
+    (header,) = [line.split() for line in lines if "method" in line]
+    assert header == ["method", "seeds", "median*", "last", "best", "s/epoch", "paper"]
+    (vanilla,) = [line for line in lines if "vanilla" in line]
+    assert vanilla.split("  ")[0].strip() == "vanilla"
+    for cell in ("0 7", "23.50 ± 0.71", "24.50 ± 0.71", "22.50 ± 0.71", "4.0", "23.59"):
+        assert cell in vanilla
+    (comixup,) = [line for line in lines if "comixup" in line]
+    assert comixup.split() == ["comixup", "0", "20.00", "21.00", "19.00", "3.0", "19.87"]
+
+
+@pytest.mark.parametrize(
+    ("name", "reported", "word", "meaning"),
+    [
+        ("cifar100-vat", "median", "median*", "median of the last ten epochs"),
+        ("digits", "last", "last*", "last epoch's error"),
+        ("speech-lenet", "validation", "val.*", "where validation accuracy was best"),
+    ],
+)
+@pytest.mark.parametrize("width", [80, 120])
+def test_table_marks_what_is_reported_and_cuts_nothing_off(name, reported, word, meaning, width):
+    recipe = RECIPES[name]
+    assert recipe.reported == reported
+    found = {
+        method: {seed: result(23.0 + seed, reported, 29.0, 1234.5) for seed in range(3)}
+        for method in recipe.methods
+    }
+    lines = lines_of(results_table(recipe, found), width)
+    text = "\n".join(lines)
+    assert word in text
+    assert text.count("*") == 2  # at the column, and at what it means
+    assert meaning in text
+    assert "…" not in text
+    for method in recipe.methods:
+        assert any(line.split()[:1] == [method] for line in lines)
+    assert text.count("1234.5") == len(recipe.methods)
+
+
+def test_table_leaves_the_papers_place_empty_for_other_settings():
+    recipe = CIFAR.with_settings("comixup", {"beta": 0.5})
+    text = "\n".join(lines_of(results_table(recipe, {"comixup": {0: result()}})))
+    assert "20.00" in text
+    assert "19.87" not in text

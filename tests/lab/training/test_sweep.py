@@ -1,0 +1,330 @@
+"""Sweeps: which cells there are, that they are trained once, and what is made of them."""
+
+import csv
+import dataclasses
+import io
+import json
+import os
+import re
+import signal
+
+import pytest
+from rich.console import Console
+
+from comixup.lab.training import RECIPES, Hardware, Method, Result, TrainingStopped
+from comixup.lab.training._folder import read_metrics
+from comixup.lab.training._sweep import Sweep, cells_of, sweep, sweep_table, write_tables
+from comixup.lab.training._sweep_figure import sweep_figure
+
+DIGITS = RECIPES["digits"]
+SMALL = DIGITS.changed(model="lenet", epochs=2, images_per_class=2, batch_size=10, lr=0.01)
+HERE = Hardware(accelerator="cpu", workers=0)
+GRID = {"beta": [0.32, 0.0], "partition_size": [20.0]}
+"""Two cells to train: the own value of both settings is one cell."""
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory):
+    out = tmp_path_factory.mktemp("unbroken")
+    return out, sweep(SMALL, GRID, seeds=(0, 1), out=out, hardware=HERE)
+
+
+def result(error):
+    return Result(
+        epochs=1,
+        last=error,
+        best=error,
+        median=error,
+        validation=None,
+        at_best_validation=None,
+        top5=0.0,
+        seconds_per_epoch=1.0,
+        cpu_seconds=1.0,
+    )
+
+
+def filled(recipe, grid, errors, method=None):
+    """Returns a sweep with these errors, a list for each cell."""
+    cells = [
+        type(cell)(**{**vars(cell), "results": {s: result(e) for s, e in enumerate(values)}})
+        for cell, values in zip(cells_of(recipe, grid, method), errors, strict=True)
+    ]
+    return Sweep(recipe, method or recipe.method, tuple(cells))
+
+
+# ---- Cells --------------------------------------------------------------------------------------
+
+
+def test_each_setting_is_varied_alone():
+    cells = cells_of(SMALL, {"beta": [0.32, 0.0], "partition_size": [20.0, 4.0]})
+    assert [(c.setting, c.value, c.name, c.default) for c in cells] == [
+        ("beta", 0.0, "beta-0", False),
+        ("beta", 0.32, "comixup", True),
+        ("partition_size", 4, "partition_size-4", False),
+        ("partition_size", 20, "comixup", True),
+    ]
+    assert type(cells[2].value) is int  # the mixer takes no other
+
+
+PAPER = RECIPES["cifar100-sensitivity"]
+
+
+def test_the_papers_figures_stand_by_its_values():
+    cells = cells_of(PAPER, {"tau": [0.79, 0.8, 0.83], "sweeps": [4]})
+    assert [cell.paper for cell in cells] == [20.45, None, 19.87, None]
+    grid = {
+        "beta": (0, 0.16, 0.32, 0.48, 0.64),
+        "gamma": (0.6, 0.8, 1.0, 1.2, 1.4),
+        "tau": (0.79, 0.81, 0.83, 0.85, 0.87),
+        "omega": (0, 5e-4, 1e-3, 5e-3, 1e-2),
+        "partition_size": (2, 4, 10, 20, 50),
+    }
+    whole = cells_of(PAPER, grid)
+    assert all(cell.paper is not None for cell in whole)
+    assert [cell.paper for cell in whole if cell.default] == [19.87] * 5
+    # Other methods have settings of these names too; the table is not theirs.
+    assert cells_of(RECIPES["cifar100-preactresnet18"], {"beta": [0]}, "comixup")[0].paper == 20.29
+    assert cells_of(DIGITS, {"beta": [0.32]}, "puzzlemix")[0].paper is None
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        DIGITS,
+        PAPER.changed(epochs=10),
+        PAPER.changed(model="wrn16-8"),
+        PAPER.changed(images_per_class=50),
+        PAPER.changed(lr=0.1),
+        PAPER.with_settings(None, {"gamma": 1.2}),
+        PAPER.with_saliency(None, "one-pass"),
+    ],
+)
+def test_the_papers_column_is_not_there_for_other_experiments(recipe):
+    found = filled(recipe, {"tau": [0.79, 0.83]}, [[10.0], [11.0]])
+    assert [cell.paper for cell in found.cells] == [None, None]
+    console = Console(width=100, file=io.StringIO())
+    console.print(sweep_table(found))
+    assert "paper" not in console.file.getvalue()
+
+
+def test_own_values_are_those_of_the_recipe():
+    sensitivity = RECIPES["cifar100-sensitivity"]
+    cells = cells_of(sensitivity, {"beta": [0.16, 0.32], "gamma": [1.0]}, "beta-0.16")
+    assert [(cell.name, cell.default) for cell in cells] == [
+        ("beta-0.16", True),
+        ("beta-0.32", False),
+        ("beta-0.16", True),
+    ]
+
+
+def test_values_may_be_no_numbers():
+    cells = cells_of(SMALL, {"resolve": [False, True], "clip": ["hard", None, "soft"]})
+    assert [(c.value, c.name, c.default) for c in cells] == [
+        (False, "resolve-false", False),
+        (True, "comixup", True),
+        ("hard", "clip-hard", False),
+        (None, "clip-none", False),
+        ("soft", "comixup", True),
+    ]
+    sizes = cells_of(SMALL, {"partition_size": [None, 20, 4], "num_outputs": [5.0, None]})
+    assert [c.name for c in sizes] == [
+        "partition_size-4",
+        "comixup",
+        "partition_size-none",
+        "num_outputs-5",
+        "comixup",
+    ]
+    assert type(sizes[3].value) is int
+
+
+def test_tables_and_figures_of_values_that_are_no_numbers(tmp_path):
+    found = filled(SMALL, {"clip": ["hard", None, "soft"]}, [[3.0], [2.0, 4.0], [1.0]])
+    write_tables(found, tmp_path)
+    with (tmp_path / "sensitivity.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["value"] for row in rows] == ["hard", "none", "soft"]
+    (axes,) = sweep_figure(found).axes
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["hard", "none", "soft"]
+
+
+def test_a_method_with_the_name_of_a_cell():
+    methods = {"beta-0": Method("comixup", {"beta": 1.0})}
+    recipe = dataclasses.replace(SMALL, methods=methods, method="beta-0")
+    with pytest.raises(ValueError, match="must not have the name of a cell"):
+        cells_of(recipe, {"beta": [0.0, 1.0]})
+
+
+@pytest.mark.parametrize(
+    ("grid", "message"),
+    [
+        ({}, "`grid` must have a setting"),
+        ({"beta": []}, "`beta` must have different values to try, one at least, got"),
+        ({"beta": [0.5, 0.5]}, "`beta` must have different values"),
+        ({"beta": [1, 1.0]}, "`beta` must have different values"),
+        ({"beta": [0.0, -0.0]}, "`beta` must have different values"),
+        ({"sweeps": [2, 2.0]}, "`sweeps` must have different values"),
+        ({"beta": ["a"]}, "`beta` must be a finite number, got 'a'"),
+        ({"beta": [float("nan")]}, "`beta` must be a finite number, got nan"),
+        ({"beta": [True]}, "`beta` must be a finite number, got True"),
+        ({"resolve": [1]}, "`resolve` must be true or false, got 1"),
+        ({"grid": [[2, 4]]}, "`grid` must be varied by single values"),
+        ({"beta": [-1.0]}, "`beta` must be a number from 0"),
+        ({"partition_size": [2.5]}, "`partition_size` must be an integer or null, got 2.5"),
+        ({"betta": [0.5]}, "got 'betta'. Did you mean beta"),
+    ],
+)
+def test_bad_grids_get_an_error_message_before_anything_is_trained(grid, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        sweep(SMALL, grid, out=tmp_path, hardware=HERE)
+    assert not list(tmp_path.iterdir())
+
+
+def test_bad_seeds_and_methods_get_an_error_message(tmp_path):
+    for seeds in ((), (1, 1)):
+        with pytest.raises(ValueError, match="`seeds` must be different integers, one at least"):
+            sweep(SMALL, GRID, seeds=seeds, out=tmp_path, hardware=HERE)
+    with pytest.raises(ValueError, match=r"got 'comix'. Did you mean comixup"):
+        sweep(SMALL, GRID, method="comix", out=tmp_path, hardware=HERE)
+
+
+# ---- Training -----------------------------------------------------------------------------------
+
+
+def test_every_cell_is_trained_and_shared_ones_once(unbroken):
+    out, found = unbroken
+    folder = out / "digits-sweep"
+    trained = sorted(path.name for path in folder.iterdir() if path.is_dir())
+    assert trained == ["beta-0", "comixup"]
+    for cell in found.cells:
+        assert list(cell.results) == [0, 1]
+        for seed, one in cell.results.items():
+            run = folder / cell.name / f"seed-{seed}"
+            assert json.loads((run / "result.json").read_text())["error"] == one.error
+            metadata = json.loads((run / "run.json").read_text())
+            settings = metadata["recipe"]["methods"][cell.name]["settings"]
+            assert settings == ({} if cell.default else {cell.setting: cell.value})
+    assert found.cells[1].results == found.cells[2].results
+
+
+def test_files_of_a_sweep(unbroken):
+    out, found = unbroken
+    folder = out / "digits-sweep"
+    assert (folder / "sensitivity.png").read_bytes().startswith(b"\x89PNG")
+    with (folder / "sensitivity.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    for row, cell in zip(rows, found.cells, strict=True):
+        assert (row["setting"], float(row["value"])) == (cell.setting, cell.value)
+        assert float(row["error"]) == pytest.approx(sum(cell.errors) / 2)
+        assert [float(word) for word in row["errors"].split()] == pytest.approx(cell.errors)
+        assert (row["n"], row["seeds"]) == ("2", "0 1")
+    assert [row["default"] for row in rows] == ["0", "1", "1"]
+
+
+class Interrupting(io.StringIO):
+    """Text that presses Ctrl-C when a line begins for the n-th time."""
+
+    def __init__(self, line, times):
+        super().__init__()
+        self.line, self.left = line, times
+
+    def write(self, text):
+        if text.startswith(self.line):
+            self.left -= 1
+            if self.left == 0:
+                os.kill(os.getpid(), signal.SIGINT)
+        return super().write(text)
+
+
+@pytest.mark.slow
+def test_an_interrupted_sweep_goes_on(unbroken, tmp_path):
+    how = {"seeds": (0, 1), "out": tmp_path, "hardware": HERE}
+    folder = tmp_path / "digits-sweep"
+    # The first cell has two runs; in the second cell's first run Ctrl-C comes after an epoch.
+    console = Console(file=Interrupting("epoch 1/2", 3), width=200)
+    with pytest.raises(TrainingStopped, match="resumes from epoch 2"):
+        sweep(SMALL, GRID, console=console, **how)
+    done = read_metrics(folder / "beta-0" / "seed-1")
+    assert len(read_metrics(folder / "comixup" / "seed-0")) == 1
+    assert not (folder / "sensitivity.png").exists()
+    # What is done can be read already.
+    with (folder / "sensitivity.csv").open(newline="") as file:
+        assert [row["n"] for row in csv.DictReader(file)] == ["2", "0", "0"]
+    again = sweep(SMALL, GRID, **how)
+    _, expected = unbroken
+    assert [cell.errors for cell in again.cells] == [cell.errors for cell in expected.cells]
+    # A finished run is not trained again: it would have taken other times.
+    assert read_metrics(folder / "beta-0" / "seed-1") == done
+    starts = {
+        name: len(json.loads((folder / name / "seed-0" / "run.json").read_text())["starts"])
+        for name in ("beta-0", "comixup")
+    }
+    assert starts == {"beta-0": 1, "comixup": 2}
+
+
+def test_more_values_train_only_the_new_cells(unbroken):
+    out, before = unbroken
+    runs = {path for path in out.rglob("metrics.csv")}
+    times = {path: read_metrics(path.parent) for path in runs}
+    found = sweep(SMALL, {"beta": [0.0, 0.32, 0.64]}, seeds=(0,), out=out, hardware=HERE)
+    assert [cell.errors for cell in found.cells[:2]] == [c.errors[:1] for c in before.cells[:2]]
+    assert {path: read_metrics(path.parent) for path in runs} == times
+    new = {path.parent.parent.name for path in out.rglob("metrics.csv")} - {
+        path.parent.parent.name for path in runs
+    }
+    assert new == {"beta-0.64"}
+
+
+# ---- Table and figure ---------------------------------------------------------------------------
+
+
+def test_table_for_the_terminal():
+    found = filled(PAPER, {"beta": [0.0, 0.32, 0.4]}, [[10.0, 12.0], [9.0], []])
+    console = Console(width=100, file=io.StringIO())
+    console.print(sweep_table(found))
+    text = console.file.getvalue()
+    cells = [re.split(r"\s{2,}", line.strip()) for line in text.splitlines()]
+    assert ["beta", "0", "2", "11.00 ± 1.41", "20.29"] in cells
+    assert ["beta", "0.32 *", "1", "9.00", "19.87"] in cells
+    assert ["beta", "0.4", "0", "-"] in cells
+
+
+def test_markdown_of_a_sweep(tmp_path):
+    found = filled(PAPER, {"omega": [1e-3, 5e-4]}, [[10.0, 12.0], [9.0]])
+    write_tables(found, tmp_path)
+    lines = (tmp_path / "sensitivity.md").read_text().splitlines()
+    assert lines[2] == "| omega | 0.0005 | 2 | 11.00 ± 1.41 | 20.42 |"
+    assert lines[3] == "| omega | 0.001 * | 1 | 9.00 | 19.87 |"
+
+
+def test_the_paper_is_drawn_where_it_can_be_compared():
+    grid = {"beta": [0.0, 0.32, 0.4], "tau": [0.83, 0.87]}
+    errors = [[21.0, 21.5], [20.0, 20.5], [20.9], [20.0, 20.5], [20.4]]
+    for recipe, drawn in ((RECIPES["cifar100-preactresnet18"], 1), (DIGITS, 0)):
+        figure = sweep_figure(filled(recipe, grid, errors))
+        beta, tau = figure.axes
+        papers = [line for line in beta.get_lines() if line.get_label() == "paper"]
+        assert len(papers) == drawn
+        for line in papers:
+            assert line.get_xydata().tolist() == [[0, 20.29], [1, 19.87]]
+        assert (beta.get_xlabel(), tau.get_xlabel()) == ("beta", "tau")
+        assert [tick.get_text() for tick in beta.get_xticklabels()] == ["0", "0.32", "0.4"]
+        assert (beta.get_legend() is not None) == bool(drawn)
+
+
+def test_means_and_seeds_are_drawn_and_the_own_value_marked():
+    found = filled(DIGITS, {"beta": [0.0, 0.32, 0.4]}, [[10.0, 12.0], [9.0, 9.0], []])
+    (ax,) = sweep_figure(found).axes
+    (bars,) = ax.containers
+    line, _, (spreads,) = bars
+    assert line.get_xydata().tolist() == [[0, 11.0], [1, 9.0]]
+    ends = [segment[:, 1].tolist() for segment in spreads.get_segments()]
+    assert ends[0] == pytest.approx([11 - 2**0.5, 11 + 2**0.5])
+    dots = [ln.get_xydata().tolist() for ln in ax.get_lines() if ln.get_marker() == "."]
+    assert dots == [[[0, 10.0], [0, 12.0]], [[1, 9.0], [1, 9.0]]]
+    dotted = [ln.get_xdata() for ln in ax.get_lines() if ln.get_linestyle() == ":"]
+    assert [list(x) for x in dotted] == [[1, 1]]
+
+
+def test_an_empty_sweep_is_not_drawn():
+    with pytest.raises(ValueError, match="must have a trained cell to draw"):
+        sweep_figure(filled(DIGITS, {"beta": [0.0]}, [[]]))
