@@ -1,6 +1,7 @@
 """`comixup train PATH`: real calls on a folder of images."""
 
 import csv
+import json
 import re
 
 import numpy as np
@@ -60,7 +61,15 @@ MISTAKES = {
     "runs among the images": (["train", "pets", "--out", "pets/runs"], "`--out` must lie outside"),
     "no images": (["train", "folder"], "must be given its images, got none"),
     "no image size": (["train", "pets", "--image-size", "0"], "`image_size` must be"),
-    "nothing to freeze": (["train", "pets", "--freeze"], "`freeze` must be False for a network"),
+    "nothing to freeze": (
+        ["train", "pets", "--freeze", "norms"],
+        '`freeze` must be "none" for a network',
+    ),
+    "two beginnings": (
+        ["train", "pets", "--no-pretrained", "--pretrained"],
+        "`--no-pretrained` must be left out with --pretrained",
+    ),
+    "no rate": (["train", "pets", "--head-lr", "0"], "`head_lr` must be"),
     "images smaller than the stride": (
         ["train", "digits", "--model", "efficientnet-lite0", "--pretrained"],
         "`shape` must have 32 x 32 pixels at least for efficientnet-lite0, .* got 28 x 28",
@@ -77,3 +86,42 @@ def test_mistakes_are_told_before_anything_is_trained(called, pets, tmp_path, mi
     assert err.count("\n") == 1
     assert re.search(message, err), err
     assert not list(tmp_path.rglob("run.json"))
+
+
+PHOTOGRAPHS = ["--epochs", "1", "--workers", "0", "--batch-size", "4", "--image-size", "32"]
+
+
+def test_few_photographs_are_fine_tuned_on_and_a_run_keeps_that(
+    called, tmp_path, monkeypatch, recwarn
+):
+    for number in range(8):
+        folder = tmp_path / "photos" / ("cat" if number % 2 else "dog")
+        folder.mkdir(parents=True, exist_ok=True)
+        pixels = np.random.default_rng(number).integers(0, 256, (70, 70, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / f"{number}.png")
+    words = ["train", tmp_path / "photos", *PHOTOGRAPHS]
+    code, out, err = called(*words)
+    assert code == 0, err
+    assert "Fine-tuning efficientnet-lite0, trained on ImageNet" in out
+    assert "--no-pretrained begins with random weights" in out
+    assert "its batch-norm statistics frozen" in out
+    run = tmp_path / "runs/photos/vanilla/seed-0"  # without mixing
+    recorded = json.loads((run / "run.json").read_text())["recipe"]
+    assert (recorded["model"], recorded["pretrained"]) == ("efficientnet-lite0", True)
+    weights = (run / "weights.safetensors").read_bytes()
+
+    monkeypatch.setattr("comixup.lab.models.weights_are_installed", lambda name: False)
+    code, out, err = called(*words)  # the package is gone, and the run is the same
+    assert code == 0, err
+    assert (run / "weights.safetensors").read_bytes() == weights
+
+    code, out, err = called(*words, "--out", "others")
+    assert code == 0, err
+    assert "pip install 'comixup[pretrained]'" in out
+    assert (tmp_path / "others/photos/comixup/seed-0/weights.safetensors").exists()
+
+    code, out, err = called(*words, "--no-pretrained", "--out", "chosen", "--method", "vanilla")
+    assert code == 0, err
+    assert "pretrained" not in out
+    recorded = json.loads((tmp_path / "chosen/photos/vanilla/seed-0/run.json").read_text())
+    assert (recorded["recipe"]["pretrained"], recorded["recipe"]["freeze"]) == (False, "none")

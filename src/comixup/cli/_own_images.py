@@ -37,16 +37,21 @@ def recipe_and_options(
             f"pass for classes, got {run_options.out}."
         )
     own = data.load(FOLDER, path, **chosen)
+    summary = training.summarize(own)
+    named = fields["pretrained"] is not None or fields["model"] or fields["weights"]
+    pretrained = fields["model"] or training.PRETRAINED if fields["pretrained"] else None
+    if not (named or fields["width"]):
+        pretrained = training.default_network(summary, run_options.out / summary.name)
     recipe = training.recipe_for(
-        training.summarize(own),
+        summary,
         epochs=fields["epochs"],
         image_size=fields["image_size"],
         optimizer=fields["optimizer"],
-        fine_tuned=bool(fields["pretrained"] or fields["weights"]),
-        pretrained=fields["model"] if fields["pretrained"] else None,
+        pretrained=pretrained,
+        weights=fields["weights"],
     )
     recipe, console = changed(recipe, changes), Console()
-    for line in training.describe_images(own, recipe):
+    for line in training.describe_images(own, recipe, by_default=not named):
         print_line(console, line)
     report = training.report_near_copies(own, run_options.out / recipe.name)
     if report:

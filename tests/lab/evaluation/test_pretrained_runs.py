@@ -25,7 +25,7 @@ HERE = Hardware(accelerator="cpu", workers=0)
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     root = tmp_path_factory.mktemp("pretrained")
-    changes = {"model": LITE0, "width": None, "pretrained": True, "freeze": True}
+    changes = {"model": LITE0, "width": None, "pretrained": True, "freeze": "features"}
     return train_on_folder(root, validation=None, lr=1e-3, **changes)
 
 

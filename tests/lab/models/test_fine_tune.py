@@ -8,7 +8,7 @@ from torchvision.models import resnet18
 
 from cases import each_case
 from comixup.lab import models
-from comixup.lab.models import freeze_features, load_matching
+from comixup.lab.models import freeze, load_matching
 
 
 def saved(model, path):
@@ -76,7 +76,7 @@ def test_weights_of_another_network_are_rejected(tmp_path_factory, case):
 def test_a_frozen_network_trains_its_last_layer_alone():
     torch.manual_seed(0)
     model = models.build("small", 4, width=8)
-    freeze_features(model, 4)
+    freeze(model, "features", 4)
     model.train()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     trained = [weight for weight in model.parameters() if weight.requires_grad]
@@ -89,6 +89,21 @@ def test_a_frozen_network_trains_its_last_layer_alone():
     assert changed == {"fc.weight", "fc.bias"}
 
 
+def test_frozen_norms_keep_their_statistics_while_all_weights_train():
+    torch.manual_seed(0)
+    model = models.build("small", 4, width=8)
+    freeze(model, "norms", 4)
+    model.train()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    images, targets = torch.rand(6, 3, 32, 32), torch.tensor([0, 1, 2, 3, 0, 1])
+    torch.nn.functional.cross_entropy(model(images), targets).backward()
+    optimizer.step()
+    same = {name for name, t in model.state_dict().items() if torch.equal(t, before[name])}
+    statistics = ("running_mean", "running_var", "num_batches_tracked")
+    assert same == {name for name in before if name.endswith((*statistics, "_extra_state"))}
+
+
 def test_a_network_without_a_last_layer_for_the_classes():
     with pytest.raises(ValueError, match="`model` must end in a linear layer with 3 outputs"):
-        freeze_features(torch.nn.Sequential(torch.nn.Linear(2, 2)), 3)
+        freeze(torch.nn.Sequential(torch.nn.Linear(2, 2)), "features", 3)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from lightning_fabric import Fabric
 from PIL import Image
 from rich.console import Console
 from safetensors.torch import load_file
@@ -22,6 +23,7 @@ from comixup.lab.training import (
     RECIPES,
     Summary,
     classes_table,
+    default_network,
     describe_images,
     losses,
     network_of,
@@ -33,6 +35,9 @@ from comixup.lab.training import (
     train,
 )
 from comixup.lab.training._losses import balanced_weights
+from comixup.lab.training._optimizer import set_lr
+from comixup.lab.training._run import Run
+from comixup.lab.training._setup import build_setup
 from small_sets import HERE
 
 COLOURS = {"blue": (20, 40, 200), "green": (30, 180, 50), "red": (200, 30, 30)}
@@ -74,18 +79,50 @@ def test_settings_follow_from_the_images(case):
     assert recipe.lr[0][1] == recipe.lr[-1][1] == 0
 
 
-def test_fine_tuning_is_adamw_at_a_tenth_of_the_rate_and_takes_whole_photographs():
-    new, tuned = (recipe_for(Summary("a", 400, 600), fine_tuned=f) for f in (False, True))
+def test_fine_tuning_is_adamw_at_a_low_rate_and_takes_whole_photographs():
+    new, tuned = (recipe_for(Summary("a", 400, 600), weights=w) for w in (None, "a.pt"))
     assert (new.optimizer, tuned.optimizer) == ("sgd", "adamw")
     assert tuned.phases[0].image_size == 224
-    adamw = recipe_for(Summary("a", 400, 600), optimizer="adamw")
-    assert max(rate for _, rate in tuned.lr) == pytest.approx(0.1 * max(r for _, r in adamw.lr))
+    assert (tuned.freeze, tuned.head_lr, tuned.method) == ("norms", 10, "vanilla")
+    assert (new.freeze, new.head_lr, new.method) == ("none", 1, "comixup")
+    assert max(rate for _, rate in tuned.lr) == 1e-4
+    assert tuned.epochs < new.epochs / 5
+
+
+NETWORKS = {
+    "a few photographs": (Summary("a", 400, 600), True, "efficientnet-lite0"),
+    "weights that are not installed": (Summary("a", 400, 600), False, None),
+    "many photographs": (Summary("a", 5_000, 600), True, None),
+    "icons": (Summary("a", 400, 32), True, None),
+}
+
+
+@each_case("case", NETWORKS)
+def test_few_images_are_fine_tuned_on_where_weights_are_installed(case, monkeypatch, tmp_path):
+    summary, installed, expected = NETWORKS[case]
+    monkeypatch.setattr("comixup.lab.models.weights_are_installed", lambda name: installed)
+    assert default_network(summary, tmp_path) == expected
+
+
+@pytest.mark.parametrize("pretrained", [True, False])
+def test_runs_that_were_begun_keep_their_network(pretrained, monkeypatch, tmp_path):
+    """Whatever is installed when they are resumed; a damaged file decides nothing."""
+    monkeypatch.setattr("comixup.lab.models.weights_are_installed", lambda name: not pretrained)
+    for name, text in (
+        ("seed-0", json.dumps({"recipe": {"model": "resnet18", "pretrained": pretrained}})),
+        ("seed-1", "{"),
+    ):
+        (tmp_path / "vanilla" / name).mkdir(parents=True)
+        (tmp_path / "vanilla" / name / "run.json").write_text(text)
+    chosen = default_network(Summary("a", 400, 600), tmp_path)
+    assert chosen == ("resnet18" if pretrained else None)
 
 
 SIZES = {
     "photographs": (Summary("a", 400, 600), "efficientnet-lite2", 260),
     "of its own size": (Summary("a", 400, 240), "efficientnet-lite1", 240),
     "smaller ones": (Summary("a", 400, 144), "efficientnet-lite0", 128),
+    "those to enlarge": (Summary("a", 400, 64), "efficientnet-lite0", 128),
     "torchvision's": (Summary("a", 400, 600), "resnet18", 224),
 }
 
@@ -240,8 +277,8 @@ def test_images_with_several_labels(tmp_path, method):
 
 def test_what_does_not_go_together():
     recipe = RECIPES["folder"]
-    with pytest.raises(ValueError, match="`freeze` must be False for a network with random"):
-        recipe.changed(freeze=True)
+    with pytest.raises(ValueError, match='`freeze` must be "none" for a network with random'):
+        recipe.changed(freeze="norms")
     with pytest.raises(ValueError, match="`class_weights` must be left out unless the loss is"):
         dataclasses.replace(recipe, loss="official", class_weights="balanced")
     with pytest.raises(ValueError, match="`weights` must be None with pretrained=True"):
@@ -256,7 +293,7 @@ def test_a_run_begins_with_the_weights_of_another_and_tells_what_is_new(tmp_path
     weights = tmp_path / "first/colours/vanilla/seed-0"
     assert network_of(weights) == {"model": "small", "width": 8}
     other = write_images(tmp_path / "other", {"blue": 5, "green": 5})
-    recipe = tiny(other, weights=str(weights), freeze=True, class_weights="balanced", ema=0.9)
+    recipe = tiny(other, weights=str(weights), freeze="features", class_weights="balanced", ema=0.9)
     options = {"out": tmp_path / "second", "data_root": other, "hardware": HERE}
     train(recipe, method="comixup", console=Console(width=200), **options)
     assert "new: fc.weight, fc.bias" in capsys.readouterr().out
@@ -268,3 +305,27 @@ def test_a_run_begins_with_the_weights_of_another_and_tells_what_is_new(tmp_path
     train(recipe, method="comixup", **options)
     with pytest.raises(ValueError, match="weights was"):
         train(tiny(other), method="comixup", **options)
+
+
+def test_the_last_layer_has_a_learning_rate_of_its_own(tmp_path):
+    """Two equal runs but for `head_lr`: the last layer's first step is as many times as large."""
+    root = write_images(tmp_path / "images", {"red": 6, "green": 6})
+    recipe = tiny(root, optimizer="sgd", weight_decay=0.0)
+    recipe = dataclasses.replace(recipe, lr=((0, 0.1), (2, 0.1)))
+    moved = {}
+    for factor in (1.0, 10.0):
+        run = Run(dataclasses.replace(recipe, head_lr=factor), "vanilla")
+        data = run.load_data(root)
+        setup = build_setup(run, data, Fabric(accelerator="cpu", devices=1))
+        start = {name: t.clone() for name, t in setup.evaluated.state_dict().items()}
+        loss = setup.model(torch.ones(2, 3, 16, 16)).square().mean()
+        setup.fabric.backward(loss)
+        set_lr(setup.optimizer, 0.1)
+        setup.optimizer.step()
+        moved[factor] = {name: t - start[name] for name, t in setup.evaluated.state_dict().items()}
+    assert moved[1.0]["fc.weight"].abs().max() > 0
+    assert_close(moved[10.0]["fc.weight"], 10 * moved[1.0]["fc.weight"], rtol=1e-3, atol=1e-6)
+    others = [name for name in moved[1.0] if name.endswith("conv1.weight")]
+    assert others
+    for name in others:
+        assert_close(moved[10.0][name], moved[1.0][name])

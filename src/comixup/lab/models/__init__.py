@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from comixup.lab.models._export import FORMATS as FORMATS
     from comixup.lab.models._export import Exported as Exported
     from comixup.lab.models._export import export as export
-    from comixup.lab.models._fine_tune import freeze_features as freeze_features
+    from comixup.lab.models._fine_tune import freeze as freeze
+    from comixup.lab.models._fine_tune import head_name as head_name
     from comixup.lab.models._fine_tune import load_matching as load_matching
     from comixup.lab.models._fit import check_fit as check_fit
     from comixup.lab.models._header import Header as Header

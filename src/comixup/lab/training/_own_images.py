@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from dataclasses import dataclass
+from pathlib import Path
 
 from comixup.lab import models
+from comixup.lab.training._folder import METADATA
 from comixup.lab.training._phases import Phase
 from comixup.lab.training._recipe import Recipe
 from comixup.lab.training._recipes import RECIPES
@@ -36,12 +39,25 @@ SMALLEST_BATCH = 4
 
 LR_PER_IMAGE = {"sgd": 0.05 / 32, "adam": 1e-3 / 32, "adamw": 1e-3 / 32}
 """Learning rate for each image of a batch, of a network with random weights."""
-FINE_TUNING = 0.1
-"""Of that, for a network that begins with trained weights."""
+PRETRAINED = "efficientnet-lite0"
+"""The network that is fine-tuned on few images, where its ImageNet weights are installed."""
+SMALLEST_TO_FINE_TUNE = 64
+"""Pixels per side, of the median image: of smaller ones too little is left for such a network."""
+FINE_TUNED_SIZE = 128
+"""Pixels per side at least that images have for a pretrained network; smaller ones are enlarged."""
+FINE_TUNED_EPOCHS = (6, 20)
+FINE_TUNED_REFERENCE_EPOCHS = 16
+"""As `EPOCHS` and `REFERENCE_EPOCHS`, for a network that begins with trained weights."""
+FINE_TUNED_LR = {"sgd": 5e-3, "adam": 1e-4, "adamw": 1e-4}
+"""Learning rate of a network that begins with trained weights, with batches of any size."""
+FINE_TUNED_HEAD_LR = 10.0
+"""Learning rate of its new last layer, as a multiple of that of the others."""
 MAX_LR = {"sgd": 0.2, "adam": 4e-3, "adamw": 4e-3}
 WEIGHT_DECAY = {"sgd": 1e-3, "adam": 0.0, "adamw": 0.05}
 WARM_UP = 0.05
 """Fraction of the epochs in which the learning rate rises."""
+_UNKNOWN = "?"
+"""What `_recorded` returns for a damaged file."""
 EVALUATIONS = 20
 """In the course of a run, at least."""
 
@@ -65,42 +81,77 @@ class Summary:
     has_validation: bool = False
 
 
+def default_network(summary: Summary, folder: Path) -> str | None:
+    """Returns the pretrained network to fine-tune unless asked otherwise; None for random weights.
+
+    Runs that were begun keep what they have, whatever is installed now. Else few images that are
+    large enough are fine-tuned on, where the weights are installed.
+
+    Args:
+        summary: what is known of the images.
+        folder: of all runs on them.
+
+    >>> default_network(Summary("pets", train=20_000, median_side=200), Path("runs/pets"))
+    """
+    begun = {_recorded(path) for path in folder.glob(f"*/seed-*/{METADATA}")} - {_UNKNOWN}
+    if len(begun) == 1:
+        return begun.pop()
+    fits = summary.train < FEW_IMAGES and summary.median_side >= SMALLEST_TO_FINE_TUNE
+    return PRETRAINED if fits and models.weights_are_installed(PRETRAINED) else None
+
+
+def _recorded(path: Path) -> str | None:
+    """Returns the pretrained network that a run began with; None if its weights were random."""
+    try:
+        recipe = json.loads(path.read_text())["recipe"]
+        return str(recipe["model"]) if recipe["pretrained"] is True else None
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return _UNKNOWN
+
+
 def recipe_for(
     summary: Summary,
     *,
     epochs: int | None = None,
     image_size: int | None = None,
     optimizer: str | None = None,
-    fine_tuned: bool = False,
     pretrained: str | None = None,
+    weights: str | None = None,
 ) -> Recipe:
     """Returns the recipe `folder` for a set of images.
+
+    A network that begins with trained weights is fine-tuned: at a lower learning rate, with a
+    higher one for its last layer, with the statistics of its batch normalisation as they are, for
+    fewer epochs and without mixing.
 
     Args:
         summary: what is known of them.
         epochs: how often to show each image; None: by their number.
         image_size: pixels per side; None: by the images' own.
         optimizer: "sgd", "adam" or "adamw"; None: SGD for random weights, else AdamW.
-        fine_tuned: whether the network begins with trained weights.
         pretrained: name of the network whose pretrained weights it begins with; None for none.
+        weights: file of weights that it begins with; None for none.
 
     >>> recipe = recipe_for(Summary("pets", train=500, median_side=70))
     >>> recipe.model, recipe.epochs, recipe.phases[0].image_size, recipe.phases[0].batch_size
     ('preactresnet10', 100, 64, 32)
     """
-    fine_tuned = fine_tuned or pretrained is not None
+    fine_tuned = pretrained is not None or weights is not None
     few = summary.train < FEW_IMAGES and not fine_tuned
     largest = LARGEST_OF_FEW if few else IMAGE_SIZES[-1]
     if pretrained is not None:
         largest = models.pretrained_preprocessing(pretrained).shape[1]
+    smallest = IMAGE_SIZES[0] if pretrained is None else FINE_TUNED_SIZE
     sizes = [side for side in (*IMAGE_SIZES, largest) if side <= min(summary.median_side, largest)]
-    size = image_size or max(sizes, default=IMAGE_SIZES[0])
+    size = image_size or max(sizes, default=smallest)
+    if image_size is None:
+        size = max(size, smallest)
     model, width = network_for(size, few) if pretrained is None else (pretrained, None)
     optimizer = optimizer or ("adamw" if fine_tuned else "sgd")
     batch = batch_for(summary.train)
-    epochs = epochs_for(summary.train) if epochs is None else epochs
-    lr = LR_PER_IMAGE[optimizer] * batch * (FINE_TUNING if fine_tuned else 1)
-    lr = float(f"{min(lr, MAX_LR[optimizer]):.2g}")
+    epochs = epochs_for(summary.train, fine_tuned) if epochs is None else epochs
+    lr = min(LR_PER_IMAGE[optimizer] * batch, MAX_LR[optimizer])
+    lr = FINE_TUNED_LR[optimizer] if fine_tuned else float(f"{lr:.2g}")
     base = RECIPES[FOLDER]
     return dataclasses.replace(
         base,
@@ -108,11 +159,15 @@ def recipe_for(
         title=f"{summary.name}: {summary.train} training images of one's own",
         model=model,
         width=width,
+        method="vanilla" if fine_tuned else base.method,
         phases=(Phase(epochs, batch, image_size=size, min_scale=base.phases[0].min_scale),),
         lr=((0, 0.0), (max(1, round(WARM_UP * epochs)), lr), (epochs, 0.0)),
         optimizer=optimizer,  # type: ignore[arg-type]
         weight_decay=WEIGHT_DECAY[optimizer],
         pretrained=pretrained is not None,
+        weights=weights,
+        freeze="norms" if fine_tuned else base.freeze,
+        head_lr=FINE_TUNED_HEAD_LR if fine_tuned else base.head_lr,
         loss="binary-cross-entropy" if summary.multi_label else base.loss,
         evaluate_every=max(1, epochs // EVALUATIONS),
         reported="validation" if summary.has_validation else "last",
@@ -134,14 +189,18 @@ def network_for(size: int, few: bool) -> tuple[str, int | None]:
     return ("preactresnet10", 32) if few else ("preactresnet18", None)
 
 
-def epochs_for(images: int) -> int:
+def epochs_for(images: int, fine_tuned: bool = False) -> int:
     """Returns how often to show so many training images.
 
     >>> [epochs_for(n) for n in (100, 500, 5_000, 100_000)]
     [120, 100, 56, 27]
+    >>> [epochs_for(n, fine_tuned=True) for n in (100, 500, 5_000, 100_000)]
+    [20, 16, 9, 6]
     """
-    wanted = REFERENCE_EPOCHS * math.sqrt(math.sqrt(REFERENCE_IMAGES / images))
-    return round(min(max(wanted, EPOCHS[0]), EPOCHS[1]))
+    reference = FINE_TUNED_REFERENCE_EPOCHS if fine_tuned else REFERENCE_EPOCHS
+    least, most = FINE_TUNED_EPOCHS if fine_tuned else EPOCHS
+    wanted = reference * math.sqrt(math.sqrt(REFERENCE_IMAGES / images))
+    return round(min(max(wanted, least), most))
 
 
 def batch_for(images: int) -> int:

@@ -27,6 +27,8 @@ LossName: TypeAlias = Literal["cross-entropy", "official", "binary-cross-entropy
 LOSS_NAMES = ("cross-entropy", "official", "binary-cross-entropy")
 OptimizerName: TypeAlias = Literal["sgd", "adam", "adamw"]
 OPTIMIZERS = ("sgd", "adam", "adamw")
+Frozen: TypeAlias = Literal["none", "norms", "features"]
+FROZEN = ("none", "norms", "features")
 ClassWeights: TypeAlias = Literal["balanced"]
 CLASS_WEIGHTS = ("balanced",)
 
@@ -76,7 +78,9 @@ class Recipe:
         width: feature maps of the network's first stage; None: the network's own.
         pretrained: begin with the network's ImageNet weights, see `comixup.lab.models.build`.
         weights: file of weights to begin with; None: random ones.
-        freeze: train the last layer alone, on the features that the initial weights give.
+        freeze: what stays as the initial weights have it: "none", "norms" (the statistics of batch
+            normalisation) or "features" (all but the last layer).
+        head_lr: learning rate of the last layer, as a multiple of that of the others.
         class_weights: weight of each class in the loss: all the same (None), or "balanced", in
             inverse proportion to its training images.
         label_smoothing: fraction of every target that is spread over all classes, of cross-entropy.
@@ -114,7 +118,8 @@ class Recipe:
     width: int | None = None
     pretrained: bool = False
     weights: str | None = None
-    freeze: bool = False
+    freeze: Frozen = "none"
+    head_lr: float = 1.0
     class_weights: ClassWeights | None = None
     label_smoothing: float = 0.0
     evaluate_every: int = 1
@@ -126,6 +131,8 @@ class Recipe:
         check_choice("loss", self.loss, LOSS_NAMES)
         check_choice("optimizer", self.optimizer, OPTIMIZERS)
         check_choice("augment", self.augment, AUGMENTATIONS)
+        check_choice("freeze", self.freeze, FROZEN)
+        check_positive("head_lr", self.head_lr)
         check_choice("class_weights", self.class_weights, (None, *CLASS_WEIGHTS))
         check_number("label_smoothing", self.label_smoothing, high=1)
         if self.label_smoothing == 1:
@@ -139,10 +146,10 @@ class Recipe:
                     f'`{name}` must be left out unless the loss is "cross-entropy", got '
                     f"{getattr(self, name)!r} with {self.loss!r}."
                 )
-        if self.freeze and not (self.pretrained or self.weights):
+        if self.freeze != "none" and not (self.pretrained or self.weights):
             raise ValueError(
-                "`freeze` must be False for a network with random weights, got True. Give it "
-                "trained ones: --weights FILE, or --pretrained."
+                '`freeze` must be "none" for a network with random weights, got '
+                f"{self.freeze!r}. Give it trained ones: --weights FILE, or --pretrained."
             )
         if self.pretrained and self.weights:
             raise ValueError(
@@ -245,7 +252,8 @@ class Recipe:
         optimizer: OptimizerName | None = None,
         pretrained: bool | None = None,
         weights: str | None = None,
-        freeze: bool | None = None,
+        freeze: Frozen | None = None,
+        head_lr: float | None = None,
         class_weights: ClassWeights | None = None,
         label_smoothing: float | None = None,
         ema: float | None = None,
@@ -273,7 +281,8 @@ class Recipe:
             optimizer: "sgd", "adam" or "adamw". Learning rates stay as they are.
             pretrained: begin with the network's ImageNet weights.
             weights: file of weights to begin with.
-            freeze: train the last layer alone.
+            freeze: see `Recipe`.
+            head_lr: see `Recipe`.
             class_weights: see `Recipe`.
             label_smoothing: see `Recipe`.
             ema: of all methods; see `Method`.
@@ -309,6 +318,7 @@ class Recipe:
             ("pretrained", pretrained),
             ("weights", weights),
             ("freeze", freeze),
+            ("head_lr", head_lr),
             ("class_weights", class_weights),
             ("label_smoothing", label_smoothing),
         ):
@@ -403,5 +413,5 @@ def _check_change(name: str, value: Any) -> None:
         check_number(name, value)
     elif name in ("validation", "test_fraction"):
         check_fraction(name, value)
-    elif name in ("pretrained", "freeze"):
+    elif name == "pretrained":
         check_boolean(name, value)

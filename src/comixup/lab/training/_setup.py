@@ -125,13 +125,13 @@ def build_setup(run: Run, data: DataSet, fabric: Fabric, *, begun: bool = False)
     new = []
     if recipe.weights and not begun:
         new = models.load_matching(model, recipe.weights, data.num_classes)
-    if recipe.freeze:
-        models.freeze_features(model, data.num_classes)
+    models.freeze(model, recipe.freeze, data.num_classes)
     layout = models.memory_format(model, fabric.device)
     model.to(memory_format=layout)
     method = run.recipe.choose(run.method)
     mixer = make_method(method, data.num_classes, len(data.train), torch.Generator())
-    wrapped, optimizer = fabric.setup(model, make_optimizer(recipe, model))
+    head = models.head_name(model, data.num_classes) if recipe.head_lr != 1 else ""
+    wrapped, optimizer = fabric.setup(model, make_optimizer(recipe, model, head))
     # On its device and in its precision, which `setup` gave it.
     average = None if method.ema is None else WeightAverage(model, method.ema)
     if isinstance(mixer, ManifoldMixup):
