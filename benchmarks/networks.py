@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 from torchvision.models import resnet18
-
-from common import cifar, console, progress, seeded
 
 MEAN = torch.tensor([129.3, 124.1, 112.4]).view(3, 1, 1) / 255
 STD = torch.tensor([68.2, 65.4, 70.4]).view(3, 1, 1) / 255
@@ -39,32 +36,3 @@ def small_network(num_classes: int = 100, width: int = 32) -> nn.Module:
         nn.Flatten(),
         nn.Linear(4 * width, num_classes),
     )
-
-
-def cifar_batch(size: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Returns a random batch of CIFAR-100's training images, normalised, and its classes."""
-    images, labels = cifar()
-    chosen = torch.randperm(len(images), generator=seeded(seed))[:size]
-    return (images[chosen].float() / 255 - MEAN) / STD, labels[chosen]
-
-
-def train(model: nn.Module, steps: int, batch: int = 100) -> float:
-    """Trains plainly on CIFAR-100, flipped at random; returns the accuracy of the last tenth."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, nesterov=True)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.2, total_steps=steps)
-    model.train()
-    right = []
-    for step in progress(range(steps), "training on CIFAR-100"):
-        images, labels = cifar_batch(batch, seed=10**6 + step)
-        if step % 2:
-            images = images.flip(-1)
-        optimizer.zero_grad()
-        logits = model(images)
-        F.cross_entropy(logits, labels).backward()
-        optimizer.step()
-        schedule.step()
-        right.append(float((logits.argmax(1) == labels).float().mean()))
-    last = right[-max(1, steps // 10) :]
-    accuracy = sum(last) / len(last)
-    console.print(f"small network, {steps} steps of {batch}: training accuracy {accuracy:.1%}")
-    return accuracy

@@ -20,7 +20,6 @@ QUICK = {
     "puzzle_mix.py": ["--batches", "4"],
     "mixing_cost.py": ["--repeats", "30"],
     "step_cost.py": ["--rounds", "2", "--repeats", "30"],
-    "mixed_batches.py": ["--steps", "100", "--batches", "10"],
     "growth.py": ["--seeds", "3", "--repeats", "3"],
     "input_pipeline.py": ["--rounds", "2", "--batches", "5"],
     "trainer_overhead.py": ["--epochs", "3"],

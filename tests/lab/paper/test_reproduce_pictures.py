@@ -4,15 +4,17 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 sys.path.append(str(Path(__file__).parents[1] / "training"))
 
 from comixup.lab.paper import ITEMS, Workspace, _illustrations
 from comixup.lab.paper._figures import convergence_figure, mixed_batches_figure, run_time_figure
 from comixup.lab.paper._illustrations import draw_methods, draw_procedure, draw_samples
-from comixup.lab.paper._images import Images
+from comixup.lab.paper._images import Images, Photographs
 from comixup.lab.paper._mixed_batches import mixed_batches_rows
 from comixup.lab.paper._solver_analyses import run_time_rows
 from comixup.lab.paper._trained_runs import measured_run
@@ -62,7 +64,7 @@ def test_pictures_are_drawn(images, tmp_path, monkeypatch):
 
 def test_figure_2_has_its_panels(images, data, tmp_path):
     folder = train_here(data, tmp_path, chosen=recipe(epochs=1))
-    rows = mixed_batches_rows(range(2), folder, data)
+    rows = mixed_batches_rows(range(2), Images(folder, data), 100)
     assert {row["panel"] for row in rows} == {"arrangement", "method", "tau"}
     assert {row["seeds"] for row in rows} == {2}
     assert all(row["inputs_1"] == 22 for row in rows if row.get("method") == "vanilla")
@@ -70,6 +72,28 @@ def test_figure_2_has_its_panels(images, data, tmp_path):
     titles = [ax.get_title(loc="left") for ax in figure.axes]
     assert [title[:3] for title in titles] == ["(a)", "(b)", "(c)", "(d)"]
     figure.draw_without_rendering()
+
+
+@pytest.mark.slow
+def test_photographs_are_seen_by_a_network_that_knows_imagenet(tmp_path):
+    (tmp_path / "photos").mkdir()
+    pixels = np.random.default_rng(0).integers(0, 256, (24, 40, 50, 3), dtype=np.uint8)
+    for k, array in enumerate(pixels):
+        Image.fromarray(array).save(tmp_path / "photos" / f"old_car_{k:04}.jpg")
+    photographs = Photographs(tmp_path)
+    first, again, other = (photographs.batch(6, k) for k in (1, 1, 2))
+    torch.testing.assert_close(first.images, again.images, rtol=0, atol=0)
+    assert not torch.equal(first.images, other.images)
+    assert first.saliency.shape == (6, 224, 224)
+    torch.testing.assert_close(first.images, 2 * first.pixels - 1)  # mean and deviation 0.5
+    assert photographs.names(first.targets) == ["old car"] * 6
+    rows = mixed_batches_rows(range(1), photographs, 20)
+    assert all(row["inputs_1"] == 20 for row in rows if row.get("method") == "vanilla")
+
+
+def test_too_few_photographs_are_told(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"photos must have 24 photographs or more.*got 0"):
+        Photographs(tmp_path)
 
 
 def test_figures_of_times_have_the_papers_lines():

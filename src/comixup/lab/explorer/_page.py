@@ -54,6 +54,7 @@ _ABOUT = (
     "Each output takes the salient cells of several inputs. Move a slider: **tau** lets more "
     "inputs into an output, **beta** makes regions smoother, **gamma** keeps outputs apart."
 )
+_INSTALL = ". pip install 'comixup[pretrained]' brings a network trained on ImageNet"
 _VISITORS = 1000
 """Whose last moves are remembered."""
 
@@ -117,9 +118,11 @@ def _controls(bench: Workbench) -> tuple[dict[str, Any], gr.File]:
         found["side"] = _slider("side", MIN_SIDE, MAX_SIDE, 16, "pixels per side, of photos too")
     gr.Markdown("### 2 Saliency")
     known = [default.saliency, SPECTRAL, DEMO, *bench.runs, *_NETWORKS]
+    install = "" if default.saliency != SPECTRAL else _INSTALL
     found["saliency"] = gr.Dropdown(
         list(dict.fromkeys(known)), value=default.saliency, allow_custom_value=True,
-        elem_id="saliency", show_label=False, info="or type a network's name, or a run's folder",
+        elem_id="saliency", show_label=False,
+        info=f"or a network's name, or a run's folder{install}",
     )  # fmt: skip
     found["pretrained"] = gr.Checkbox(value=True, label="networks by name: trained weights")
     found["augment"] = gr.Dropdown(

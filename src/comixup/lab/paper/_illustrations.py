@@ -13,7 +13,7 @@ from torch import Tensor
 
 from comixup import CoMixup, CutMix, InputMixup, Labelling, Mixer, PuzzleMix
 from comixup._figures import shortened, write_figure
-from comixup.lab.paper._images import Batch, Images
+from comixup.lab.paper._images import Batch, Images, Photographs
 from comixup.lab.paper._store import Row
 from comixup.plots import Box, Page, colour_of
 
@@ -30,7 +30,7 @@ _LINE = 0.15
 """Inches: of a figure, around it and between images, and of a line of text."""
 
 
-def draw_methods(images: Images, stem: Path) -> list[Row]:
+def draw_methods(images: Images | Photographs, stem: Path) -> list[Row]:
     """Draws a pair of images as each method mixes it (Figure 1); returns the targets."""
     batch = images.batch(CoMixup().partition_size or 2, _SEED, augment=False)
     pair = _first(batch, 2)
@@ -69,7 +69,7 @@ def draw_methods(images: Images, stem: Path) -> list[Row]:
     ]
 
 
-def draw_procedure(images: Images, stem: Path) -> list[Row]:
+def draw_procedure(images: Images | Photographs, stem: Path) -> list[Row]:
     """Draws inputs, their saliency, outputs and source counts (Figure 3); returns the counts."""
     batch = images.batch(_PROCEDURE_INPUTS, _SEED, augment=False)
     mixer = CoMixup(None, generator=_seeded())
@@ -118,7 +118,7 @@ def draw_procedure(images: Images, stem: Path) -> list[Row]:
     ]
 
 
-def draw_samples(images: Images, stem: Path) -> list[Row]:
+def draw_samples(images: Images | Photographs, stem: Path) -> list[Row]:
     """Draws 24 inputs, and their outputs at two values of tau (Figures 11 to 13).
 
     Returns the inputs per output at each tau.
@@ -173,11 +173,12 @@ def _mix(mixer: Mixer, batch: Batch) -> tuple[Tensor, Tensor]:
 def _evenly_mixed(make: Callable[[torch.Generator], Mixer], pair: Batch) -> tuple[Tensor, Tensor]:
     """Returns an output of a pair that shows both, and its ratios: the first of some draws.
 
-    A random partner may be the image itself, and a ratio near 0 or 1 shows nothing.
+    A random partner may be the image itself, and a ratio near 0 or 1 shows nothing. Where no draw
+    shows enough of both, it is the one that shows most.
     """
     tries = [_mix(make(torch.Generator().manual_seed(seed)), pair) for seed in range(_DRAWS)]
-    both = [(x[j], r[j]) for x, r in tries for j in (0, 1) if r[j].min() >= _EVEN]
-    return both[0] if both else (tries[0][0][0], tries[0][1][0])
+    found = [(x[j], r[j]) for x, r in tries for j in (0, 1)]
+    return max(found, key=lambda output: min(float(output[1].min()), _EVEN))
 
 
 def _plan(mixer: CoMixup) -> Labelling:
@@ -226,7 +227,7 @@ def _seeded() -> torch.Generator:
     return torch.Generator().manual_seed(_SEED)
 
 
-DRAWN: Mapping[str, Callable[[Images, Path], list[Row]]] = {
+DRAWN: Mapping[str, Callable[[Images | Photographs, Path], list[Row]]] = {
     "methods": draw_methods,
     "procedure": draw_procedure,
     "samples": draw_samples,

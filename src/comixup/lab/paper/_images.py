@@ -1,4 +1,4 @@
-"""Batches of a run's training images, with the saliency that its network sees in them."""
+"""Batches of images, with the saliency that a network sees in them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,17 @@ import torch
 from torch import Tensor
 
 from comixup import saliency
-from comixup.lab.data import DataSet
+from comixup.lab import models
+from comixup.lab.data import DataSet, data_root, read_image
 from comixup.lab.evaluation import load_trained, trained_on
 from comixup.lab.training import RunFolder, shape_of
+
+NETWORK = "efficientnet-lite0"
+"""Trained on ImageNet: its gradients are the saliency of photographs."""
+PHOTOGRAPHS = "photos"
+"""The folder of the photographs, in that of the data sets."""
+LEAST_PHOTOGRAPHS = 24
+"""As many as a sheet has."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,10 +44,10 @@ class Images:
 
     Args:
         run: the folder of a finished run.
-        data_root: see `comixup.lab.data.load`.
+        root: see `comixup.lab.data.load`.
     """
 
-    def __init__(self, run: Path, data_root: Path | None) -> None:
+    def __init__(self, run: Path, root: Path | None) -> None:
         if not RunFolder(run).weights.is_file():
             raise FileNotFoundError(
                 f"`run` must be the folder of a finished run, but {run} has no weights. Train it "
@@ -47,7 +55,7 @@ class Images:
             )
         origin = trained_on(run)
         self.image_size = origin.image_size
-        self.data: DataSet = origin.load_data(data_root)
+        self.data: DataSet = origin.load_data(root)
         self.model = load_trained(
             run, num_classes=self.data.num_classes, shape=shape_of(self.data, self.image_size)
         ).model
@@ -83,3 +91,42 @@ class Images:
     def _cropped_size(self) -> int | None:
         """Returns the pixels per side of images that are files; None for sets of one size."""
         return None if self.data.train.resized_side() is None else self.image_size
+
+
+class Photographs:
+    """Photographs of a folder, seen by a network that was trained on ImageNet.
+
+    Their classes are those that the network predicts; their names are the files'.
+
+    Args:
+        root: the folder with the folder `photos`, as for `comixup.lab.data.load`.
+    """
+
+    def __init__(self, root: Path | None) -> None:
+        folder = data_root(root) / PHOTOGRAPHS
+        files = sorted(folder.rglob("*.jpg")) if folder.is_dir() else []
+        if len(files) < LEAST_PHOTOGRAPHS:
+            raise FileNotFoundError(
+                f"{folder} must have {LEAST_PHOTOGRAPHS} photographs or more (.jpg), got "
+                f"{len(files)}. Put some there, or name the folder that it lies in by --data."
+            )
+        preprocessing = models.pretrained_preprocessing(NETWORK)
+        model = models.build(NETWORK, 1000, shape=preprocessing.shape, pretrained=True).eval()
+        views = torch.stack([preprocessing.view(read_image(file)) for file in files])
+        images = preprocessing.normalize(views)
+        with torch.no_grad():
+            predicted = model(images).argmax(1)
+        maps = saliency(model, images, predicted, keep_gradients=False)
+        self._all = Batch(images, views / 255, torch.arange(len(files)), maps)
+        self._names = [file.stem.rstrip("_0123456789").replace("_", " ") for file in files]
+
+    def batch(self, size: int, number: int, *, augment: bool = False) -> Batch:
+        """Returns some of the photographs, drawn by a number; they are not augmented."""
+        generator = torch.Generator().manual_seed(number)
+        chosen = torch.randperm(len(self._names), generator=generator)[:size]
+        whole = self._all
+        return Batch(whole.images[chosen], whole.pixels[chosen], chosen, whole.saliency[chosen])
+
+    def names(self, targets: Tensor) -> list[str]:
+        """Returns what photographs show, by index."""
+        return [self._names[index] for index in targets.tolist()]

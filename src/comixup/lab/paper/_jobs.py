@@ -14,6 +14,10 @@ from comixup.lab.paper._trained_tables import BOXED, IMAGENET, SMALL_TINY, Run, 
 
 SEEDS, CHUNK = 100, 25
 """Of an analysis, as in the paper, and those of one cell."""
+BATCH, FEW = 100, 20
+"""Images of a mixed batch, and photographs of one, of which there are fewer."""
+GRIDS = (7, 14)
+"""Cells per side that are tried on photographs, beside the 4 of all else."""
 HARD = ((2, 2, 9), (3, 3, 4), (3, 3, 9), (2, 3, 9), (4, 4, 4))
 """(m, m', n) of harder problems that exhaustive search can solve."""
 NETWORKS: Mapping[Scale, str] = {"small": SMALL, "paper": IMAGENET}
@@ -141,8 +145,12 @@ def _mixed_batches(scale: Scale) -> list[Job]:
     run = network(NETWORKS[scale])
     return [
         Job(job.key, job.maker, {**job.arguments, "run": run}, job.cost, (run_job(run),))
-        for job in _chunks(f"mixed-batches/{run.recipe}", "mixed-batches", 30.0)
+        for job in _chunks(f"mixed-batches/{run.recipe}", "mixed-batches", 30.0, size=BATCH)
     ]
+
+
+def _photographs(_: Scale) -> list[Job]:
+    return _chunks("photographs", "mixed-batches", 30.0, run=None, size=FEW, grids=GRIDS)
 
 
 def _pictures(name: str) -> Callable[[Scale], list[Job]]:
@@ -156,7 +164,7 @@ def _pictures(name: str) -> Callable[[Scale], list[Job]]:
                 (run_job(network(recipe)),),
             )
             for recipe in (DIGITS, NETWORKS[scale])
-        ]
+        ] + [Job(f"{name}/photographs", "picture", {"name": name, "run": None}, Cost(20.0))]
 
     return jobs
 
@@ -176,6 +184,7 @@ _JOBS: Mapping[str, Callable[[Scale], list[Job]]] = {
     "convergence": _narasimhan_bilmes,
     "run-time": _run_time,
     "mixed-batches": _mixed_batches,
+    "photographs": _photographs,
     "methods": _pictures("methods"),
     "procedure": _pictures("procedure"),
     "samples": _pictures("samples"),

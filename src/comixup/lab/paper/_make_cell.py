@@ -77,18 +77,28 @@ def _run_time(_: Workspace, **arguments: Any) -> list[Row]:
     return run_time_rows(**arguments)
 
 
-def _mixed_batches(workspace: Workspace, *, run: Run, seeds: range) -> list[Row]:
+def _images(workspace: Workspace, run: Run | None) -> Any:
+    """Returns a run's images, or photographs where there is no run."""
+    from comixup.lab.paper._images import Images, Photographs  # noqa: PLC0415
+
+    if run is None:
+        return Photographs(workspace.data_root)
+    return Images(workspace.run_folder(run), workspace.data_root)
+
+
+def _mixed_batches(
+    workspace: Workspace, *, run: Run | None, seeds: range, size: int, grids: tuple[int, ...] = ()
+) -> list[Row]:
     from comixup.lab.paper._mixed_batches import mixed_batches_rows  # noqa: PLC0415
 
-    return mixed_batches_rows(seeds, workspace.run_folder(run), workspace.data_root)
+    return mixed_batches_rows(seeds, _images(workspace, run), size, grids)
 
 
-def _picture(workspace: Workspace, *, name: str, run: Run) -> list[Row]:
+def _picture(workspace: Workspace, *, name: str, run: Run | None) -> list[Row]:
     from comixup.lab.paper._illustrations import DRAWN  # noqa: PLC0415
-    from comixup.lab.paper._images import Images  # noqa: PLC0415
 
-    images = Images(workspace.run_folder(run), workspace.data_root)
-    return DRAWN[name](images, workspace.figures / f"{name}-{run.recipe}")
+    of = "photographs" if run is None else run.recipe
+    return DRAWN[name](_images(workspace, run), workspace.figures / f"{name}-{of}")
 
 
 def _compatibility(workspace: Workspace) -> list[Row]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -21,15 +20,15 @@ from comixup import (
     objective,
     solve,
 )
-from comixup.lab.paper._images import Images
+from comixup.lab.paper._images import Images, Photographs
 from comixup.lab.paper._store import Row
 
-BATCH, PARTITION = 100, 20
+PARTITION = 20
 POSITIONS = tuple(round(0.05 * step, 2) for step in range(1, 20))
 """Of solutions in panel (a): the weight of the unary term; 0.5 is the solution itself."""
 TAUS = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.83, 0.9, 1.0)
 MOST_INPUTS = 6
-_SAME = ("panel", "method", "tau", "x")
+_SAME = ("panel", "method", "tau", "grid", "x")
 _SPREAD = ("saliency", "diversity")
 METHODS: dict[str, type[Mixer]] = {
     "vanilla": NoMix,
@@ -39,21 +38,23 @@ METHODS: dict[str, type[Mixer]] = {
 }
 
 
-def mixed_batches_rows(seeds: Sequence[int], run: Path, data_root: Path | None) -> list[Row]:
+def mixed_batches_rows(
+    seeds: Sequence[int], images: Images | Photographs, size: int, grids: Sequence[int] = ()
+) -> list[Row]:
     """Returns what is measured of batches, one batch per seed, as means over the seeds.
 
     Rows have a `panel` each: "arrangement" (terms along solutions), "method" (batch saliency and
-    diversity) and "tau" (the same of Co-Mixup, and its inputs per output).
+    diversity), "tau" (the same of Co-Mixup, and its inputs per output) and "grid".
 
     Args:
         seeds: number of a batch of training images.
-        run: folder of the network whose gradients are the saliency.
-        data_root: see `comixup.lab.data.load`.
+        images: which they are, and the network whose gradients are the saliency.
+        size: images of a batch.
+        grids: cells per side that are tried too.
     """
-    images = Images(run, data_root)
     rows: list[Row] = []
     for seed in seeds:
-        batch = images.batch(BATCH, seed)
+        batch = images.batch(size, seed)
         rows += [{"seed": seed, **row} for row in arrangement(batch.saliency[:PARTITION], seed)]
         for name, kind in METHODS.items():
             mixer = kind() if kind is NoMix else kind(None, generator=_seeded(seed))
@@ -63,11 +64,15 @@ def mixed_batches_rows(seeds: Sequence[int], run: Path, data_root: Path | None) 
             mixer = CoMixup(None, tau=tau, generator=_seeded(seed))
             row = batch_statistics(mixer, batch.images, batch.saliency)
             rows.append({"seed": seed, "panel": "tau", "method": "comixup", "tau": tau, **row})
+        for grid in grids:
+            mixer = CoMixup(None, grid=grid, generator=_seeded(seed))
+            row = batch_statistics(mixer, batch.images, batch.saliency)
+            rows.append({"seed": seed, "panel": "grid", "method": "comixup", "grid": grid, **row})
     return averaged(rows)
 
 
 def averaged(rows: Sequence[Row]) -> list[Row]:
-    """Returns a row for all seeds of the same panel, method, tau and x.
+    """Returns a row for all seeds of the same panel, method, tau, grid and x.
 
     It has the means of all columns, the standard deviations of saliency and diversity, and the
     number of seeds: rows of every seed would be too many to commit.

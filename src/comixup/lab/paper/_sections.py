@@ -25,6 +25,7 @@ _DPI = 130
 _WIDTH = 100
 DRAWN = {
     "mixed-batches": ("mixed-batches", mixed_batches_figure),
+    "photographs": ("photographs", mixed_batches_figure),
     "convergence": ("narasimhan-bilmes", convergence_figure),
     "run-time": ("run-time", run_time_figure),
 }

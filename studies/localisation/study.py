@@ -1,0 +1,130 @@
+"""Localisation and corrupted backgrounds with a network that was trained on ImageNet.
+
+    python studies/localisation/study.py prepare   # Tiny-ImageNet as a folder, boxes, the network
+    python studies/localisation/study.py run       # fine-tunes it, evaluates both
+    python studies/localisation/study.py report    # a table of what was measured
+
+Tiny-ImageNet's images are enlarged to 128 pixels. "As it is" is EfficientNet-Lite0 with the rows of
+its last layer that belong to the data set's classes; it has seen ImageNet, of which Tiny-ImageNet's
+images are. Needs the extra `pretrained`; COMIXUP_DATA names the folder of the data sets.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+import tyro
+from rich.console import Console
+from rich.table import Table
+from safetensors.torch import save_file
+from timm.data import ImageNetInfo
+
+from comixup.lab import models
+
+NETWORK, SIZE = "efficientnet-lite0", 128
+OUT = Path("runs/localisation")
+RESULTS = Path(__file__).parent / "results.csv"
+IMAGES_PER_CLASS = 10
+ARMS = ("as it is", "fine-tuned", "fine-tuned, one-pass Co-Mixup")
+METHODS = {"fine-tuned": "vanilla", "fine-tuned, one-pass Co-Mixup": "comixup-one-pass"}
+
+
+def source() -> Path:
+    """Returns the folder of Tiny-ImageNet."""
+    root = Path(os.environ["COMIXUP_DATA"])
+    return next(path.parent for path in sorted(root.glob("tiny-imagenet*/wnids.txt")))
+
+
+def prepare(out: Path = OUT) -> None:
+    """Lay out images and boxes, and write the weights of the network as it is.
+
+    Args:
+        out: folder of all that is made.
+    """
+    root, rows = source(), []
+    classes = sorted((root / "wnids.txt").read_text().split())
+    for name in classes:
+        for image in (root / "train" / name / "images").iterdir():
+            link(image, out / "images" / "train" / name / image.name)
+    for line in (root / "val" / "val_annotations.txt").read_text().splitlines():
+        image, name, *box = line.split("\t")
+        link(root / "val" / "images" / image, out / "images" / "val" / name / image)
+        rows.append([image, *box])
+    with (out / "boxes.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([["file", "x0", "y0", "x1", "y1"], *rows])
+
+    numbers = [ImageNetInfo().label_names().index(name) for name in classes]
+    weights = models.build(NETWORK, 1000, shape=(3, SIZE, SIZE), pretrained=True).state_dict()
+    for name in ("classifier.weight", "classifier.bias"):
+        weights[name] = weights[name][torch.tensor(numbers)].clone()
+    trained = models.pretrained_preprocessing(NETWORK)
+    header = models.Header(
+        model=NETWORK,
+        num_classes=len(classes),
+        shape=(3, SIZE, SIZE),
+        classes=tuple(classes),
+        preprocessing=models.Preprocessing(
+            (3, SIZE, SIZE), trained.mean, trained.std, resize=round(SIZE / 0.875)
+        ),
+    )
+    save_file(weights, out / "as-it-is.safetensors", header.as_metadata())
+
+
+def link(image: Path, new: Path) -> None:
+    """Makes an image appear at another place."""
+    new.parent.mkdir(parents=True, exist_ok=True)
+    if not new.exists():
+        new.symlink_to(image.resolve())
+
+
+def run(out: Path = OUT) -> None:
+    """Fine-tune the network, and evaluate it as it is and fine-tuned.
+
+    Args:
+        out: as given to `prepare`.
+    """
+    images = ["--image-size", str(SIZE), "--workers", "1"]
+    for method in METHODS.values():
+        call("train", out / "images", "--method", method, "--pretrained", *images)(
+            "--images-per-class", IMAGES_PER_CLASS, "--out", out / "runs"
+        )
+    data = ["--data", out / "images", "--data-set", "folder", "--boxes", out / "boxes.csv"]
+    for arm in ARMS:
+        call("evaluate", weights_of(arm, out), *data)("--out", out / "measured" / arm)
+
+
+def weights_of(arm: str, out: Path) -> Path:
+    """Returns the file or the folder of an arm's weights."""
+    if arm in METHODS:
+        return out / "runs" / "images" / METHODS[arm] / "seed-0"
+    return out / "as-it-is.safetensors"
+
+
+def call(*words: object):
+    """Returns a function that runs `comixup` with these words and more."""
+
+    def run_it(*more: object) -> None:
+        command = [sys.executable, "-m", "comixup", *map(str, (*words, *more))]
+        subprocess.run(command, check=True)
+
+    return run_it
+
+
+def report(out: Path = OUT) -> None:
+    """Write results.csv from what was measured, where it is, and print it.
+
+    Args:
+        out: as given to `run`.
+    """
+    print(json.dumps(json.loads(next((out / "measured").rglob("*.json")).read_text()), indent=1))
+    Console().print(Table("arm"))
+
+
+if __name__ == "__main__":
+    tyro.extras.subcommand_cli_from_dict({"prepare": prepare, "run": run, "report": report})
