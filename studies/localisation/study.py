@@ -32,6 +32,13 @@ OUT = Path("runs/localisation")
 RESULTS = Path(__file__).parent / "results.csv"
 IMAGES_PER_CLASS = 10
 ARMS = ("as it is", "fine-tuned", "fine-tuned, one-pass Co-Mixup")
+COLUMNS = {
+    "error, %": "error",
+    "Top-1 Loc, %": "top1_loc",
+    "GT-known Loc, %": "gt_known",
+    "error, replaced background, %": "replaced_error",
+    "noise, %": "noise_error",
+}
 METHODS = {"fine-tuned": "vanilla", "fine-tuned, one-pass Co-Mixup": "comixup-one-pass"}
 
 
@@ -89,14 +96,12 @@ def run(out: Path = OUT) -> None:
     Args:
         out: as given to `prepare`.
     """
-    images = ["--image-size", str(SIZE), "--workers", "1"]
+    few = ["--images-per-class", IMAGES_PER_CLASS, "--image-size", SIZE, "--pretrained"]
     for method in METHODS.values():
-        call("train", out / "images", "--method", method, "--pretrained", *images)(
-            "--images-per-class", IMAGES_PER_CLASS, "--out", out / "runs"
-        )
+        call("train", out / "images", "--method", method, *few, "--out", out / "runs")
     data = ["--data", out / "images", "--data-set", "folder", "--boxes", out / "boxes.csv"]
     for arm in ARMS:
-        call("evaluate", weights_of(arm, out), *data)("--out", out / "measured" / arm)
+        call("evaluate", weights_of(arm, out), *data, "--out", out / "measured" / arm)
 
 
 def weights_of(arm: str, out: Path) -> Path:
@@ -106,24 +111,35 @@ def weights_of(arm: str, out: Path) -> Path:
     return out / "as-it-is.safetensors"
 
 
-def call(*words: object):
-    """Returns a function that runs `comixup` with these words and more."""
-
-    def run_it(*more: object) -> None:
-        command = [sys.executable, "-m", "comixup", *map(str, (*words, *more))]
-        subprocess.run(command, check=True)
-
-    return run_it
+def call(*words: object) -> None:
+    """Runs `comixup` with these words."""
+    subprocess.run([sys.executable, "-m", "comixup", *map(str, words)], check=True)
 
 
 def report(out: Path = OUT) -> None:
-    """Write results.csv from what was measured, where it is, and print it.
+    """Write results.csv from what was measured, where it is, and print a table.
 
     Args:
         out: as given to `run`.
     """
-    print(json.dumps(json.loads(next((out / "measured").rglob("*.json")).read_text()), indent=1))
-    Console().print(Table("arm"))
+    rows = []
+    for arm in ARMS:
+        path = out / "measured" / arm / "evaluation.json"
+        if path.exists():
+            rows.append({"network": arm, **json.loads(path.read_text())["summary"]})
+    if rows:
+        with RESULTS.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(
+                {k: v if k == "network" else f"{v:.2f}" for k, v in row.items()} for row in rows
+            )
+    with RESULTS.open() as file:
+        kept = list(csv.DictReader(file))
+    table = Table("network", *COLUMNS)
+    for row in kept:
+        table.add_row(row["network"], *(row[name] for name in COLUMNS.values()))
+    Console().print(table)
 
 
 if __name__ == "__main__":
