@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -133,6 +133,18 @@ class Recipe:
         check_choice("augment", self.augment, AUGMENTATIONS)
         check_choice("freeze", self.freeze, FROZEN)
         check_positive("head_lr", self.head_lr)
+        check_boolean("pretrained", self.pretrained)
+        check_number("weight_decay", self.weight_decay)
+        for name, low, high in (
+            ("images_per_class", 1, MAX_IMAGES),
+            ("validation_seed", 0, MAX_SEED),
+            ("width", 1, MAX_WIDTH),
+        ):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name), low=low, high=high)
+        for name in ("validation", "test_fraction"):
+            if getattr(self, name) is not None:
+                check_fraction(name, getattr(self, name))
         check_choice("class_weights", self.class_weights, (None, *CLASS_WEIGHTS))
         check_number("label_smoothing", self.label_smoothing, high=1)
         if self.label_smoothing == 1:
@@ -234,103 +246,48 @@ class Recipe:
     def changed(
         self,
         *,
-        data: str | None = None,
-        model: str | None = None,
         epochs: int | None = None,
         batch_size: int | None = None,
-        lr: float | None = None,
-        loss: LossName | None = None,
-        weight_decay: float | None = None,
-        classes: Sequence[str | int] | None = None,
-        images_per_class: int | None = None,
-        validation: float | None = None,
-        validation_seed: int | None = None,
-        test_fraction: float | None = None,
-        augment: Augmentation | None = None,
-        width: int | None = None,
         image_size: int | None = None,
-        optimizer: OptimizerName | None = None,
-        pretrained: bool | None = None,
-        weights: str | None = None,
-        freeze: Frozen | None = None,
-        head_lr: float | None = None,
-        class_weights: ClassWeights | None = None,
-        label_smoothing: float | None = None,
+        lr: float | None = None,
         ema: float | None = None,
+        **fields: Any,
     ) -> Recipe:
         """Returns the recipe with some things changed; None leaves a thing as it is.
 
         The paper's errors no longer belong to it then, so they are dropped.
 
         Args:
-            data: another data set.
-            model: another network, in its own width.
             epochs: in all; phases, learning rates and unmixed epochs keep their proportions.
             batch_size: of every phase. Learning rates stay as they are.
-            lr: the highest learning rate; the others keep their proportion to it.
-            loss: see `losses`.
-            weight_decay: another one.
-            classes: names or indices of the classes to keep; an empty sequence means all.
-            images_per_class: images of each class to train on; 0 means all.
-            validation: fraction of the training images to hold out.
-            validation_seed: decides which are held out, for every run alike.
-            test_fraction: fraction of the images to hold out of a folder that has no test images.
-            augment: how training images are augmented; see `Recipe`.
-            width: feature maps of the network's first stage.
             image_size: pixels per side in every phase, for data sets of image files.
-            optimizer: "sgd", "adam" or "adamw". Learning rates stay as they are.
-            pretrained: begin with the network's ImageNet weights.
-            weights: file of weights to begin with.
-            freeze: see `Recipe`.
-            head_lr: see `Recipe`.
-            class_weights: see `Recipe`.
-            label_smoothing: see `Recipe`.
+            lr: the highest learning rate; the others keep their proportion to it.
             ema: of all methods; see `Method`.
+            fields: others by their name, see `Recipe`. No classes and 0 images per class mean all
+                of them; another network comes in its own width.
         """
-        changes: dict[str, Any] = {}
+        changes = {name: value for name, value in fields.items() if value is not None}
+        if "model" in changes:
+            changes.setdefault("width", None)  # the other one was chosen for the other network
+        if "classes" in changes:
+            changes["classes"] = tuple(changes["classes"]) or None
+        if changes.get("images_per_class") == 0:
+            changes["images_per_class"] = None
         if epochs is not None:
             changes |= self._scaled(epochs)
-        if batch_size is not None:
-            check_count("batch_size", batch_size, high=MAX_COUNT)
-            phases = changes.get("phases", self.phases)
-            changes["phases"] = tuple(dataclasses.replace(p, batch_size=batch_size) for p in phases)
-        if image_size is not None:
-            check_count("image_size", image_size, high=MAX_IMAGE_SIZE)
-            phases = changes.get("phases", self.phases)
-            changes["phases"] = tuple(dataclasses.replace(p, image_size=image_size) for p in phases)
+        for name, value, high in (
+            ("batch_size", batch_size, MAX_COUNT),
+            ("image_size", image_size, MAX_IMAGE_SIZE),
+        ):
+            if value is not None:
+                check_count(name, value, high=high)
+                phases = changes.get("phases", self.phases)
+                changes["phases"] = tuple(dataclasses.replace(p, **{name: value}) for p in phases)
         if lr is not None:
             check_positive("lr", lr)
             highest = max(rate for _, rate in self.lr)
             knots = changes.get("lr", self.lr)
             changes["lr"] = tuple((when, rate * lr / highest) for when, rate in knots)
-        for name, value in (
-            ("data", data),
-            ("model", model),
-            ("loss", loss),
-            ("weight_decay", weight_decay),
-            ("images_per_class", images_per_class),
-            ("validation", validation),
-            ("validation_seed", validation_seed),
-            ("test_fraction", test_fraction),
-            ("augment", augment),
-            ("width", width),
-            ("optimizer", optimizer),
-            ("pretrained", pretrained),
-            ("weights", weights),
-            ("freeze", freeze),
-            ("head_lr", head_lr),
-            ("class_weights", class_weights),
-            ("label_smoothing", label_smoothing),
-        ):
-            if value is not None:
-                _check_change(name, value)
-                changes[name] = value
-        if model is not None and width is None:
-            changes["width"] = None  # which was chosen for the other network
-        if images_per_class == 0:
-            changes["images_per_class"] = None
-        if classes is not None:
-            changes["classes"] = tuple(classes) or None
         if changes or ema is not None:
             changes["methods"] = {
                 name: dataclasses.replace(
@@ -397,21 +354,3 @@ class Recipe:
         name = method or self.method
         new = dataclasses.replace(self.choose(name), schedule=schedule, paper=None)
         return dataclasses.replace(self, methods={**self.methods, name: new})
-
-
-def _check_change(name: str, value: Any) -> None:
-    """Raises `ValueError` or `TypeError` for a number that no recipe can have."""
-    bounds = {
-        "images_per_class": (0, MAX_IMAGES),
-        "validation_seed": (0, MAX_SEED),
-        "width": (1, MAX_WIDTH),
-    }
-    if name in bounds:
-        low, high = bounds[name]
-        check_count(name, value, low=low, high=high)
-    elif name == "weight_decay":
-        check_number(name, value)
-    elif name in ("validation", "test_fraction"):
-        check_fraction(name, value)
-    elif name == "pretrained":
-        check_boolean(name, value)
