@@ -3,37 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from comixup._atomic_write import not_writable
 
 _FILE = "lock"
-_RETRY_SECONDS = 0.05
-
-_guard = threading.Lock()
-_held: set[tuple[int, int]] = set()
-"""Device and inode of the folders that threads of this process hold.
-
-Locks of files exclude other processes only, and closing any descriptor of a file gives up the
-process's lock on it: a folder is looked up here before its lock file is opened.
-"""
 _directories: set[int] = set()
-"""Descriptors of those folders."""
+"""Descriptors of the folders that this process holds."""
 _training = threading.Lock()
 
 
-class _InUseError(Exception):
-    """The folder is locked."""
-
-
 @contextlib.contextmanager
-def locked(folder: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
     """Holds a folder for this thread of this process; others that want it get an error message.
 
     The system releases the lock when the process ends, however it ends. A lock file that is left
@@ -41,23 +28,13 @@ def locked(folder: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
 
     Args:
         folder: created if need be.
-        wait_seconds: for how long to try.
     """
-    end = time.monotonic() + wait_seconds
-    with contextlib.ExitStack() as stack:
-        while True:
-            try:
-                stack.enter_context(_held_folder(folder))
-                break
-            except OSError as error:
-                raise not_writable(folder, error) from error
-            except _InUseError:
-                if time.monotonic() >= end:
-                    raise ValueError(
-                        f"`folder` must not be in use, but another process (or thread) is working "
-                        f"in {folder}. Wait for it, or choose another folder with --out."
-                    ) from None
-                time.sleep(_RETRY_SECONDS)
+    with held_if_free(folder) as held:
+        if not held:
+            raise ValueError(
+                f"`folder` must not be in use, but another process (or thread) is working in "
+                f"{folder}. Wait for it, or choose another folder with --out."
+            )
         yield
 
 
@@ -70,31 +47,16 @@ def held_if_free(folder: Path) -> Iterator[bool]:
     """
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(_held_folder(folder))
+            folder.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(FileLock(folder / _FILE, timeout=0))
+            stack.enter_context(_held_directory(folder))
             held = True
-        except _InUseError:
+        except Timeout:
+            stack.close()
             held = False
         except OSError as error:
             raise not_writable(folder, error) from error
         yield held
-
-
-@contextlib.contextmanager
-def _held_folder(folder: Path) -> Iterator[None]:
-    folder.mkdir(parents=True, exist_ok=True)
-    found = folder.stat()
-    key = (found.st_dev, found.st_ino)
-    with _guard:
-        if key in _held:
-            raise _InUseError
-        _held.add(key)
-    try:
-        with _held_directory(folder), (folder / _FILE).open("a+") as file:
-            _lock(file.fileno())
-            yield
-    finally:
-        with _guard:
-            _held.discard(key)
 
 
 @contextlib.contextmanager
@@ -111,7 +73,7 @@ def _held_directory(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise _InUseError from None
+            raise Timeout(str(folder)) from None
         except OSError:  # network file systems lock files alone, so that the lock file has to do
             pass
         yield
@@ -119,25 +81,6 @@ def _held_directory(folder: Path) -> Iterator[None]:
         if descriptor in _directories:  # not in a fork, which has closed it
             _directories.discard(descriptor)
             os.close(descriptor)
-
-
-def _lock(descriptor: int) -> None:
-    try:
-        if sys.platform == "win32":
-            import msvcrt  # noqa: PLC0415
-
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl  # noqa: PLC0415
-
-            # Processes that read images are forks of this one. They would hold a lock of
-            # `flock`'s for some seconds more than this process lives, if it is killed; they never
-            # hold these.
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in (errno.EACCES, errno.EAGAIN, errno.EDEADLK):  # systems differ in which
-            raise _InUseError from None
-        raise
 
 
 @contextlib.contextmanager
@@ -159,11 +102,10 @@ def sole_training() -> Iterator[None]:
 
 
 def _forget() -> None:
-    """Makes a forked process hold nothing, as the system does with its locks."""
-    global _guard, _training
-    _guard, _training = threading.Lock(), threading.Lock()
-    _held.clear()
-    for descriptor in _directories:  # or else these locks would outlive the process that forked
+    """Makes a forked process hold nothing: its locks would outlive the process that forked."""
+    global _training
+    _training = threading.Lock()
+    for descriptor in _directories:
         os.close(descriptor)
     _directories.clear()
 

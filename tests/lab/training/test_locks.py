@@ -3,7 +3,6 @@
 import os
 import signal
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -123,8 +122,8 @@ def in_thread(call):
     return raised[0]
 
 
-def lock_once(folder, **settings):
-    with locked(folder, **settings):
+def lock_once(folder):
+    with locked(folder):
         pass
 
 
@@ -153,21 +152,6 @@ def try_lock(folder, pipe):
         pipe.send("locked")
     except ValueError as error:
         pipe.send(str(error))
-
-
-def test_a_lock_can_be_waited_for(tmp_path):
-    begun = threading.Event()
-
-    def hold_for_a_while():
-        with locked(tmp_path):
-            begun.set()
-            time.sleep(0.3)
-
-    thread = threading.Thread(target=hold_for_a_while)
-    thread.start()
-    assert begun.wait(WAIT_SECONDS)
-    with locked(tmp_path, wait_seconds=WAIT_SECONDS):
-        assert not thread.is_alive() or thread.join(WAIT_SECONDS) is None
 
 
 def test_an_error_within_passes_and_gives_the_folder_free(tmp_path):
