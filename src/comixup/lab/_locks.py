@@ -103,7 +103,7 @@ def sole_training() -> Iterator[None]:
 
 def _forget() -> None:
     """Makes a forked process hold nothing: its locks would outlive the process that forked."""
-    global _training
+    global _training  # noqa: PLW0603
     _training = threading.Lock()
     for descriptor in _directories:
         os.close(descriptor)
