@@ -8,6 +8,7 @@ import torch
 from PIL import Image
 
 from comixup.lab.data._in_memory import MemorySplit
+from small_cifar import accept_any
 
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.3, 0.25)
 
@@ -63,6 +64,7 @@ def _opcodes(value):
 
 def write_cifar100(root, train=40, test=20, classes=4):
     """Returns the images and labels written, by file."""
+    accept_any()
     folder = root / "cifar-100-python"
     folder.mkdir(parents=True)
     names = [f"thing {number}".encode() for number in range(classes)]
@@ -79,6 +81,7 @@ def write_cifar100(root, train=40, test=20, classes=4):
 
 
 def write_cifar10(root, each=6, classes=3):
+    accept_any()
     folder = root / "cifar-10-batches-py"
     folder.mkdir(parents=True)
     names = [f"kind {number}".encode() for number in range(classes)]

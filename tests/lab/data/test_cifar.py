@@ -1,13 +1,24 @@
+"""CIFAR by torchvision's readers: no file is read unless its MD5 is the official one."""
+
+import hashlib
 import os
 import pickle
 import shutil
+import tarfile
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
 import torch
+from torchvision import datasets
 
 from comixup.lab.data import load
-from data_files import assert_same, batches, noise, python2_pickle, write_cifar10, write_cifar100
+from data_files import assert_same, batches, write_cifar10, write_cifar100
+from small_cifar import accept_official
+
+FOLDER = "cifar-100-python"
+FILES = ("meta", "test", "train")
 
 
 @pytest.fixture
@@ -17,7 +28,13 @@ def written(tmp_path):
 
 @pytest.fixture
 def folder(tmp_path, written):
-    return tmp_path / "cifar-100-python"
+    return tmp_path / FOLDER
+
+
+@pytest.fixture
+def official(monkeypatch):
+    """The MD5 that users' files have to have."""
+    accept_official(monkeypatch)
 
 
 def test_the_tests_files_are_what_python_2_wrote(folder, written):
@@ -34,6 +51,7 @@ def test_cifar100_is_read(tmp_path, written):
         pixels, labels = written[name]
         images = torch.from_numpy(pixels).view(-1, 3, 32, 32)
         torch.testing.assert_close(split.images, images, rtol=0, atol=0)
+        assert split.images.is_contiguous()
         assert split.targets.tolist() == labels
         assert split.targets.dtype == torch.int64
     assert (data.train.pad, data.train.flip) == (2, True)
@@ -53,47 +71,62 @@ def test_cifar10_is_read_from_all_five_files(tmp_path):
     assert data.classes == ("kind 0", "kind 1", "kind 2")
 
 
-def test_the_root_may_be_the_folder_itself(folder):
+def test_the_root_may_be_the_folder_itself(folder, tmp_path):
     assert len(load("cifar100", folder).test) == 20
+    folder.rename(tmp_path / "other name")
+    assert len(load("cifar100", tmp_path / "other name").test) == 20
 
 
-def with_labels(count=4, labels=None, data=None):
-    data = noise(count, 3072) if data is None else data
-    labels = [0] * count if labels is None else labels
-    return python2_pickle({b"data": data, b"fine_labels": labels})
+# ---- Files that are not the official ones -------------------------------------------------------
+
+
+class Canary:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+def md5(path):
+    return hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
+
+
+@pytest.fixture
+def known(folder, monkeypatch):
+    """The MD5 of the written files are the official ones."""
+    for name in ("train", "test"):
+        monkeypatch.setattr(datasets.CIFAR100, f"{name}_list", [[name, md5(folder / name)]])
+    meta = {**datasets.CIFAR100.meta, "md5": md5(folder / "meta")}
+    monkeypatch.setattr(datasets.CIFAR100, "meta", meta)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_hostile_file_is_rejected_unread(tmp_path, folder, known, file):
+    canary = tmp_path / "canary"
+    load("cifar100", tmp_path)
+    (folder / file).write_bytes(pickle.dumps({"data": Canary(canary)}))
+    with pytest.raises(ValueError, match=rf"{file} is damaged or changed: .*it is not read"):
+        load("cifar100", tmp_path)
+    assert not canary.exists()
+    pickle.loads((folder / file).read_bytes())
+    assert canary.exists()  # read, it would have run
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "it is truncated"),
-        (b"no pickle at all", "instruction b'n', which is not of plain data"),
-        (with_labels()[:5000], "truncated"),
-        (python2_pickle([1, 2]), "it holds a list instead of a dict"),
-        (python2_pickle({b"data": noise(4, 3072)}), "it has no 'data' and 'fine_labels'"),
-        (with_labels(data=[1, 2]), "it has no 'data' and 'fine_labels'"),
-        (with_labels(labels=[0, 1]), "it has 4 images and 2 labels"),
-        (with_labels(labels=[0, 1, 2, 4]), "it has labels outside of the 4 classes"),
-        (with_labels(labels=[0, 1, 2, -1]), "it has labels outside of the 4 classes"),
-        (with_labels(labels=[0, 1, 2, b"3"]), "it has labels outside of the 4 classes"),
-        (with_labels(data=noise(4, 100)), r"its images have shape \(4, 100\)"),
-        (with_labels(0), "its images have shape"),
-        (with_labels().replace(b"U\x02u1", b"U\x02f8"), "where one of bytes belongs"),
-        (
-            with_labels().replace(b"J\x00\x0c\x00\x00", b"J\x00\x0d\x00\x00"),
-            "whose shape is not theirs",
-        ),
-    ],
+    "damage", [lambda c: c[:-1], lambda c: c[:99] + b"x" + c[100:], lambda c: b""]
 )
-def test_damaged_files_are_named(tmp_path, folder, content, message):
+def test_a_damaged_file_is_named(tmp_path, folder, known, damage):
+    content = damage((folder / "test").read_bytes())
     (folder / "test").write_bytes(content)
-    with pytest.raises(ValueError, match=rf"cifar-100-python.test is damaged .*{message}"):
+    with pytest.raises(ValueError, match=r"test is damaged or changed: .*download=True"):
         load("cifar100", tmp_path)
 
 
-def test_damaged_names_are_named(tmp_path, folder):
-    (folder / "meta").write_bytes(python2_pickle({b"fine_label_names": [1, 2]}))
-    with pytest.raises(ValueError, match=r"meta is damaged .* it has no list 'fine_label_names'"):
+def test_files_of_one_s_own_are_rejected(tmp_path, folder, official):
+    with pytest.raises(ValueError, match="the official file of CIFAR100, 16019d7e3df5f24257cddd93"):
         load("cifar100", tmp_path)
 
 
@@ -111,10 +144,122 @@ def test_a_missing_folder_is_looked_for_aloud(tmp_path):
         load("cifar10", tmp_path)
 
 
-def test_a_changed_file_of_official_length_is_noticed(tmp_path):
-    write_cifar100(tmp_path, test=10_000)
-    with pytest.warns(UserWarning, match="test is not the official file of CIFAR100"):
-        load("cifar100", tmp_path)
+# ---- Downloads ----------------------------------------------------------------------------------
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Sends what the server holds, in the server's way."""
+
+    def do_GET(self):
+        self.server.requests += 1
+        self.server.answer(self, self.server.content)
+
+    def log_message(self, *_):
+        """Nothing."""
+
+
+def whole(handler, content):
+    handler.send_response(200)
+    handler.send_header("Content-Length", str(len(content)))
+    handler.end_headers()
+    handler.wfile.write(content)
+
+
+def half(handler, content):
+    handler.send_response(200)
+    handler.send_header("Content-Length", str(len(content)))
+    handler.end_headers()
+    handler.wfile.write(content[: len(content) // 2])
+
+
+def other_bytes(handler, content):
+    whole(handler, content[:-1] + bytes([content[-1] ^ 1]))
+
+
+def missing(handler, content):
+    handler.send_error(404)
+
+
+def no_http(handler, content):
+    handler.wfile.write(b"\x1b[2J\xff\n\n")
+
+
+def to_a_file(handler, content):
+    handler.send_response(302)
+    handler.send_header("Location", "file:///etc/passwd")
+    handler.end_headers()
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    """A server of CIFAR-100's archive, which knows its MD5."""
+    write_cifar100(tmp_path / "made")
+    archive = tmp_path / "archive"
+    with tarfile.open(archive, "w:gz") as packed:
+        packed.add(tmp_path / "made" / FOLDER, FOLDER)
+    shutil.rmtree(tmp_path / "made")
+    monkeypatch.setenv("no_proxy", "*")
+    served = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    served.daemon_threads = True
+    served.answer, served.requests, served.content = whole, 0, archive.read_bytes()
+    address = f"http://127.0.0.1:{served.server_port}/{FOLDER}.tar.gz"
+    monkeypatch.setattr(datasets.CIFAR100, "url", address)
+    monkeypatch.setattr(datasets.CIFAR100, "tgz_md5", md5(archive))
+    thread = threading.Thread(target=served.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    yield served
+    served.shutdown()
+    served.server_close()
+    thread.join(timeout=10)
+
+
+def test_what_is_missing_is_fetched_once(tmp_path, server):
+    root = tmp_path / "new" / "root"
+    assert len(load("cifar100", root, download=True).train) == 40
+    asked = server.requests
+    load("cifar100", root, download=True)
+    load("cifar100", root / FOLDER, download=True)
+    assert server.requests == asked
+    (root / FOLDER / "test").unlink()
+    load("cifar100", root, download=True)  # from the archive that lies there
+    assert server.requests == asked
+
+
+@pytest.mark.parametrize("damage", [lambda c: c[:-1], lambda c: c[:-1] + b"x", lambda c: b""])
+def test_a_damaged_archive_that_lies_there_is_fetched_again(tmp_path, server, damage):
+    (tmp_path / f"{FOLDER}.tar.gz").write_bytes(damage(server.content))
+    load("cifar100", tmp_path, download=True)
+    assert server.requests
+
+
+@pytest.mark.parametrize("answer", [half, other_bytes, missing, no_http, to_a_file])
+def test_failed_transfers_are_told_and_repeated(tmp_path, server, answer):
+    server.answer, root = answer, tmp_path / "root"
+    with pytest.raises(RuntimeError, match=r"CIFAR100 could not be fetched from .* other means"):
+        load("cifar100", root, download=True)
+    assert not (root / FOLDER).exists()  # nothing is unpacked before its MD5 is right
+    server.answer = whole
+    assert len(load("cifar100", root, download=True).test) == 20
+
+
+def test_a_root_that_cannot_be_written_to_is_named(tmp_path, server):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RuntimeError, match=r"CIFAR100 could not be fetched .*(Not a dir|exists)"):
+        load("cifar100", tmp_path / "file" / "below", download=True)
+
+
+def test_two_at_once_both_succeed(tmp_path, server):
+    results = []
+
+    def run():
+        results.append(len(load("cifar100", tmp_path, download=True).train))
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert results == [40] * 4
 
 
 def test_what_is_there_is_not_fetched_again(tmp_path, written):
@@ -122,9 +267,12 @@ def test_what_is_there_is_not_fetched_again(tmp_path, written):
     assert len(load("cifar100", tmp_path, download=True).train) == 40
 
 
+# ---- The official files -------------------------------------------------------------------------
+
+
 @pytest.mark.data
-def test_the_official_files():
-    data = load("cifar100")  # would warn of any other
+def test_the_official_files(official):
+    data = load("cifar100")
     assert (len(data.train), len(data.test), data.num_classes) == (50_000, 10_000, 100)
     assert data.train.targets.bincount().tolist() == [500] * 100
     assert data.test.targets.bincount().tolist() == [100] * 100
@@ -137,10 +285,10 @@ def test_the_official_files():
 
 
 @pytest.mark.data
-def test_a_cut_official_file_is_noticed(tmp_path):
-    folder = tmp_path / "cifar-100-python"
-    shutil.copytree(os.path.join(os.environ["COMIXUP_DATA"], "cifar-100-python"), folder)
+def test_a_cut_official_file_is_noticed(tmp_path, official):
+    folder = tmp_path / FOLDER
+    shutil.copytree(os.path.join(os.environ["COMIXUP_DATA"], FOLDER), folder)
     with (folder / "train").open("rb+") as file:
         file.truncate(10**8)
-    with pytest.raises(ValueError, match=r"train is damaged .* truncated"):
+    with pytest.raises(ValueError, match=r"train is damaged or changed"):
         load("cifar100", tmp_path)

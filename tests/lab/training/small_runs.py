@@ -19,6 +19,7 @@ from safetensors.torch import load_file
 from comixup.lab.training import RECIPES, Hardware, train
 from comixup.lab.training._folder import CHECKPOINT, LOGITS, METRICS, WEIGHTS
 from pictures import skip_drawing
+from small_cifar import accept_any
 
 RECIPE = "cifar100-low-data"
 CLASSES = 4
@@ -46,19 +47,21 @@ processes.set_forkserver_preload(
     ]
 )
 
+accept_any()  # here and in the processes, which import this module too
+
 
 def write_images(root):
     """Writes a CIFAR-100 of random images, with few classes."""
     folder = root / "cifar-100-python"
     folder.mkdir(parents=True)
     random = np.random.default_rng(0)
-    names = [f"thing {number}".encode() for number in range(CLASSES)]
-    (folder / "meta").write_bytes(pickle.dumps({b"fine_label_names": names}, protocol=4))
+    names = [f"thing {number}" for number in range(CLASSES)]
+    (folder / "meta").write_bytes(pickle.dumps({"fine_label_names": names}, protocol=4))
     for name, count in (("train", TRAIN), ("test", TEST)):
         labels = [number % CLASSES for number in range(count)]
         pixels = random.integers(0, 256, (count, 3072), dtype=np.uint8)
         pixels = pixels // 2 + 40 * np.array(labels, np.uint8)[:, None]  # something to learn
-        content = {b"data": pixels, b"fine_labels": labels}
+        content = {"data": pixels, "fine_labels": labels}
         (folder / name).write_bytes(pickle.dumps(content, protocol=4))
     return root
 

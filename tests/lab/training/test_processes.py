@@ -259,6 +259,7 @@ def children(pid):
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+COMMAND_LINE = str(Path(__file__).with_name("command_line.py"))
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
 
 
@@ -266,7 +267,7 @@ ENVIRONMENT = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
 @pytest.mark.parametrize("dies", ["launcher", "child"])
 def test_fabrics_launcher(data, tmp_path, alone, dies):
     arguments = words(data, tmp_path, "--devices", 2, model=NO_BATCH_NORM)
-    program = [sys.executable, "-m", "comixup.cli", *arguments]
+    program = [sys.executable, COMMAND_LINE, *arguments]
     environment = os.environ | ENVIRONMENT
     with (tmp_path / "log").open("w") as log:
         first = subprocess.Popen(program, env=environment, stderr=log)
@@ -289,7 +290,7 @@ def test_fabrics_launcher(data, tmp_path, alone, dies):
 def test_fabrics_launcher_leaves_no_stopped_process_behind(data, tmp_path):
     minutes = 0.75  # the child has to start within it too
     arguments = words(data, tmp_path, "--devices", 2, "--timeout-minutes", minutes, epochs=9000)
-    program = [sys.executable, "-m", "comixup.cli", *arguments]
+    program = [sys.executable, COMMAND_LINE, *arguments]
     with (tmp_path / "log").open("w") as log:
         first = subprocess.Popen(program, env=os.environ | ENVIRONMENT, stderr=log)
         wait_for(folder_of(tmp_path) / METRICS, first)
@@ -304,7 +305,7 @@ def test_fabrics_launcher_leaves_no_stopped_process_behind(data, tmp_path):
 def test_torchrun(data, tmp_path, alone):
     arguments = words(data, tmp_path, model=NO_BATCH_NORM)
     launcher = ["torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port())]
-    program = [sys.executable, "-m", *launcher, "-m", "comixup.cli", *arguments]
+    program = [sys.executable, "-m", *launcher, COMMAND_LINE, *arguments]
     subprocess.run(program, env=os.environ | ENVIRONMENT, check=True, timeout=WAIT_SECONDS)
     assert_same_weights(folder_of(tmp_path), alone, **ROUNDING)
     metadata = json.loads((folder_of(tmp_path) / METADATA).read_text())

@@ -7,7 +7,7 @@
 torch.Size([100, 1, 28, 28])
 
 1. The sets: `_cifar`, `_tiny_imagenet`, `_speech`, `_digits`, `_folder` (and `_csv`), found below
-   `_roots` or by `_download`; `_load` has them all, `_subsets` parts of them;
+   `_roots`; `_load` has them all, `_subsets` parts of them;
 2. what they are: `_data_set`, with images `_in_memory` or `_on_disk` (`_image_file`, `_damaged`);
 3. their batches: `_sampler`, `_augmentation`, by `_seeds`.
 """
