@@ -23,12 +23,14 @@ def test_they_are_rejected_inside_another_module_too():
         outer.load_state_dict(weights)
 
 
-def test_weights_of_version_0_1_do_not_tell_and_load():
+def test_weights_that_do_not_tell_their_strides_are_rejected():
     model = models.build("small", 5)
     weights = {name: value for name, value in model.state_dict().items() if "extra" not in name}
     assert len(weights) == len(model.state_dict()) - 1
-    model.load_state_dict(weights)
-    models.load_weights(model, weights)
+    with pytest.raises(RuntimeError, match="_extra_state"):
+        model.load_state_dict(weights)
+    with pytest.raises(ValueError, match=r"_extra_state must be .* but is absent"):
+        models.load_weights(model, weights)
 
 
 def test_networks_of_other_libraries_keep_their_names():

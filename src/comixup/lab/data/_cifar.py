@@ -62,8 +62,8 @@ def read_cifar(name: str, root: Path, download: bool) -> DataSet:
         if not check_integrity(place / file, md5):
             raise ValueError(
                 f"{place / file} is damaged or changed: its MD5 is not that of the official "
-                f"file of {reader.__name__}, {md5}, so it is not read. Remove it and use download=True "
-                "(--download), or unpack the official archive 'for Python' again."
+                f"file of {reader.__name__}, {md5}, so it is not read. Remove it and use "
+                "download=True (--download), or unpack the official archive 'for Python' again."
             )
     # A reader of the same files that lie in `place` itself.
     here = type(reader.__name__, (reader,), {"base_folder": ""})

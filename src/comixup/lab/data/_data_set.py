@@ -86,7 +86,8 @@ class Split(Protocol):
     def digest(self) -> str:
         """Returns a digest of what the images are, wherever they lie and however old they are.
 
-        Of images that are files, their relative names and sizes; of others, all their bytes.
+        Of images that are files, their relative names and sizes; of others, all their bytes. It is
+        made once.
         """
         ...
 

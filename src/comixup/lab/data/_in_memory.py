@@ -83,6 +83,10 @@ class MemorySplit:
 
     def digest(self) -> str:
         """Returns a digest of what the images are; see `Split.digest`."""
+        return self._digest
+
+    @functools.cached_property
+    def _digest(self) -> str:
         if self.sources is not None:
             return digest_of(self.targets, self.sources.tolist())
         return digest_of(self.targets, [bytes(str(tuple(self.images.shape)), "ascii"), self.images])

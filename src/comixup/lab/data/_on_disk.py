@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -83,6 +84,10 @@ class DiskSplit:
 
     def digest(self) -> str:
         """Returns a digest of what the images are; see `Split.digest`."""
+        return self._digest
+
+    @functools.cached_property
+    def _digest(self) -> str:
         return digest_of(self.targets, file_sources(self.files.tolist()).tolist())
 
     def resized_side(self, image_size: int | None = None) -> int:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from comixup.lab.models._preprocessing import MAX_SIDE, Preprocessing, Shape
 from comixup.lab.models._weights_file import REASON_LETTERS, find_weights, read_about
+
+MAX_COUNT = 10**9
+"""Of classes and feature maps: a larger one is damage."""
+_TEXTS = ("model", "data")
+"""Fields that are written as they are; the others as JSON."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +28,7 @@ class Header:
         width: feature maps of its first stage, where that was chosen.
         data: name of the data set that it was trained on.
         classes: their names, in the order of the class indices.
-        preprocessing: how pictures become its input. Files of version 0.1 do not say.
+        preprocessing: how pictures become its input.
         multi_label: whether an image may have any number of labels: probabilities are then
             sigmoids of the logits, each for itself.
     """
@@ -39,19 +44,15 @@ class Header:
 
     def as_metadata(self) -> dict[str, str]:
         """Returns the header as text by name, for a safetensors file; see `from_metadata`."""
-        found = {
-            "model": self.model,
-            "num_classes": None if self.num_classes is None else str(self.num_classes),
-            "shape": None if self.shape is None else json.dumps(self.shape),
-            "width": None if self.width is None else str(self.width),
-            "data": self.data,
-            "classes": json.dumps(self.classes) if self.classes else None,
-            "preprocessing": None
-            if self.preprocessing is None
-            else json.dumps(self.preprocessing.as_dict()),
-            "multi_label": "true" if self.multi_label else None,
+        found: dict[str, Any] = {
+            name: value for name, value in vars(self).items() if value not in (None, (), False)
         }
-        return {name: value for name, value in found.items() if value is not None}
+        if self.preprocessing is not None:
+            found["preprocessing"] = self.preprocessing.as_dict()
+        return {
+            name: value if isinstance(value, str) else json.dumps(value)
+            for name, value in found.items()
+        }
 
     @classmethod
     def from_metadata(cls, about: Mapping[str, str], file: Path) -> Header:
@@ -61,17 +62,17 @@ class Header:
             about: text by name.
             file: that it is from, for the error message.
         """
-        count, shape = _number(about, "num_classes", file), _shape(about, file)
-        return cls(
-            model=about.get("model"),
-            num_classes=count,
-            shape=shape,
-            width=_number(about, "width", file),
-            data=about.get("data"),
-            classes=_classes(about, count, file),
-            preprocessing=_preprocessing(about, shape, file),
-            multi_label=_flag(about, "multi_label", file),
-        )
+        found: dict[str, Any] = {}
+        for field in fields(cls):
+            text = about.get(field.name)
+            if text is None:
+                continue
+            try:
+                value = text if field.name in _TEXTS else json.loads(text)
+                found[field.name] = _checked(field.name, value, found)
+            except (ValueError, LookupError, TypeError, RecursionError):
+                raise damaged_header(file, field.name, text) from None
+        return cls(**found)
 
 
 def read_header(path: str | Path) -> Header:
@@ -84,13 +85,6 @@ def read_header(path: str | Path) -> Header:
     return Header.from_metadata(read_about(file), file)
 
 
-def _flag(about: Mapping[str, str], key: str, file: Path) -> bool:
-    text = about.get(key, "false")
-    if text not in ("true", "false"):
-        raise damaged_header(file, key, text)
-    return text == "true"
-
-
 def damaged_header(file: Path, name: str, value: str) -> ValueError:
     """Returns an error for something that comixup would not have written."""
     return ValueError(
@@ -99,50 +93,29 @@ def damaged_header(file: Path, name: str, value: str) -> ValueError:
     )
 
 
-def _number(about: Mapping[str, str], key: str, file: Path) -> int | None:
-    text = about.get(key)
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) < len("1000000000") and int(text)):
-        raise damaged_header(file, key, text)
-    return int(text)
+def _checked(name: str, value: Any, before: Mapping[str, Any]) -> Any:
+    """Returns a field of a header; what comixup would not have written raises.
+
+    Args:
+        name: of the field.
+        value: from a file, so it may be anything.
+        before: the fields in front of it.
+    """
+    if name == "preprocessing":
+        return Preprocessing.from_dict(value, before["shape"])
+    if name in ("num_classes", "width"):
+        good = _is_count(value, MAX_COUNT)
+    elif name == "shape":
+        good = len(value) == 3 and all(_is_count(side, MAX_SIDE) for side in value)
+    elif name == "classes":
+        named = isinstance(value, list) and all(isinstance(word, str) for word in value)
+        good = named and len(value) == before["num_classes"]
+    else:
+        good = isinstance(value, bool if name == "multi_label" else str)
+    if not good:
+        raise ValueError(name)
+    return tuple(value) if isinstance(value, list) else value
 
 
-def _shape(about: Mapping[str, str], file: Path) -> Shape | None:
-    if "shape" not in about:
-        return None
-    shape = _parsed(about, "shape", file)
-    sides = shape if isinstance(shape, list) else []
-    good = all(type(side) is int and 0 < side <= MAX_SIDE for side in sides)
-    if len(sides) != 3 or not good:
-        raise damaged_header(file, "shape", about["shape"])
-    channels, height, width = sides
-    return channels, height, width
-
-
-def _classes(about: Mapping[str, str], count: int | None, file: Path) -> tuple[str, ...]:
-    if "classes" not in about or count is None:
-        return ()
-    names = _parsed(about, "classes", file)
-    good = isinstance(names, list) and all(isinstance(name, str) for name in names)
-    if not good or len(names) != count:
-        raise damaged_header(file, "classes", about["classes"])
-    return tuple(names)
-
-
-def _preprocessing(
-    about: Mapping[str, str], shape: Shape | None, file: Path
-) -> Preprocessing | None:
-    if "preprocessing" not in about or shape is None:
-        return None
-    try:
-        return Preprocessing.from_dict(_parsed(about, "preprocessing", file), shape)
-    except (ValueError, LookupError, TypeError):
-        raise damaged_header(file, "preprocessing", about["preprocessing"]) from None
-
-
-def _parsed(about: Mapping[str, str], key: str, file: Path) -> Any:
-    try:
-        return json.loads(about[key])
-    except (ValueError, RecursionError):
-        raise damaged_header(file, key, about[key]) from None
+def _is_count(value: object, most: int) -> bool:
+    return type(value) is int and 0 < value <= most

@@ -14,7 +14,6 @@ from comixup.lab.models._build import build
 from comixup.lab.models._header import Header
 from comixup.lab.models._memory_format import MEMORY_FORMAT
 from comixup.lab.models._preprocessing import Preprocessing, Shape
-from comixup.lab.models._staged import STRIDES
 from comixup.lab.models._weights_file import (
     find_weights,
     read_weights,
@@ -38,8 +37,7 @@ class Classifier:
         data: name of the data set that it was trained on; None if its file does not say.
         classes: the names of the classes; empty likewise.
         digest: of the file of weights: other weights have another.
-        stated_preprocessing: how pictures become its input; None if its file does not say, as those
-            of version 0.1 do not.
+        stated_preprocessing: how pictures become its input; None if its file does not say.
         multi_label: whether an image may have any number of labels.
     """
 
@@ -132,8 +130,6 @@ def load_weights(model: nn.Module, saved: Mapping[str, Any]) -> None:
     """Gives a model the weights and buffers of a state dict; those that do not fit are named."""
     for name, own in model.state_dict().items():
         given = saved.get(name)
-        if given is None and name == STRIDES:  # which version 0.1 did not record
-            continue
         if not isinstance(given, Tensor) or (given.shape, given.dtype) != (own.shape, own.dtype):
             raise ValueError(f"{name} must be {_kind(own)}, but is {_kind(given)}")
     model.load_state_dict(saved)
@@ -173,8 +169,7 @@ def _shape_of(header: Header, file: Path, shape: Shape | None) -> Shape:
             f"`shape` must have {built_for[0]} channels, those of the images that {file} was "
             f"trained on, got {shape[0]}. Evaluate on a data set of that kind."
         )
-    # Version 0.1 wrote the shape of the data set, whatever images the run ended with.
-    if shape is not None and header.preprocessing is not None and tuple(shape) != built_for:
+    if shape is not None and tuple(shape) != built_for:
         raise ValueError(
             f"`shape` must be {built_for}, that of the images that the training of {file} ended "
             f"with, got {tuple(shape)}. Leave it out."
@@ -198,8 +193,6 @@ def _check_shapes(network: nn.Module, weights: Mapping[str, Tensor], name: str, 
     """Raises `ValueError` if a network's weights have other shapes than those of a file."""
     for key, own in network.state_dict().items():
         given = weights.get(key)
-        if given is None and key == STRIDES:
-            continue
         if given is None or given.shape != own.shape:
             got = "absent" if given is None else f"of shape {tuple(given.shape)}"
             raise _misfit(name, file, f"{key} must be of shape {tuple(own.shape)}, but is {got}")

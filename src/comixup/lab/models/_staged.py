@@ -92,12 +92,6 @@ class StagedNetwork(nn.Module):
             "trained with, or use comixup.lab.models.load."
         )
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        super()._load_from_state_dict(state_dict, prefix, *rest)
-        missing: list[str] = rest[2]
-        if f"{prefix}{STRIDES}" in missing:  # which version 0.1 did not record
-            missing.remove(f"{prefix}{STRIDES}")
-
 
 def chain(
     make_block: MakeBlock, count: int, inputs: int, outputs: int, stride: int

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 from lightning_fabric.plugins.environments.lsf import LSFEnvironment
 from lightning_fabric.plugins.environments.mpi import MPIEnvironment
+from lightning_fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 
-_SRUN = ("SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID", "SLURM_STEPID")
+_STEP = ("SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID", "SLURM_STEPID")
 """Set by srun. A job's script that srun did not start is one process, however many tasks it has."""
 _FABRIC = ("ACCELERATOR", "STRATEGY", "DEVICES", "NUM_NODES", "PRECISION")
 """What Lightning Fabric would read from variables LT_..., whatever its caller asks for."""
@@ -36,7 +37,7 @@ def launched() -> Launched | None:
     """
     if TorchElasticEnvironment.detect():
         return Launched("torchrun", _count("WORLD_SIZE") or 1, _count("LOCAL_WORLD_SIZE"))
-    if _is_srun():
+    if any(name in os.environ for name in _STEP) and SLURMEnvironment.detect():
         world, nodes = _count("SLURM_NTASKS") or 1, _count("SLURM_NNODES") or 1
         return Launched("srun", world, _count("SLURM_NTASKS_PER_NODE") or world // nodes)
     for name, environment in (("jsrun", LSFEnvironment), ("mpirun", MPIEnvironment)):
@@ -45,12 +46,6 @@ def launched() -> Launched | None:
     if "WORLD_SIZE" in os.environ:  # Fabric's own children, too
         return Launched("its launcher", _count("WORLD_SIZE") or 1, _count("LOCAL_WORLD_SIZE"))
     return None
-
-
-def _is_srun() -> bool:
-    """Returns whether srun started this process, not for a shell, which may use other launchers."""
-    shell = os.environ.get("SLURM_JOB_NAME") in ("bash", "interactive")
-    return "SLURM_NTASKS" in os.environ and not shell and any(name in os.environ for name in _SRUN)
 
 
 def process_counts(devices: int | None, num_nodes: int | None) -> tuple[int, int]:
