@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from comixup.lab import models
+from comixup.lab._networks import MEMORY_FORMAT
 from comixup.lab.data import DataSet, load
 from comixup.lab.evaluation import (
     CorruptedLoader,
@@ -32,7 +33,6 @@ from comixup.lab.evaluation import (
 )
 from comixup.lab.evaluation._corruption import CORRUPTIONS
 from comixup.lab.evaluation._evaluate import BATCH
-from comixup.lab.models import MEMORY_FORMAT
 from common import console, options, progress, seeded, table, target
 
 WANTED = 0.9

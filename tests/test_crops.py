@@ -6,8 +6,8 @@ import torch
 from PIL import Image
 from torchvision.transforms import v2
 
-from comixup.lab._center_view import CenterView
-from comixup.lab._crops import CenterCrop
+from comixup.lab._pictures import CenterView
+from comixup.lab._preprocess import CenterCrop
 
 
 @pytest.mark.parametrize("size", [(100, 60), (61, 97), (300, 300), (20, 20), (160, 10), (7, 110)])

@@ -187,7 +187,7 @@ def test_packages_import_public_names_of_those_below_them():
         ("comixup.lab.training._new", "def f():\n    from comixup.lab.evaluation import measure"),
         ("comixup.lab.data._new", "from comixup.lab.models import build"),
         ("comixup.lab.models._new", "from comixup._checks import _integer"),
-        ("comixup.mixers._new", "from comixup.lab._crops import centered"),
+        ("comixup.mixers._new", "from comixup.lab._preprocess import centered"),
         ("comixup.lab.models._new", "from comixup.core.solve import solve"),
         ("comixup.lab.models._new", "from comixup.core import solve"),
         ("comixup.core.problem", "from comixup._checks import _integer"),

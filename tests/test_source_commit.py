@@ -27,20 +27,20 @@ def tree(root, package):
 
 
 def test_the_tree_of_this_project_is_found_through_links_too(tmp_path):
-    commit = tree(tmp_path / "clone", "src/comixup")
+    commit = tree(tmp_path / "clone", "src/comixup/lab")
     (tmp_path / "link").symlink_to("clone")
     for place in ("clone", "link"):
-        told = commit_told_in(tmp_path / place / "src" / "comixup")
+        told = commit_told_in(tmp_path / place / "src" / "comixup" / "lab")
         assert len(told) >= 4
         assert commit.startswith(told)
-    module = tmp_path / "clone" / "src" / "comixup" / "_source_commit.py"
+    module = tmp_path / "clone" / "src" / "comixup" / "lab" / "_source_commit.py"
     module.write_text(module.read_text() + "# changed")
-    assert commit_told_in(tmp_path / "link" / "src" / "comixup").endswith("-dirty")
+    assert commit_told_in(tmp_path / "link" / "src" / "comixup" / "lab").endswith("-dirty")
 
 
 def test_a_tree_of_another_project_is_not_taken_for_it(tmp_path):
-    tree(tmp_path / "other", "venv/comixup")
-    assert commit_told_in(tmp_path / "other" / "venv" / "comixup") is None
+    tree(tmp_path / "other", "venv/comixup/lab")
+    assert commit_told_in(tmp_path / "other" / "venv" / "comixup" / "lab") is None
     (tmp_path / "plain").mkdir()
     shutil.copy(_source_commit.__file__, tmp_path / "plain")
     assert commit_told_in(tmp_path / "plain") is None

@@ -14,7 +14,6 @@ from rich.console import Console
 from comixup.cli._device import find_device
 from comixup.cli._method_names import method_name, print_synonyms
 from comixup.cli._options import check_data_set, option_help, print_line
-from comixup.lab import data as data_sets
 from comixup.lab import evaluation, training
 from comixup.lab._locks import locked
 
@@ -213,7 +212,7 @@ def _loaded(
         found = data, _boxes(data, boxes, wanted, skip_bad)
     for message in dict.fromkeys(str(warning.message) for warning in caught):
         print_line(console, message)
-    note = data_sets.missing_note(data)
+    note = data.missing_note
     if note is not None:
         print_line(console, note)
     return found

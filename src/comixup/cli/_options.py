@@ -15,6 +15,7 @@ from comixup._did_you_mean import did_you_mean
 from comixup.cli._settings import parse_settings
 from comixup.lab import data as data_sets
 from comixup.lab import training
+from comixup.lab._limits import MAX_SEED
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -252,12 +253,7 @@ def class_list(words: Sequence[str]) -> tuple[str, ...]:
 
 def check_seeds(seeds: tuple[int, ...]) -> None:
     """Raises `ValueError` for seeds that would train a run twice, or none."""
-    if (
-        not seeds
-        or len(set(seeds)) < len(seeds)
-        or min(seeds) < 0
-        or max(seeds) > data_sets.MAX_SEED
-    ):
+    if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0 or max(seeds) > MAX_SEED:
         given = " ".join(map(str, seeds)) or "none"
         raise ValueError(
             f"`--seeds` must be different integers from 0 to 2^64 - 1, got {given[:80]}."

@@ -8,7 +8,7 @@ from pathlib import Path
 
 def source_commit() -> str | None:
     """Returns the commit of the source tree that comixup runs from; None where there is none."""
-    here = Path(__file__).resolve().parent
+    here = Path(__file__).resolve().parent.parent
     try:
         git = ["git", "-C", str(here), "describe", "--always", "--dirty", "--exclude=*"]
         described = subprocess.run(git, capture_output=True, text=True, timeout=10, check=True)

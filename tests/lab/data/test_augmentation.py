@@ -9,7 +9,8 @@ from PIL import Image
 from torchvision.transforms import v2
 
 from comixup import SaliencyMemory
-from comixup.lab.data import AUGMENTATIONS, load
+from comixup.lab._augmentation import AUGMENTATIONS
+from comixup.lab.data import load
 from comixup.lab.data._in_memory import MemorySplit
 from data_files import memory_split
 

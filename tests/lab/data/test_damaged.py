@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from comixup.lab._image_files import readable
 from comixup.lab.data import load, tiny_imagenet_boxes
-from comixup.lab.data._damaged import readable
 from data_files import batches, write_cifar100, write_folder, write_tiny_imagenet
 
 

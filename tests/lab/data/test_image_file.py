@@ -12,10 +12,10 @@ import torch
 from PIL import Image
 from torchvision import tv_tensors
 
-from comixup.lab._center_view import CenterView
-from comixup.lab._crops import CenterCrop
+from comixup.lab._image_files import read_image
+from comixup.lab._pictures import CenterView
+from comixup.lab._preprocess import CenterCrop
 from comixup.lab.data import load
-from comixup.lab.data._image_file import read_image
 from comixup.lab.data._on_disk import problem_of
 from comixup.lab.data._tiny_imagenet import _decode
 from comixup.lab.models import Preprocessing

@@ -6,8 +6,8 @@ import torch
 from PIL import Image
 from torch.testing import assert_close
 
-from comixup.lab.data import load, median_side, near_copies
-from comixup.lab.data._image_file import read_image
+from comixup.lab._image_files import median_side, read_image
+from comixup.lab.data import load, near_copies
 from comixup.lab.data._subsets import held_out
 from comixup.lab.models import Preprocessing
 from data_files import noise, smooth_picture, write_folder

@@ -6,8 +6,8 @@ import shutil
 import pytest
 from torchvision.datasets import ImageFolder
 
+from comixup.lab._image_files import files_below, subfolders
 from comixup.lab.data import load
-from comixup.lab.data._listing import files_below, subfolders
 from data_files import write_folder
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")

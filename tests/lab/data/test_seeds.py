@@ -3,8 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from comixup.lab.data import seed_for
-from comixup.lab.data._seeds import Purpose, permutation, raw_draws
+from comixup.lab._seeds import Purpose, permutation, raw_draws, seed_for
 
 
 def test_seeds_stay_what_they_were():

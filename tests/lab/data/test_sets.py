@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from comixup.lab._normalize import normalize
-from comixup.lab.data import DataSet, load, missing_note
+from comixup.lab._preprocess import normalize
+from comixup.lab.data import DataSet, load
 from data_files import MEAN, STD, memory_split
 
 
@@ -42,9 +42,9 @@ def test_floats_are_not_divided_by_255(dtype):
 
 def test_classes_without_images_are_named():
     data = load("digits", images_per_class=1)
-    assert (data.missing, missing_note(data)) == ({}, None)
+    assert (data.missing, data.missing_note) == ({}, None)
     few = replace(data, test=data.test.subset((data.test.targets < 9).nonzero()[:, 0]))
     assert few.missing == {"test": ("9",)}
-    assert missing_note(few).startswith("Classes of digits without images: '9' in test.")
+    assert few.missing_note.startswith("Classes of digits without images: '9' in test.")
     fewer = replace(data, test=data.test.subset((data.test.targets < 2).nonzero()[:, 0]))
-    assert "'6' and 3 more in test" in missing_note(fewer)
+    assert "'6' and 3 more in test" in fewer.missing_note

@@ -7,7 +7,8 @@ import pytest
 import torch
 from PIL import Image
 
-from comixup.lab.data import load, read_image
+from comixup.lab._image_files import read_image
+from comixup.lab.data import load
 from comixup.lab.evaluation._boxes import (
     MAX_XML_BYTES,
     box_areas,

@@ -9,7 +9,7 @@ from PIL import Image
 from torch.testing import assert_close
 
 from comixup.lab import models
-from comixup.lab._center_view import CenterView
+from comixup.lab._pictures import CenterView
 from comixup.lab.data import load
 from comixup.lab.evaluation import evaluate, load_trained, trained_on
 from comixup.lab.training import RECIPES, Hardware, read_logits, train

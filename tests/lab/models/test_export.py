@@ -12,7 +12,7 @@ from torch import nn
 
 from comixup.lab import models
 from comixup.lab.models import _export
-from comixup.lab.models._timm_folder import crop_fraction
+from comixup.lab.models._export import crop_fraction
 
 SHAPE = (3, 32, 48)
 

@@ -5,7 +5,7 @@ from torch import nn
 from torch.testing import assert_close
 from torchvision.models.resnet import Bottleneck
 
-from comixup.lab.models import resnet50_imagenet
+from comixup.lab.models._libraries import resnet50_imagenet
 
 
 def test_has_the_published_size():

@@ -11,7 +11,8 @@ from torch.testing import assert_close
 
 import comixup
 from comixup import ManifoldMixup
-from comixup.lab.models import build, names, preact_resnet, resnext, small, wide_resnet
+from comixup.lab.models import build, names
+from comixup.lab.models._residual import preact_resnet, resnext, small, wide_resnet
 from problems import generator
 from rejections import rejects
 

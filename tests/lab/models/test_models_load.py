@@ -5,6 +5,7 @@ import torch
 from safetensors.torch import save_file
 
 from comixup.lab import models
+from comixup.lab._networks import load_weights
 
 
 def test_weights_of_another_stride_are_rejected():
@@ -30,7 +31,7 @@ def test_weights_that_do_not_tell_their_strides_are_rejected():
     with pytest.raises(RuntimeError, match="_extra_state"):
         model.load_state_dict(weights)
     with pytest.raises(ValueError, match=r"_extra_state must be .* but is absent"):
-        models.load_weights(model, weights)
+        load_weights(model, weights)
 
 
 def test_networks_of_other_libraries_keep_their_names():

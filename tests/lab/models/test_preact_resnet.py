@@ -6,8 +6,13 @@ import torch.nn.functional as F
 from torch import nn
 from torch.testing import assert_close
 
-from comixup.lab.models import preact_resnet, preactresnet18, small
-from comixup.lab.models._preact_resnet import RESNET34_BLOCKS, PreActBlock
+from comixup.lab.models._residual import (
+    RESNET34_BLOCKS,
+    PreActBlock,
+    preact_resnet,
+    preactresnet18,
+    small,
+)
 from problems import generator
 from rejections import rejects
 

@@ -8,8 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.testing import assert_close
 
-from comixup.lab.models import resnext
-from comixup.lab.models._resnext import ResNeXtBlock
+from comixup.lab.models._residual import ResNeXtBlock, resnext
 from problems import generator
 from rejections import rejects
 

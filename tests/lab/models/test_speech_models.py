@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from comixup.lab.models import LeNet, SpeechVGG11
+from comixup.lab.models._speech import LeNet, SpeechVGG11
 from problems import generator
 from rejections import rejects
 

@@ -6,8 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.testing import assert_close
 
-from comixup.lab.models import StagedNetwork
-from comixup.lab.models._staged import chain
+from comixup.lab.models._residual import StagedNetwork, chain
 from problems import generator
 from rejections import rejects
 

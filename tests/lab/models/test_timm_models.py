@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from comixup.lab.models import build
-from comixup.lab.models._timm import build_timm, timm_names
+from comixup.lab.models._libraries import build_timm, timm_names
 from problems import generator
 from rejections import rejects
 

@@ -8,7 +8,7 @@ import torchvision
 from torch import nn
 from torch.testing import assert_close
 
-from comixup.lab.models._torchvision import build_torchvision, torchvision_names
+from comixup.lab.models._libraries import build_torchvision, torchvision_names
 from problems import generator
 from rejections import rejects
 

@@ -6,8 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.testing import assert_close
 
-from comixup.lab.models import wide_resnet
-from comixup.lab.models._wide_resnet import WideBlock
+from comixup.lab.models._residual import WideBlock, wide_resnet
 from problems import generator
 from rejections import rejects
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from comixup.lab import models
+from comixup.lab._networks import load_weights
 from comixup.lab.training._checkpoint import (
     CHECKPOINT_VERSION,
     State,
@@ -197,7 +197,7 @@ def test_weights_and_optimisers_go_on():
     for net, optimiser in ((model, optimizer), (other, its)):
         net(torch.ones(4, 3)).sum().backward()
         optimiser.step()
-    models.load_weights(model, weights)
+    load_weights(model, weights)
     load_optimizer(optimizer, state)
     optimizer.step()  # from the same gradients, by the same moments
     assert_close(model[0].weight, other[0].weight, rtol=0, atol=0)

@@ -16,7 +16,8 @@ from torch import nn
 from torch.testing import assert_close
 
 from comixup import Labelling, NoMix
-from comixup.lab.data import Purpose, _seeds, seed_for
+from comixup.lab import _seeds
+from comixup.lab._seeds import Purpose, seed_for
 from comixup.lab.data._in_memory import MemorySplit
 from comixup.lab.training import Hardware, Method, TrainingStopped, _loop, _setup
 from comixup.lab.training._folder import read_metrics

@@ -6,7 +6,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from comixup.lab import models
-from comixup.lab.models._memory_format import memory_format
+from comixup.lab._networks import memory_format
 from small_runs import run, words, write_images
 
 CPU = torch.device("cpu")

@@ -6,10 +6,10 @@
 >>> images.shape
 torch.Size([100, 1, 28, 28])
 
-1. The sets: `_cifar`, `_tiny_imagenet`, `_speech`, `_digits`, `_folder` (and `_csv`), found below
-   `_roots`; `_load` has them all, `_subsets` parts of them;
-2. what they are: `_data_set`, with images `_in_memory` or `_on_disk` (`_image_file`, `_damaged`);
-3. their batches: `_sampler`, `_augmentation`, by `_seeds`.
+1. The sets: `_cifar`, `_tiny_imagenet`, `_speech`, `_digits`, `_folder`, found below `_roots`;
+   `_load` has them all, `_subsets` parts of them;
+2. what they are: `_data_set`, with images `_in_memory` or `_on_disk`;
+3. their batches: `_sampler`.
 """
 
 from typing import TYPE_CHECKING
@@ -17,25 +17,14 @@ from typing import TYPE_CHECKING
 from comixup._lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
-    from comixup.lab.data._augmentation import AUGMENTATIONS as AUGMENTATIONS
-    from comixup.lab.data._augmentation import Augmentation as Augmentation
-    from comixup.lab.data._augmentation import training_view as training_view
     from comixup.lab.data._data_set import DataSet as DataSet
     from comixup.lab.data._data_set import Loader as Loader
     from comixup.lab.data._data_set import Split as Split
-    from comixup.lab.data._data_set import missing_note as missing_note
-    from comixup.lab.data._image_file import read_image as read_image
-    from comixup.lab.data._image_sizes import median_side as median_side
-    from comixup.lab.data._limits import MAX_SEED as MAX_SEED
-    from comixup.lab.data._listing import image_files as image_files
     from comixup.lab.data._load import load as load
     from comixup.lab.data._load import names as names
     from comixup.lab.data._near_copies import NearCopy as NearCopy
     from comixup.lab.data._near_copies import near_copies as near_copies
     from comixup.lab.data._roots import data_root as data_root
-    from comixup.lab.data._seeds import Purpose as Purpose
-    from comixup.lab.data._seeds import permutation as permutation
-    from comixup.lab.data._seeds import seed_for as seed_for
     from comixup.lab.data._tiny_imagenet import tiny_imagenet_boxes as tiny_imagenet_boxes
 else:
     __getattr__, __dir__, __all__ = lazy_imports(__name__)

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from comixup.lab.data._roots import check_regular, reason_of, status_of
+from comixup.lab._image_files import check_regular, reason_of, status_of
 
 Array: TypeAlias = npt.NDArray[Any]
 

@@ -20,10 +20,11 @@ from torchvision.datasets.utils import (  # type: ignore[import-untyped]
     download_and_extract_archive,
 )
 
-from comixup.lab._normalize import BLACK_TO_WHITE
+from comixup.lab._image_files import reason_of
+from comixup.lab._preprocess import BLACK_TO_WHITE
 from comixup.lab.data._data_set import DataSet
 from comixup.lab.data._in_memory import MemorySplit
-from comixup.lab.data._roots import find_folder, reason_of
+from comixup.lab.data._roots import find_folder
 
 SHAPE = (3, 32, 32)
 PAD = 2  # Paper: "random crop" without a number; the official implementation has 2

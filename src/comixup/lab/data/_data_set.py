@@ -1,19 +1,23 @@
-"""What a data set is: splits that make loaders, and what is known of the images."""
+"""What a data set is: splits that make loaders, what is known of the images, and their digest."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from comixup import Origin, SaliencyMemory
-from comixup.lab._normalize import per_channel
-from comixup.lab.data._augmentation import Augmentation
+from comixup.lab._augmentation import Augmentation
+from comixup.lab._image_files import status_of
+from comixup.lab._preprocess import per_channel
 
 _NAMED = 5
 """Classes that an error message names; of more it tells the number."""
@@ -183,6 +187,21 @@ class DataSet:
                 found[name] = tuple(absent)
         return found
 
+    @property
+    def missing_note(self) -> str | None:
+        """Returns a message with the classes that have no images in a split; None without any."""
+        parts = [
+            f"{', '.join(map(repr, names[:_NAMED]))}"
+            f"{f' and {len(names) - _NAMED} more' if len(names) > _NAMED else ''} in {split}"
+            for split, names in self.missing.items()
+        ]
+        if not parts:
+            return None
+        return (
+            f"Classes of {self.name} without images: {'; '.join(parts)}. Errors there leave them "
+            "out."
+        )
+
     def digest(self) -> str:
         """Returns a digest of classes and images: equal for equal data, wherever they lie.
 
@@ -253,15 +272,43 @@ class DataSet:
         return (images * std + mean).clamp(0, 1)  # rounding may lead out of it by a hair
 
 
-def missing_note(data: DataSet) -> str | None:
-    """Returns a message with the classes that have no images in a split; None without any."""
-    parts = [
-        f"{', '.join(map(repr, names[:_NAMED]))}"
-        f"{f' and {len(names) - _NAMED} more' if len(names) > _NAMED else ''} in {split}"
-        for split, names in data.missing.items()
-    ]
-    if not parts:
-        return None
-    return (
-        f"Classes of {data.name} without images: {'; '.join(parts)}. Errors there leave them out."
-    )
+# ---- Digests -------------------------------------------------------------------------------------
+
+
+DIGEST_BYTES = 16
+
+
+def digest_of(targets: Tensor, content: Iterable[bytes | Tensor]) -> str:
+    """Returns a digest of class indices and of bytes or tensors, in their order.
+
+    >>> import torch
+    >>> digest_of(torch.tensor([0]), [b"a", b"b"]) == digest_of(torch.tensor([0]), [b"ab"])
+    False
+    """
+    digest = hashlib.blake2b(_raw(targets), digest_size=DIGEST_BYTES)
+    for item in content:
+        data = _raw(item) if isinstance(item, Tensor) else item
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.hexdigest()
+
+
+def file_sources(files: Sequence[bytes | Path]) -> npt.NDArray[np.bytes_]:
+    """Returns each file's name, relative to the folder that all lie in, with its size.
+
+    >>> file_sources([Path(__file__)]).shape
+    (1,)
+    """
+    names = [os.fsencode(file) for file in files]
+    # The longest path that the first and the last name in alphabetical order share is shared by
+    # all. A lone file is named by itself.
+    folder = os.path.commonpath([os.path.dirname(min(names)), os.path.dirname(max(names))])
+    relative = (os.path.relpath(name, folder).replace(os.fsencode(os.sep), b"/") for name in names)
+    sizes = (status_of(name).st_size for name in names)
+    return np.array([b"%s\0%d" % pair for pair in zip(relative, sizes, strict=True)])
+
+
+def _raw(tensor: Tensor) -> memoryview:
+    """Returns a tensor's bytes, without a copy where they lie in order."""
+    array = np.ascontiguousarray(tensor.numpy()).reshape(-1)
+    return array.view(np.uint8).data

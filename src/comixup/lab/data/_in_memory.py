@@ -24,11 +24,11 @@ from comixup._devices import to_device
 from comixup.adapters.cell_numbers import CellNumbers
 from comixup.adapters.origins import tracked
 from comixup.core.grid import cell_numbers
-from comixup.lab._normalize import normalize
-from comixup.lab.data._augmentation import AUGMENTATIONS, Augmentation, operations
-from comixup.lab.data._digest import digest_of
+from comixup.lab._augmentation import AUGMENTATIONS, Augmentation, operations
+from comixup.lab._preprocess import normalize
+from comixup.lab._seeds import Purpose, raw_draws
+from comixup.lab.data._data_set import digest_of
 from comixup.lab.data._sampler import Order, Share
-from comixup.lab.data._seeds import Purpose, raw_draws
 
 _HALF_OF_ALL_WORDS = np.uint64(2**63)
 

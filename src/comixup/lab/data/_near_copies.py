@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from comixup.lab._image_files import read_image
 from comixup.lab._progress import track
-from comixup.lab.data._image_file import read_image
 
 SIDE = 16
 """Pixels per side of the grey thumbnails that are compared."""

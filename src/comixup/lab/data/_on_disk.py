@@ -22,19 +22,13 @@ from comixup._checks import check_choice, check_count, check_number, check_posit
 from comixup._devices import to_device
 from comixup.adapters.cell_numbers import CellNumbers
 from comixup.adapters.origins import tracked
-from comixup.lab._center_view import CenterView
-from comixup.lab._crops import resized_side
-from comixup.lab._normalize import normalize
-from comixup.lab.data._augmentation import (
-    AUGMENTATIONS,
-    DEFAULT_MIN_SCALE,
-    Augmentation,
-    training_view,
-)
-from comixup.lab.data._digest import digest_of, file_sources
-from comixup.lab.data._image_file import read_image
+from comixup.lab._augmentation import AUGMENTATIONS, DEFAULT_MIN_SCALE, Augmentation, training_view
+from comixup.lab._image_files import read_image
+from comixup.lab._pictures import CenterView
+from comixup.lab._preprocess import normalize, resized_side
+from comixup.lab._seeds import Purpose, seed_for
+from comixup.lab.data._data_set import digest_of, file_sources
 from comixup.lab.data._sampler import Order
-from comixup.lab.data._seeds import Purpose, seed_for
 
 DEFAULT_SIZE = 224
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Sequence
 from pathlib import Path
 
+from comixup.lab._image_files import check_regular, reason_of
+
 DEFAULT_ROOT = "data"
-_MAX_REASON = 300
 
 
 def data_root(root: str | Path | None, *, or_csv: bool = False) -> Path:
@@ -85,33 +85,3 @@ def lines_of(path: Path, what: str) -> list[str]:
             f"{path} cannot be read: {reason_of(error)}. Unpack {what} again."
         ) from None
     return [line for line in text.splitlines() if line.strip()]
-
-
-def check_regular(path: Path) -> None:
-    """Raises `OSError` for pipes, devices and folders: opening a pipe would wait for ever."""
-    if not stat.S_ISREG(os.stat(path).st_mode):
-        raise OSError("it is not a regular file")
-
-
-def status_of(path: str | bytes | Path) -> os.stat_result:
-    """Returns the size and times of a file that was listed, behind links."""
-    try:
-        return os.stat(path)
-    except OSError as error:
-        raise FileNotFoundError(
-            f"{os.fsdecode(path)} cannot be found: {error.strerror}. Restore it, or remove the "
-            "link that leads nowhere."
-        ) from None
-
-
-def reason_of(error: BaseException) -> str:
-    r"""Returns what an exception says, in one line that can be printed.
-
-    Messages of decoders and servers may hold bytes of what they read.
-
-    >>> reason_of(ValueError("\x1b[31mfirst line.\nsecond line."))
-    '?[31mfirst line. second line'
-    """
-    words = " ".join(str(error).split())
-    text = "".join(letter if letter.isprintable() else "?" for letter in words)
-    return text[:_MAX_REASON].rstrip(". ") or type(error).__name__

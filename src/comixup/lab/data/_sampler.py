@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from comixup._checks import check_count
-from comixup.lab.data._seeds import Purpose, permutation
+from comixup.lab._seeds import Purpose, permutation
 
 MIN_SHARE = 2
 """Images that a process trains on at least: batch norm learns nothing from one."""

@@ -19,12 +19,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from comixup.lab._image_files import check_regular, reason_of
 from comixup.lab._progress import track
 from comixup.lab.data._cache import cached
-from comixup.lab.data._data_set import DataSet
-from comixup.lab.data._digest import file_sources
+from comixup.lab.data._data_set import DataSet, file_sources
 from comixup.lab.data._in_memory import MemorySplit
-from comixup.lab.data._roots import check_regular, find_folder, lines_of, reason_of
+from comixup.lab.data._roots import find_folder, lines_of
 
 TITLE = "Google Speech Commands"
 RATE = 16_000

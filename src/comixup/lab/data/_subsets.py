@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from comixup._did_you_mean import did_you_mean
+from comixup.lab._seeds import Purpose, permutation
 from comixup.lab.data._data_set import DataSet
-from comixup.lab.data._seeds import Purpose, permutation
 
 
 def keep_classes(data: DataSet, classes: Sequence[str | int]) -> DataSet:

@@ -15,12 +15,10 @@ import torch
 from torch import Tensor
 
 from comixup._checks import check_choice
+from comixup.lab._image_files import read_image, readable
 from comixup.lab._progress import track
 from comixup.lab.data._cache import cached
-from comixup.lab.data._damaged import readable
-from comixup.lab.data._data_set import DataSet
-from comixup.lab.data._digest import file_sources
-from comixup.lab.data._image_file import read_image
+from comixup.lab.data._data_set import DataSet, file_sources
 from comixup.lab.data._in_memory import MemorySplit
 from comixup.lab.data._roots import data_root, find_folder, lines_of
 

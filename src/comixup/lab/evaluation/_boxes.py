@@ -24,8 +24,8 @@ from PIL import Image
 from torch import Tensor
 
 from comixup._checks import check_count
-from comixup.lab._crops import CenterCrop
-from comixup.lab._orientation import orientation_of, stored_size, upright_box, upright_size
+from comixup.lab._pictures import orientation_of, stored_size, upright_box, upright_size
+from comixup.lab._preprocess import CenterCrop
 from comixup.lab.data import tiny_imagenet_boxes
 
 Box: TypeAlias = tuple[float, float, float, float]

@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from comixup._checks import check_choice, check_count
-from comixup.lab._normalize import normalize
-from comixup.lab.data import DataSet, Loader, Split, permutation, seed_for
+from comixup.lab._preprocess import normalize
+from comixup.lab._seeds import permutation, seed_for
+from comixup.lab.data import DataSet, Loader, Split
 from comixup.lab.evaluation._boxes import box_areas, check_boxes, with_background
 
 Corruption: TypeAlias = Literal["replace", "noise", "added-noise"]
@@ -28,7 +29,7 @@ CORRUPTIONS: tuple[Corruption, ...] = ("replace", "noise", "added-noise")
 SIGMA = 0.1
 """Standard deviation of the noise."""
 _NOISE, _PARTNERS = 110, 111
-"""What seeds are for; see `comixup.lab.data.seed_for`."""
+"""What seeds are for; see `comixup.lab._seeds.seed_for`."""
 
 
 def corrupt(

@@ -14,8 +14,9 @@ from rich.text import Text
 from torch import Tensor
 
 from comixup._checks import check_count
+from comixup.lab._limits import MAX_SEED, MAX_SIDE
 from comixup.lab._progress import progress_bar
-from comixup.lab.data import MAX_SEED, DataSet
+from comixup.lab.data import DataSet
 from comixup.lab.evaluation._boxes import check_boxes, with_background
 from comixup.lab.evaluation._cam import PROBED, ActivationMaps, CamMethod
 from comixup.lab.evaluation._corruption import CORRUPTIONS, CorruptedLoader, Corruption
@@ -26,7 +27,6 @@ from comixup.lab.evaluation._predictions import predict
 from comixup.lab.evaluation._reliability import draw_reliability
 from comixup.lab.evaluation._scaled import Scaled, compute_of, scaled_calibration
 from comixup.lab.evaluation._trained import Trained, check_data
-from comixup.lab.models import MAX_SIDE
 from comixup.lab.training import MAX_WORKERS
 
 BATCH = 250

@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
 from comixup._checks import check_number
+from comixup.lab._networks import MEMORY_FORMAT
 from comixup.lab.evaluation._boxes import box_areas, check_boxes
 from comixup.lab.evaluation._cam import ActivationMaps, CamMethod
 from comixup.lab.evaluation._metrics import LEVEL, percent_and_interval
 from comixup.lab.evaluation._regions import find_regions
-from comixup.lab.models import MEMORY_FORMAT
 
 THRESHOLD = 0.25
 """Of a map's range, above which it shows the object: the paper's."""

@@ -12,8 +12,8 @@ from rich.text import Text
 from torch import Tensor
 
 from comixup._checks import check_count, check_positive
+from comixup.lab._image_files import image_files, read_image
 from comixup.lab._tables import csv_table
-from comixup.lab.data import image_files, read_image
 from comixup.lab.evaluation._cam import ActivationMaps, CamMethod
 from comixup.lab.evaluation._map_pictures import draw_map
 from comixup.lab.evaluation._temperature import fit_temperature

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from comixup.lab.models import MEMORY_FORMAT
+from comixup.lab._networks import MEMORY_FORMAT
 
 
 @dataclass(frozen=True, eq=False)

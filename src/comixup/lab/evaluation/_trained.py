@@ -13,8 +13,11 @@ from torch import nn
 
 from comixup.lab import data as data_sets
 from comixup.lab import models
+from comixup.lab._limits import MAX_SIDE
+from comixup.lab._preprocess import Shape
+from comixup.lab._weights_file import damaged_header, reason
 from comixup.lab.data import DataSet
-from comixup.lab.models import MAX_SIDE, Preprocessing, Shape
+from comixup.lab.models import Preprocessing
 from comixup.lab.training import RunFolder, preprocessing_of
 
 
@@ -266,10 +269,10 @@ def run_metadata(path: Path) -> dict[str, Any]:
         }
     except (*(OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError),) as why:
         raise ValueError(
-            f"`path` must be a run's folder, but its {file} is damaged ({models.reason(why)}). Put "
+            f"`path` must be a run's folder, but its {file} is damaged ({reason(why)}). Put "
             "back a good copy, or move that file away and evaluate the weights alone."
         ) from None
     for name, kind in _KINDS.items():
         if not isinstance(found[name], kind):
-            raise models.damaged_header(file, name, str(found[name]))
+            raise damaged_header(file, name, str(found[name]))
     return found

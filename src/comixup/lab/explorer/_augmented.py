@@ -12,7 +12,7 @@ from comixup import Origin, SaliencyMemory
 from comixup._checks import check_choice
 from comixup.adapters.cell_numbers import CellNumbers
 from comixup.adapters.origins import tracked
-from comixup.lab.data import AUGMENTATIONS, Augmentation, training_view
+from comixup.lab._augmentation import AUGMENTATIONS, Augmentation, training_view
 from comixup.lab.explorer._images import Batch
 
 _MIN_SCALE = 0.35
@@ -30,7 +30,7 @@ def augmented(
     Args:
         batch: images as they are.
         saliency: (m, *size) their maps.
-        augment: see `comixup.lab.data.Augmentation`; "none" returns what is given.
+        augment: see `comixup.lab._augmentation.Augmentation`; "none" returns what is given.
         seed: of all draws. They come from torch's global generator, lent for it: threads must not
             call it at the same time.
 

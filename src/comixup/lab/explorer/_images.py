@@ -13,7 +13,8 @@ from torch import Tensor
 
 from comixup._checks import check_choice, check_count
 from comixup.lab import data
-from comixup.lab._center_view import CenterView
+from comixup.lab._image_files import read_image
+from comixup.lab._pictures import CenterView
 from comixup.lab.explorer._limits import MAX_FILES, MAX_PIXELS, MAX_SIDE, MIN_SIDE
 from comixup.lab.explorer._settings import SAMPLES
 
@@ -72,8 +73,8 @@ def load_images(
     """Returns the centres of image files, resized; a file that cannot be read raises `ValueError`.
 
     Args:
-        paths: of images of any size, format and number of channels that
-            `comixup.lab.data.read_image` knows, at most `MAX_FILES` and 24 million pixels each.
+        paths: of images of any size, format and number of channels, at most `MAX_FILES` and 24
+            million pixels each.
         side: pixels per side of the result.
         class_names: the class of each file; None makes each its own class, named after the file.
     """
@@ -90,7 +91,7 @@ def load_images(
         )
     classes = tuple(dict.fromkeys(named))
     view = CenterView(side, side)
-    images = torch.stack([view(data.read_image(file, max_pixels=MAX_PIXELS)) for file in files])
+    images = torch.stack([view(read_image(file, max_pixels=MAX_PIXELS)) for file in files])
     shown = [file.name if class_names is None else str(file) for file in files]
     told = "" if class_names is None else f", class_names={named!r}"
     return Batch(

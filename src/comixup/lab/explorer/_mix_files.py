@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from comixup import CoMixup, CutMix, InputMixup, Mixed, Mixer, PuzzleMix, plot_batch
 from comixup._checks import check_count
-from comixup.lab.data import Augmentation
+from comixup.lab._augmentation import Augmentation
 from comixup.lab.explorer._augmented import augmented
 from comixup.lab.explorer._images import SIDE, load_images
 from comixup.lab.explorer._limits import MAX_FILES

@@ -9,7 +9,7 @@ from typing import Any
 
 import gradio as gr
 
-from comixup.lab.data import AUGMENTATIONS
+from comixup.lab._augmentation import AUGMENTATIONS
 from comixup.lab.explorer._code import python_lines
 from comixup.lab.explorer._figures import (
     baselines_html,

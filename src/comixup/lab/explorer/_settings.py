@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from comixup._checks import check_boolean, check_choice, check_count, check_number
 from comixup.lab import models
-from comixup.lab.data import AUGMENTATIONS, Augmentation
+from comixup.lab._augmentation import AUGMENTATIONS, Augmentation
 from comixup.lab.explorer._limits import MAX_FILES, MAX_SIDE, MIN_SIDE
 
 SAMPLES = ("photos", "digits")

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from torch import Tensor
 
-from comixup.lab import data
+from comixup.lab._image_files import read_image
 from comixup.lab.explorer._explore import Result, explore
 from comixup.lab.explorer._images import Batch, load_images, sample_images
 from comixup.lab.explorer._limits import MAX_BYTES, MAX_FILES, MAX_PIXELS
@@ -66,7 +66,7 @@ class Workbench:
                         f"{path} must have at most {MAX_BYTES // 2**20} MB, got "
                         f"{path.stat().st_size / 2**20:.0f}."
                     )
-                data.read_image(path, max_pixels=MAX_PIXELS)
+                read_image(path, max_pixels=MAX_PIXELS)
             except (ValueError, OSError) as error:
                 problems.append(str(error).replace(str(path), path.name))
             else:

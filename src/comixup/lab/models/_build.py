@@ -11,26 +11,29 @@ from collections.abc import Callable, Iterable
 from torch import nn
 
 from comixup._checks import check_count
+from comixup.lab._limits import MAX_WIDTH
+from comixup.lab._preprocess import Shape
 from comixup.lab.models._efficientnet_lite import LITE, build_lite, lite_preprocessing, package_of
-from comixup.lab.models._imagenet import resnet50_imagenet
-from comixup.lab.models._limits import MAX_WIDTH
-from comixup.lab.models._preact_resnet import (
+from comixup.lab.models._libraries import (
+    build_timm,
+    build_torchvision,
+    resnet50_imagenet,
+    timm_names,
+    timm_preprocessing,
+    torchvision_names,
+    torchvision_preprocessing,
+)
+from comixup.lab.models._preprocessing import Preprocessing
+from comixup.lab.models._residual import (
     RESNET10_BLOCKS,
     RESNET34_BLOCKS,
     preact_resnet,
     preactresnet18,
+    resnext,
     small,
+    wide_resnet,
 )
-from comixup.lab.models._preprocessing import Preprocessing, Shape
-from comixup.lab.models._resnext import resnext
 from comixup.lab.models._speech import LeNet, SpeechVGG11
-from comixup.lab.models._timm import build_timm, timm_names, timm_preprocessing
-from comixup.lab.models._torchvision import (
-    build_torchvision,
-    torchvision_names,
-    torchvision_preprocessing,
-)
-from comixup.lab.models._wide_resnet import wide_resnet
 
 LARGE_SIDE = 64
 """From this height and width on, the first convolution has stride 2: Tiny-ImageNet's size."""

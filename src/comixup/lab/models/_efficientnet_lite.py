@@ -13,10 +13,10 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from comixup.lab._crops import resized_side
+from comixup.lab._preprocess import resized_side
+from comixup.lab._weights_file import read_weights
+from comixup.lab.models._libraries import build_timm
 from comixup.lab.models._preprocessing import Preprocessing
-from comixup.lab.models._timm import build_timm
-from comixup.lab.models._weights_file import read_weights
 
 IMAGENET_CLASSES = 1000
 COLOURS = 3

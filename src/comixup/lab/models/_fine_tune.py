@@ -7,8 +7,8 @@ from types import MethodType
 
 from torch import Tensor, nn
 
-from comixup.lab.models._staged import STRIDES
-from comixup.lab.models._weights_file import find_weights, read_weights, without_wrapper
+from comixup.lab._weights_file import find_weights, read_weights, without_wrapper
+from comixup.lab.models._residual import STRIDES
 
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 

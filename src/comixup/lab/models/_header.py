@@ -8,8 +8,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from comixup.lab.models._preprocessing import MAX_SIDE, Preprocessing, Shape
-from comixup.lab.models._weights_file import REASON_LETTERS, find_weights, read_about
+from comixup.lab._limits import MAX_SIDE
+from comixup.lab._preprocess import Shape
+from comixup.lab._weights_file import damaged_header, find_weights, read_about
+from comixup.lab.models._preprocessing import Preprocessing
 
 MAX_COUNT = 10**9
 """Of classes and feature maps: a larger one is damage."""
@@ -83,14 +85,6 @@ def read_header(path: str | Path) -> Header:
     """
     file = find_weights(Path(path))
     return Header.from_metadata(read_about(file), file)
-
-
-def damaged_header(file: Path, name: str, value: str) -> ValueError:
-    """Returns an error for something that comixup would not have written."""
-    return ValueError(
-        f"`path` must be a file that comixup wrote, but {name} of {file} is "
-        f"{value[:REASON_LETTERS]!r}. Put back a good copy."
-    )
 
 
 def _checked(name: str, value: Any, before: Mapping[str, Any]) -> Any:

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from comixup.lab.models._build import build
-from comixup.lab.models._header import Header
-from comixup.lab.models._memory_format import MEMORY_FORMAT
-from comixup.lab.models._preprocessing import Preprocessing, Shape
-from comixup.lab.models._weights_file import (
+from comixup.lab._networks import MEMORY_FORMAT, load_weights
+from comixup.lab._preprocess import Shape
+from comixup.lab._weights_file import (
     find_weights,
     read_weights,
     reason,
     weights_digest,
     without_wrapper,
 )
+from comixup.lab.models._build import build
+from comixup.lab.models._header import Header
+from comixup.lab.models._preprocessing import Preprocessing
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,18 +126,6 @@ def load(
     )
 
 
-def load_weights(model: nn.Module, saved: Mapping[str, Any]) -> None:
-    """Gives a model the weights and buffers of a state dict; those that do not fit are named."""
-    for name, own in model.state_dict().items():
-        given = saved.get(name)
-        if not isinstance(given, Tensor) or (given.shape, given.dtype) != (own.shape, own.dtype):
-            raise ValueError(f"{name} must be {_kind(own)}, but is {_kind(given)}")
-    model.load_state_dict(saved)
-    for name, weight in model.named_parameters():
-        if not weight.isfinite().all():
-            raise ValueError(f"{name} has numbers that are infinite or none at all")
-
-
 def _network_of(
     header: Header, file: Path, model: str | None, num_classes: int | None
 ) -> tuple[str, int]:
@@ -218,9 +206,3 @@ def _misfit(name: str, file: Path, why: str) -> ValueError:
         f"`path` must hold weights of the network {name}, but those of {file} do not fit it "
         f"({why}). Name the network they are of with --model."
     )
-
-
-def _kind(value: object) -> str:
-    if isinstance(value, Tensor):
-        return f"{str(value.dtype).removeprefix('torch.')} of shape {tuple(value.shape)}"
-    return "absent" if value is None else f"of type {type(value).__name__}"

@@ -5,22 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from comixup.lab._normalize import normalize
+from comixup.lab._limits import MAX_SIDE
+from comixup.lab._preprocess import Shape, normalize
 
 if TYPE_CHECKING:
     from PIL import Image
 
-Shape: TypeAlias = tuple[int, int, int]
-"""(C, H, W) of an image."""
 
 INTERPOLATION = "bilinear"
 """With antialiasing: the only one that the loaders of this package have."""
-MAX_SIDE = 4096
-"""Pixels: a file that states larger images would have networks built that fill the memory."""
 _MODES = {1: "L", 3: "RGB"}
 """Pillow's modes by the number of channels."""
 
@@ -60,8 +57,11 @@ class Preprocessing:
                 that it carries (EXIF) is applied.
         """
         # Not at the top, as Pillow and torchvision are extras: networks are built without them.
-        from comixup.lab._center_view import CenterView  # noqa: PLC0415
-        from comixup.lab._colours import problem_of_mode, upright_rgb  # noqa: PLC0415
+        from comixup.lab._pictures import (  # noqa: PLC0415
+            CenterView,
+            problem_of_mode,
+            upright_rgb,
+        )
 
         channels, height, width = self.shape
         if height != width or channels not in _MODES:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from comixup._atomic_write import atomic_write
 from comixup.lab import models
-from comixup.lab.data import DataSet, median_side, near_copies
+from comixup.lab._image_files import median_side
+from comixup.lab.data import DataSet, near_copies
 from comixup.lab.training._own_images import FEW_IMAGES, PRETRAINED, Summary
 from comixup.lab.training._recipe import Recipe
 from comixup.lab.training._recipes import RECIPES

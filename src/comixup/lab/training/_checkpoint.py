@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from comixup._atomic_write import atomic_write
-from comixup.lab._archives import check_archive
+from comixup.lab._weights_file import check_archive
 from comixup.lab.training._identity import difference
 
 CHECKPOINT_VERSION = 2

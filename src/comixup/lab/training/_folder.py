@@ -20,7 +20,7 @@ import torch
 
 from comixup._atomic_write import atomic_write
 from comixup.lab._source_commit import source_commit
-from comixup.lab.models import CHECKPOINT, WEIGHTS
+from comixup.lab._weights_file import CHECKPOINT, WEIGHTS
 
 METADATA = "run.json"
 LOGITS = "logits.safetensors"

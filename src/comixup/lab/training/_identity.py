@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from comixup.lab import models
+from comixup.lab._weights_file import find_weights, weights_digest
 from comixup.lab.data import DataSet
 from comixup.lab.training._recipe import Recipe
 
@@ -46,7 +46,7 @@ def _weights_identity(weights: str | None) -> str | None:
     if weights is None:
         return None
     try:
-        return models.weights_digest(models.find_weights(Path(weights)))
+        return weights_digest(find_weights(Path(weights)))
     except OSError:
         return _UNKNOWN
 

@@ -15,5 +15,5 @@ def network_of(weights: str | Path) -> dict[str, Any]:
         weights: a run's folder or a file of weights. One that does not say what network it is of
             changes nothing.
     """
-    header = models.read_header(models.find_weights(Path(weights)))
+    header = models.read_header(weights)
     return {} if header.model is None else {"model": header.model, "width": header.width}

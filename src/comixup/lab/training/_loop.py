@@ -11,8 +11,9 @@ from lightning_fabric import Fabric
 from torch import Tensor
 
 from comixup import LossFn, ManifoldMixup, Mixer, NoMix, OnePass, Origin, Plan, training_step
-from comixup.lab.data import Loader, Purpose, seed_for
-from comixup.lab.models import MEMORY_FORMAT
+from comixup.lab._networks import MEMORY_FORMAT
+from comixup.lab._seeds import Purpose, seed_for
+from comixup.lab.data import Loader
 from comixup.lab.training._optimizer import set_lr
 from comixup.lab.training._processes import summed
 from comixup.lab.training._recipe import Recipe

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from comixup.lab import models
-from comixup.lab.training._folder import METADATA
 from comixup.lab.training._phases import Phase
 from comixup.lab.training._recipe import Recipe
 from comixup.lab.training._recipes import RECIPES
@@ -93,6 +92,8 @@ def default_network(summary: Summary, folder: Path) -> str | None:
 
     >>> default_network(Summary("pets", train=20_000, median_side=200), Path("runs/pets"))
     """
+    from comixup.lab.training._folder import METADATA  # noqa: PLC0415 - imports torch
+
     begun = {_recorded(path) for path in folder.glob(f"*/seed-*/{METADATA}")} - {_UNKNOWN}
     if len(begun) == 1:
         return begun.pop()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from comixup.lab._preprocess import Shape
 from comixup.lab.data import DataSet
-from comixup.lab.models import Preprocessing, Shape
+from comixup.lab.models import Preprocessing
 
 
 def preprocessing_of(data: DataSet, image_size: int | None = None) -> Preprocessing:

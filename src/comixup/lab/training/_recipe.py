@@ -18,8 +18,8 @@ from comixup._checks import (
     check_positive,
 )
 from comixup._did_you_mean import did_you_mean
-from comixup.lab.data import AUGMENTATIONS, MAX_SEED, Augmentation
-from comixup.lab.models import MAX_WIDTH
+from comixup.lab._augmentation import AUGMENTATIONS, Augmentation
+from comixup.lab._limits import MAX_SEED, MAX_WIDTH
 from comixup.lab.training._method import JOINT, Method, SaliencyMode, Settings
 from comixup.lab.training._phases import Phase, ends_of, with_ends
 

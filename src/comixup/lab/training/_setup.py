@@ -13,7 +13,9 @@ from torch import nn
 from comixup import ManifoldMixup, Mixer, OnePass
 from comixup._wrappers import unwrapped
 from comixup.lab import models
-from comixup.lab.data import DataSet, Purpose, seed_for
+from comixup.lab._networks import check_fit, load_weights, memory_format
+from comixup.lab._seeds import Purpose, seed_for
+from comixup.lab.data import DataSet
 from comixup.lab.training._checkpoint import State, load_optimizer
 from comixup.lab.training._loop import Stepper
 from comixup.lab.training._losses import balanced_weights, losses
@@ -68,9 +70,9 @@ class Setup:
         if not state.model:
             return
         try:
-            models.load_weights(self.evaluated, state.model)
+            load_weights(self.evaluated, state.model)
             if self.average is not None:
-                models.load_weights(unwrapped(self.model), state.trained)
+                load_weights(unwrapped(self.model), state.trained)
                 self.average.steps = state.averaged_steps
             load_optimizer(self.optimizer.optimizer, state.optimizer)
             self.fabric.strategy.precision.load_state_dict(state.precision)
@@ -86,7 +88,7 @@ class Setup:
     def take_best(self, state: State) -> None:
         """Loads the weights that were best by validation, where a state has them."""
         if state.best:
-            models.load_weights(self.evaluated, state.best)
+            load_weights(self.evaluated, state.best)
 
     def store(self, state: State) -> None:
         """Puts everything that is trained into a state, for a checkpoint."""
@@ -121,12 +123,12 @@ def build_setup(run: Run, data: DataSet, fabric: Fabric, *, begun: bool = False)
         pretrained=recipe.pretrained and not begun,
     )
     for side in {phase.image_size for phase in recipe.phases}:
-        models.check_fit(model, recipe.model, shape_of(data, side), data.num_classes)
+        check_fit(model, recipe.model, shape_of(data, side), data.num_classes)
     new = []
     if recipe.weights and not begun:
         new = models.load_matching(model, recipe.weights, data.num_classes)
     models.freeze(model, recipe.freeze, data.num_classes)
-    layout = models.memory_format(model, fabric.device)
+    layout = memory_format(model, fabric.device)
     model.to(memory_format=layout)
     method = run.recipe.choose(run.method)
     mixer = make_method(method, data.num_classes, len(data.train), torch.Generator())

@@ -11,8 +11,9 @@ from lightning_fabric import Fabric
 from rich.console import Console
 
 from comixup._checks import check_count
+from comixup.lab._limits import MAX_SEED
 from comixup.lab._locks import locked, sole_training
-from comixup.lab.data import MAX_SEED, DataSet, missing_note
+from comixup.lab.data import DataSet
 from comixup.lab.data import data_root as find_root
 from comixup.lab.training._checkpoint import State, check_identity, load_state
 from comixup.lab.training._export import export, final_logits
@@ -140,7 +141,7 @@ def _train_run(
             return result_of(state.history, run.trained, state.final)
 
         reports = fabric.is_global_zero and not state.finished
-        note = missing_note(data)
+        note = data.missing_note
         if reports and console is not None and note is not None:
             console.print(note, highlight=False, markup=False, soft_wrap=True)
         reporter = stack.enter_context(

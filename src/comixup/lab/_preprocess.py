@@ -1,9 +1,15 @@
-"""The centre crop that evaluation shows of an image: one geometry for pixels and for boxes."""
+"""What networks are shown of an image: the geometry of the centre crop, and normalised colours."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
+import torch
+from torch import Tensor
+
+Shape: TypeAlias = tuple[int, int, int]
+"""(C, H, W) of an image."""
 RESIZED, CROPPED = 256, 224
 """An image whose shorter side is resized to 256 is cropped to its central 224 x 224 pixels."""
 MAX_ASPECT = 16
@@ -83,3 +89,28 @@ class CenterCrop:
         high = round((end - cut) * resized / original) - offset
         high = max(high, low + 1)  # no box is lost by rounding
         return max(low, 0), min(high, self.size[axis])
+
+
+# ---- Colours -------------------------------------------------------------------------------------
+
+
+BLACK_TO_WHITE = 255
+"""Of uint8 colours."""
+
+
+def normalize(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
+    """Returns new float32 images: colours from 0 to 1 (if they came as uint8), minus mean, by std.
+
+    >>> normalize(torch.tensor([[[255]]], dtype=torch.uint8), (0.5,), (0.25,))
+    tensor([[[2.]]])
+    """
+    white = BLACK_TO_WHITE if images.dtype == torch.uint8 else 1
+    scale = tuple(1 / (white * deviation) for deviation in std)
+    shift = tuple(-average / deviation for average, deviation in zip(mean, std, strict=True))
+    output = images.to(torch.float32, copy=True)
+    return output.mul_(per_channel(scale, output)).add_(per_channel(shift, output))
+
+
+def per_channel(values: tuple[float, ...], images: Tensor) -> Tensor:
+    """Returns a number per channel, (C, 1, 1) float32, on the images' device."""
+    return torch.tensor(values, dtype=torch.float32, device=images.device).view(-1, 1, 1)

@@ -11,7 +11,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from comixup.lab.data._limits import MAX_SEED
+from comixup.lab._limits import MAX_SEED
 
 _WORD = 2**32
 """SeedSequence mixes words of 32 bits."""

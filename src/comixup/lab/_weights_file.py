@@ -1,4 +1,4 @@
-"""Files of weights, read without running what is in them."""
+"""Files of weights, and archives that `torch.save` wrote, read without running what is in them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-
-from comixup.lab._archives import check_archive
 
 WEIGHTS = "weights.safetensors"
 """What a finished run calls its weights."""
@@ -93,6 +91,14 @@ def reason(error: BaseException) -> str:
     return text[:REASON_LETTERS] or type(error).__name__
 
 
+def damaged_header(file: Path, name: str, value: str) -> ValueError:
+    """Returns an error for something that comixup would not have written."""
+    return ValueError(
+        f"`path` must be a file that comixup wrote, but {name} of {file} is "
+        f"{value[:REASON_LETTERS]!r}. Put back a good copy."
+    )
+
+
 def _read_safetensors(file: Path, about_alone: bool = False) -> WeightsFile:
     # Not at the top, as safetensors is an extra: networks are built without it.
     from safetensors import SafetensorError, safe_open  # noqa: PLC0415
@@ -139,3 +145,16 @@ def _read_pickled(file: Path) -> WeightsFile:
             "Save model.state_dict()."
         )
     return WeightsFile(content, {})
+
+
+def check_archive(archive: zipfile.ZipFile, size: int) -> None:
+    """Raises `ValueError` for an archive that unpacks to more bytes than its file has.
+
+    torch stores tensors uncompressed. A small file of compressed zeros would fill the memory.
+
+    Args:
+        archive: opened.
+        size: of its file, in bytes.
+    """
+    if sum(record.file_size for record in archive.infolist()) > size:
+        raise ValueError("its records are larger than the file, so torch.save did not write it")

@@ -31,7 +31,7 @@ def training_view(
     """
     from torchvision.transforms import v2  # noqa: PLC0415 - recipes are listed sooner without
 
-    from comixup.lab._center_view import CenterView  # noqa: PLC0415
+    from comixup.lab._pictures import CenterView  # noqa: PLC0415
 
     if augment == "none":
         return CenterView(size)

@@ -1,0 +1,93 @@
+"""Any network: its memory format, whether it takes the images, and weights for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+MEMORY_FORMAT = torch.channels_last
+"""Of images and weights: convolutions are faster in it, on CPUs by up to a half."""
+
+_BLOCK = {"AVX512": 16}
+"""Channels that oneDNN's 1 x 1 convolutions compute together, by the CPU's capability."""
+_SMALLEST_BLOCK = 8
+
+
+def memory_format(model: nn.Module, device: torch.device) -> torch.memory_format:
+    """Returns channels last, or the contiguous format for networks that it would crash.
+
+    On CPUs, the weight gradient of a 1 x 1 convolution with a stride and fewer input channels than
+    a block writes beyond its buffer if the images are channels last (oneDNN issue 6035): the
+    process crashes, or trains on wrong gradients.
+
+    >>> memory_format(nn.Conv2d(4, 8, 1, stride=2), torch.device("cpu"))
+    torch.contiguous_format
+    >>> memory_format(nn.Conv2d(16, 32, 1, stride=2), torch.device("cpu"))
+    torch.channels_last
+    """
+    if device.type != "cpu":
+        return MEMORY_FORMAT
+    block = _BLOCK.get(torch.backends.cpu.get_cpu_capability(), _SMALLEST_BLOCK)
+    narrow = any(
+        isinstance(module, nn.Conv2d)
+        and set(module.kernel_size) == {1}
+        and max(module.stride) > 1
+        and module.groups == 1
+        and 1 < module.in_channels < block
+        for module in model.modules()
+    )
+    return torch.contiguous_format if narrow else MEMORY_FORMAT
+
+
+def check_fit(model: nn.Module, name: str, shape: tuple[int, int, int], num_classes: int) -> None:
+    """Raises `ValueError` unless a network returns one logit per class, after trying an image.
+
+    Networks of other libraries may take images of one size only, or return more than logits: an
+    error here is clearer than one in the middle of a run.
+
+    Args:
+        model: on the CPU.
+        name: for people.
+        shape: (C, H, W) of an image.
+        num_classes: logits wanted.
+    """
+    training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            logits = model(torch.zeros(1, *shape))
+    except Exception as why:  # networks raise what they like, AssertionError too
+        reason = str(why).strip().split("\n", 1)[0][:200] or type(why).__name__
+        raise ValueError(
+            f"`model` must take images of shape {shape}, but {name} does not ({reason}). Choose "
+            "another network."
+        ) from None
+    finally:
+        model.train(training)
+    if not isinstance(logits, torch.Tensor) or logits.shape != (1, num_classes):
+        got = tuple(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
+        raise ValueError(
+            f"`model` must return a logit for each of {num_classes} classes, but {name} returned "
+            f"{got} for one image. Choose another network."
+        )
+
+
+def load_weights(model: nn.Module, saved: Mapping[str, Any]) -> None:
+    """Gives a model the weights and buffers of a state dict; those that do not fit are named."""
+    for name, own in model.state_dict().items():
+        given = saved.get(name)
+        if not isinstance(given, Tensor) or (given.shape, given.dtype) != (own.shape, own.dtype):
+            raise ValueError(f"{name} must be {_kind(own)}, but is {_kind(given)}")
+    model.load_state_dict(saved)
+    for name, weight in model.named_parameters():
+        if not weight.isfinite().all():
+            raise ValueError(f"{name} has numbers that are infinite or none at all")
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')} of shape {tuple(value.shape)}"
+    return "absent" if value is None else f"of type {type(value).__name__}"
