@@ -12,6 +12,8 @@ from typing import Any
 
 MAX_MAGNITUDE = 1e30
 """Largest cost, compatibility or weight: the kernel adds up a whole grid of them in float32."""
+_MAX_REASON = 300
+"""Letters of an exception's message that an error message repeats."""
 
 
 def check_number(name: str, value: Any, high: float = MAX_MAGNITUDE) -> None:
@@ -70,3 +72,16 @@ def warn_caller(message: str) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_OURS):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, stacklevel=level)
+
+
+def reason_of(error: BaseException) -> str:
+    r"""Returns what an exception says, in one line that can be printed.
+
+    Messages of decoders and servers may hold bytes of what they read.
+
+    >>> reason_of(ValueError("\x1b[31mfirst line.\nsecond line."))
+    '?[31mfirst line. second line'
+    """
+    words = " ".join(str(error).split())
+    text = "".join(letter if letter.isprintable() else "?" for letter in words)
+    return text[:_MAX_REASON].rstrip(". ") or type(error).__name__

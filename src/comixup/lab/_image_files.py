@@ -20,6 +20,7 @@ from typing import NoReturn, TypeAlias
 from PIL import Image
 from torchvision.datasets.folder import IMG_EXTENSIONS  # type: ignore[import-untyped]
 
+from comixup._checks import reason_of
 from comixup.lab._pictures import problem_of_mode, upright_rgb
 from comixup.lab._progress import track
 
@@ -261,11 +262,7 @@ def _shorter_side(path: Path) -> int | None:
         return None
 
 
-# ---- Errors --------------------------------------------------------------------------------------
-
-
-_MAX_REASON = 300
-"""Letters of an exception's message that an error message repeats."""
+# ---- Status --------------------------------------------------------------------------------------
 
 
 def check_regular(path: Path) -> None:
@@ -283,16 +280,3 @@ def status_of(path: str | bytes | Path) -> os.stat_result:
             f"{os.fsdecode(path)} cannot be found: {error.strerror}. Restore it, or remove the "
             "link that leads nowhere."
         ) from None
-
-
-def reason_of(error: BaseException) -> str:
-    r"""Returns what an exception says, in one line that can be printed.
-
-    Messages of decoders and servers may hold bytes of what they read.
-
-    >>> reason_of(ValueError("\x1b[31mfirst line.\nsecond line."))
-    '?[31mfirst line. second line'
-    """
-    words = " ".join(str(error).split())
-    text = "".join(letter if letter.isprintable() else "?" for letter in words)
-    return text[:_MAX_REASON].rstrip(". ") or type(error).__name__

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from comixup._checks import reason_of
+
 MEMORY_FORMAT = torch.channels_last
 """Of images and weights: convolutions are faster in it, on CPUs by up to a half."""
 
@@ -60,10 +62,9 @@ def check_fit(model: nn.Module, name: str, shape: tuple[int, int, int], num_clas
         with torch.no_grad():
             logits = model(torch.zeros(1, *shape))
     except Exception as why:  # networks raise what they like, AssertionError too
-        reason = str(why).strip().split("\n", 1)[0][:200] or type(why).__name__
         raise ValueError(
-            f"`model` must take images of shape {shape}, but {name} does not ({reason}). Choose "
-            "another network."
+            f"`model` must take images of shape {shape}, but {name} does not ({reason_of(why)}). "
+            "Choose another network."
         ) from None
     finally:
         model.train(training)
@@ -80,14 +81,15 @@ def load_weights(model: nn.Module, saved: Mapping[str, Any]) -> None:
     for name, own in model.state_dict().items():
         given = saved.get(name)
         if not isinstance(given, Tensor) or (given.shape, given.dtype) != (own.shape, own.dtype):
-            raise ValueError(f"{name} must be {_kind(own)}, but is {_kind(given)}")
+            raise ValueError(f"{name} must be {kind_of(own)}, but is {kind_of(given)}")
     model.load_state_dict(saved)
     for name, weight in model.named_parameters():
         if not weight.isfinite().all():
             raise ValueError(f"{name} has numbers that are infinite or none at all")
 
 
-def _kind(value: object) -> str:
+def kind_of(value: object) -> str:
+    """Returns what a value is, for error messages: a tensor's type and shape, or a type."""
     if isinstance(value, Tensor):
         return f"{str(value.dtype).removeprefix('torch.')} of shape {tuple(value.shape)}"
     return "absent" if value is None else f"of type {type(value).__name__}"

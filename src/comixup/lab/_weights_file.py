@@ -13,6 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from comixup._checks import reason_of
+
 WEIGHTS = "weights.safetensors"
 """What a finished run calls its weights."""
 CHECKPOINT = "checkpoint.pt"
@@ -85,12 +87,6 @@ def without_wrapper(weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
     return {key.removeprefix(_PARALLEL): tensor for key, tensor in weights.items()}
 
 
-def reason(error: BaseException) -> str:
-    """Returns what an error says, in one line that is not too long."""
-    text = " ".join(str(error).split())
-    return text[:REASON_LETTERS] or type(error).__name__
-
-
 def damaged_header(file: Path, name: str, value: str) -> ValueError:
     """Returns an error for something that comixup would not have written."""
     return ValueError(
@@ -111,7 +107,7 @@ def _read_safetensors(file: Path, about_alone: bool = False) -> WeightsFile:
     except (SafetensorError, OSError, ValueError) as why:
         raise ValueError(
             f"`path` must be a safetensors file that can be read, but {file} is damaged or "
-            f"something else ({reason(why)}). Put back a good copy."
+            f"something else ({reason_of(why)}). Put back a good copy."
         ) from None
 
 
@@ -131,7 +127,7 @@ def _read_pickled(file: Path) -> WeightsFile:
     except Exception as why:  # a damaged file can raise anything at all
         raise ValueError(
             f"`path` must hold tensors and nothing else, but {file} is damaged or holds things "
-            f"that are not data, which are not loaded ({reason(why)}). Save model.state_dict()."
+            f"that are not data, which are not loaded ({reason_of(why)}). Save model.state_dict()."
         ) from None
     for key in _WRAPPED:
         if isinstance(content, dict) and isinstance(content.get(key), dict):

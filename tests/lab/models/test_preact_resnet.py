@@ -10,7 +10,6 @@ from comixup.lab.models._residual import (
     RESNET34_BLOCKS,
     PreActBlock,
     preact_resnet,
-    preactresnet18,
     small,
 )
 from problems import generator
@@ -40,14 +39,14 @@ def network_size(classes, blocks, width, channels, first_projected=False, final_
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("final_norm", [False, True])
 def test_preactresnet18_has_the_size_that_its_formula_gives(classes, channels, final_norm):
-    model = preactresnet18(classes, in_channels=channels, final_norm=final_norm)
+    model = preact_resnet(classes, in_channels=channels, final_norm=final_norm)
     expected = network_size(classes, (2, 2, 2, 2), 64, channels, final_norm=final_norm)
     assert count(model) == expected
 
 
 def test_preactresnet18_has_about_the_published_size():
     # 11.2 million with 10 classes; the formula above gives 11 171 146.
-    assert count(preactresnet18(10)) == network_size(10, (2, 2, 2, 2), 64, 3) == 11_171_146
+    assert count(preact_resnet(10)) == network_size(10, (2, 2, 2, 2), 64, 3) == 11_171_146
 
 
 def test_34_layers_have_the_size_that_the_formula_gives():

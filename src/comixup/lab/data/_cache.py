@@ -20,7 +20,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from comixup.lab._image_files import check_regular, reason_of, status_of
+from comixup._checks import reason_of
+from comixup.lab._image_files import check_regular, status_of
 
 Array: TypeAlias = npt.NDArray[Any]
 

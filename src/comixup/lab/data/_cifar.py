@@ -20,7 +20,7 @@ from torchvision.datasets.utils import (  # type: ignore[import-untyped]
     download_and_extract_archive,
 )
 
-from comixup.lab._image_files import reason_of
+from comixup._checks import reason_of
 from comixup.lab._preprocess import BLACK_TO_WHITE
 from comixup.lab.data._data_set import DataSet
 from comixup.lab.data._in_memory import MemorySplit

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from torchvision.datasets.folder import IMG_EXTENSIONS  # type: ignore[import-untyped]
 
-from comixup.lab._image_files import check_regular, files_below, readable, reason_of, subfolders
+from comixup._checks import reason_of
+from comixup.lab._image_files import check_regular, files_below, readable, subfolders
 from comixup.lab.data._data_set import DataSet
 from comixup.lab.data._on_disk import DEFAULT_SIZE, DiskSplit, problem_of
 from comixup.lab.data._roots import find_folder

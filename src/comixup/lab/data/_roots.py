@@ -6,7 +6,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from comixup.lab._image_files import check_regular, reason_of
+from comixup._checks import reason_of
+from comixup.lab._image_files import check_regular
 
 DEFAULT_ROOT = "data"
 

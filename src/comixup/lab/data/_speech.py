@@ -19,7 +19,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from comixup.lab._image_files import check_regular, reason_of
+from comixup._checks import reason_of
+from comixup.lab._image_files import check_regular
 from comixup.lab._progress import track
 from comixup.lab.data._cache import cached
 from comixup.lab.data._data_set import DataSet, file_sources

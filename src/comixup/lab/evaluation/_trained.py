@@ -11,11 +11,12 @@ from typing import Any
 
 from torch import nn
 
+from comixup._checks import reason_of
 from comixup.lab import data as data_sets
 from comixup.lab import models
 from comixup.lab._limits import MAX_SIDE
 from comixup.lab._preprocess import Shape
-from comixup.lab._weights_file import damaged_header, reason
+from comixup.lab._weights_file import damaged_header
 from comixup.lab.data import DataSet
 from comixup.lab.models import Preprocessing
 from comixup.lab.training import RunFolder, preprocessing_of
@@ -269,7 +270,7 @@ def run_metadata(path: Path) -> dict[str, Any]:
         }
     except (*(OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError),) as why:
         raise ValueError(
-            f"`path` must be a run's folder, but its {file} is damaged ({reason(why)}). Put "
+            f"`path` must be a run's folder, but its {file} is damaged ({reason_of(why)}). Put "
             "back a good copy, or move that file away and evaluate the weights alone."
         ) from None
     for name, kind in _KINDS.items():

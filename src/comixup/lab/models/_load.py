@@ -9,12 +9,12 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from comixup._checks import reason_of
 from comixup.lab._networks import MEMORY_FORMAT, load_weights
 from comixup.lab._preprocess import Shape
 from comixup.lab._weights_file import (
     find_weights,
     read_weights,
-    reason,
     weights_digest,
     without_wrapper,
 )
@@ -198,7 +198,7 @@ def _fill(network: nn.Module, weights: Mapping[str, Tensor], name: str, file: Pa
     try:
         load_weights(network, cast)
     except (RuntimeError, ValueError) as why:
-        raise _misfit(name, file, reason(why)) from None
+        raise _misfit(name, file, reason_of(why)) from None
 
 
 def _misfit(name: str, file: Path, why: str) -> ValueError:

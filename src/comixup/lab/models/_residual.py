@@ -149,7 +149,9 @@ def preact_resnet(
     stem_stride: int = 1,
     final_norm: bool = False,
 ) -> StagedNetwork:
-    """Returns a pre-activation ResNet whose stages double the feature maps one after the other.
+    """Returns a pre-activation ResNet, by default the paper's PreActResNet18.
+
+    Each stage has twice the feature maps of the one before.
 
     Args:
         num_classes: number of classes.
@@ -161,6 +163,8 @@ def preact_resnet(
         final_norm: end in batch norm and ReLU, as He et al. do. The official implementation of
             Co-Mixup leaves them out, so the last block's sum is averaged as it is.
 
+    >>> sum(parameter.numel() for parameter in preact_resnet(100).parameters())
+    11217316
     >>> import torch
     >>> model = preact_resnet(10, blocks=(1, 1), strides=(1, 2), width=8)
     >>> model(torch.rand(2, 3, 32, 32)).shape
@@ -184,36 +188,6 @@ def preact_resnet(
         inputs, outputs = outputs, 2 * outputs
     norm = nn.Sequential(nn.BatchNorm2d(inputs), nn.ReLU()) if final_norm else None
     return StagedNetwork(stem, stages, channels=inputs, num_classes=num_classes, norm=norm)
-
-
-def preactresnet18(
-    num_classes: int,
-    *,
-    width: int = 64,
-    in_channels: int = 3,
-    stem_stride: int = 1,
-    final_norm: bool = False,
-) -> StagedNetwork:
-    """Returns the paper's PreActResNet18, with or without the batch norm and ReLU at its end.
-
-    Args:
-        num_classes: number of classes.
-        width: feature maps of the stem and the first stage.
-        in_channels: channels of the images.
-        stem_stride: stride of the first convolution: 1 for CIFAR, 2 for Tiny-ImageNet.
-        final_norm: end in batch norm and ReLU, as He et al. do but the official implementation
-            does not.
-
-    >>> sum(parameter.numel() for parameter in preactresnet18(100).parameters())
-    11217316
-    """
-    return preact_resnet(
-        num_classes,
-        width=width,
-        in_channels=in_channels,
-        stem_stride=stem_stride,
-        final_norm=final_norm,
-    )
 
 
 def small(

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from comixup import saliency
 from comixup.lab import models
-from comixup.lab.data import DataSet, data_root, read_image
+from comixup.lab._image_files import read_image
+from comixup.lab.data import DataSet, data_root
 from comixup.lab.evaluation import load_trained, trained_on
 from comixup.lab.training import RunFolder, shape_of
 

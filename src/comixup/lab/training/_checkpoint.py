@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 from comixup._atomic_write import atomic_write
+from comixup._checks import reason_of
+from comixup.lab._networks import kind_of
 from comixup.lab._weights_file import check_archive
 from comixup.lab.training._identity import difference
 
@@ -90,11 +92,10 @@ def load_state(path: Path, identity: str) -> State | None:
         _check_sums(content)
         raw = torch.load(content, map_location="cpu", weights_only=True)
     except Exception as why:  # a damaged file can raise anything at all
-        reason = str(why).strip().split("\n", 1)[0][:200]
         raise ValueError(
             f"`checkpoint` must be one that comixup wrote, but {path} is damaged or holds things "
-            f"that are not data ({reason}). Nothing was changed: put back a good copy, or move the "
-            "file away to train from the start."
+            f"that are not data ({reason_of(why)}). Nothing was changed: put back a good copy, or "
+            "move the file away to train from the start."
         ) from None
     names = {f.name for f in fields(State)}
     if (
@@ -156,15 +157,10 @@ def load_optimizer(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> N
             # Counts are tensors without dimensions.
             if isinstance(value, Tensor) and value.ndim and value.shape != weights[index].shape:
                 raise ValueError(
-                    f"the optimiser's {name} must be {_kind(weights[index])}, but is {_kind(value)}"
+                    f"the optimiser's {name} must be {kind_of(weights[index])}, but is "
+                    f"{kind_of(value)}"
                 )
     optimizer.load_state_dict({"state": saved["state"], "param_groups": groups})
-
-
-def _kind(value: object) -> str:
-    if isinstance(value, Tensor):
-        return f"{str(value.dtype).removeprefix('torch.')} of shape {tuple(value.shape)}"
-    return "absent" if value is None else f"of type {type(value).__name__}"
 
 
 def _check_sums(content: io.BytesIO) -> None:
