@@ -6,7 +6,7 @@ import io
 import zipfile
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin, get_type_hints
 
 import torch
 from torch import Tensor
@@ -110,9 +110,9 @@ def load_state(path: Path, identity: str) -> State | None:
         )
     state = State(**{name: raw[name] for name in names})
     wrong = [
-        f.name
-        for f in fields(State)
-        if not isinstance(getattr(state, f.name), _KINDS[str(f.type).split("[", 1)[0]])
+        name
+        for name, hint in get_type_hints(State).items()
+        if not isinstance(getattr(state, name), get_origin(hint) or hint)
     ]
     if not wrong and not _is_history(state):
         wrong = ["history"]
@@ -133,16 +133,6 @@ def check_identity(state: State, identity: str, folder: Path) -> None:
             f"`folder` must be this run's own, but {folder} holds another: {changes}. Nothing was "
             "changed: choose another folder with --out, or go back to the previous settings."
         )
-
-
-_KINDS: dict[str, type | tuple[type, ...]] = {
-    "str": str,
-    "int": int,
-    "float": (int, float),
-    "bool": bool,
-    "dict": dict,
-    "list": list,
-}
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> None:

@@ -1,9 +1,11 @@
-"""What a run is trained on: devices, processes, precision."""
+"""What a run is trained on: devices, processes, precision; memory that is kept on CPUs."""
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
+import sys
 from dataclasses import dataclass
 
 import torch
@@ -11,7 +13,6 @@ from lightning_fabric import Fabric
 
 from comixup._checks import check_choice, check_count, check_number, check_positive
 from comixup._lightning import delay_kill, set_timeout
-from comixup.lab.training._allocator import keep_freed_memory
 from comixup.lab.training._defaults import TIMEOUT_MINUTES, WORKERS
 from comixup.lab.training._launcher import check_fabric_variables, process_counts
 from comixup.lab.training._stop import TrainingStopped
@@ -100,3 +101,41 @@ class Hardware:
         if fabric.device.type == "cpu":
             keep_freed_memory()
         return fabric
+
+
+# ---- Memory --------------------------------------------------------------------------------------
+
+
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
+"""Parameters of glibc's `mallopt`."""
+_NEVER = 2**31 - 1
+_LARGE_BLOCK = 2**30
+"""Blocks below this are taken from memory that stays with the process."""
+_TOP_PAD = 2**27
+"""Bytes that are asked for beyond what is needed."""
+_OF_THE_USER = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES", "LD_PRELOAD")
+
+
+def keep_freed_memory() -> bool:
+    """Lets this process keep memory that it has freed; returns whether that was possible.
+
+    glibc gives large blocks back as soon as they are freed, and every page of a new block has to be
+    cleared by the system before its first use. A training step on a CPU allocates the same
+    activations as the one before: a small network on CIFAR spends a quarter of its time on that
+    (`benchmarks/allocator.py`).
+
+    Where the C library is not glibc, or the user has chosen its settings or another allocator,
+    nothing is changed.
+    """
+    if not sys.platform.startswith("linux") or any(name in os.environ for name in _OF_THE_USER):
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError):  # musl has none
+        return False
+    settings = {
+        _M_MMAP_THRESHOLD: _LARGE_BLOCK,
+        _M_TRIM_THRESHOLD: _NEVER,
+        _M_TOP_PAD: _TOP_PAD,
+    }
+    return all([mallopt(name, value) == 1 for name, value in settings.items()])
