@@ -16,8 +16,8 @@ from comixup.lab.paper._figures import convergence_figure, mixed_batches_figure,
 from comixup.lab.paper._illustrations import draw_methods, draw_procedure, draw_samples
 from comixup.lab.paper._images import Images, Photographs
 from comixup.lab.paper._mixed_batches import mixed_batches_rows
+from comixup.lab.paper._run_job import measured_run
 from comixup.lab.paper._solver_analyses import run_time_rows
-from comixup.lab.paper._trained_runs import measured_run
 from comixup.lab.training import RECIPES
 from small_runs import RECIPE, recipe, train_here, write_images
 from small_sets import reduced, write_tiny_imagenet

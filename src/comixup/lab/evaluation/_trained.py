@@ -14,7 +14,7 @@ from torch import nn
 from comixup.lab import data as data_sets
 from comixup.lab import models
 from comixup.lab.data import DataSet
-from comixup.lab.models import MAX_SIDE, Preprocessing, Shape
+from comixup.lab.models import Preprocessing, Shape
 from comixup.lab.training import RunFolder, preprocessing_of
 
 
@@ -65,8 +65,8 @@ class Trained:
             data: to evaluate on.
             given: what a user asks for; it has to be the same, if the size is known.
         """
-        known = final_size(self.preprocessing, self.recipe)
-        if known is None and self.preprocessing is None:
+        known = final_size(self.preprocessing)
+        if self.preprocessing is None:
             return given
         if given not in (None, known):
             sides = " x ".join(map(str, self.shape[1:])) if known is None else str(known)
@@ -75,8 +75,7 @@ class Trained:
                 f"{self.path} ended with, got {given}. Leave it out."
             )
         size = None if data.test.resized_side() is None else known
-        if self.preprocessing is not None:
-            _check_prepared(preprocessing_of(data, size), self.preprocessing, self.path, data.name)
+        _check_prepared(preprocessing_of(data, size), self.preprocessing, self.path, data.name)
         return size
 
 
@@ -185,29 +184,22 @@ def trained_on(path: Path) -> TrainedOn:
         header.data,
         Path(root) if isinstance(root, str) and Path(root).exists() else None,
         header.classes,
-        final_size(header.preprocessing, recipe),
+        final_size(header.preprocessing),
         fraction if isinstance(fraction, float) else None,
         digest if isinstance(digest, str) else None,
         header.preprocessing,
     )
 
 
-def final_size(preprocessing: Preprocessing | None, recipe: Mapping[str, Any] | None) -> int | None:
-    """Returns the pixels per side that a training ended with; None if neither tells.
+def final_size(preprocessing: Preprocessing | None) -> int | None:
+    """Returns the pixels per side that a training ended with; None if a file does not say.
 
     Nor have images a size per side that are not square: they are shown as they are.
-
-    Weights of version 0.1 do not say, but the recipe of their run does where it is not the data
-    set's own size.
     """
-    if preprocessing is not None:
-        _, height, width = preprocessing.shape
-        return height if height == width else None
-    try:
-        size = (recipe or {})["phases"][-1]["image_size"]
-    except (LookupError, TypeError):
+    if preprocessing is None:
         return None
-    return size if type(size) is int and 0 < size <= MAX_SIDE else None
+    _, height, width = preprocessing.shape
+    return height if height == width else None
 
 
 def check_data(trained: Trained, data: DataSet) -> None:
