@@ -7,13 +7,12 @@ import statistics
 from pathlib import Path
 
 import pytest
-from comixup.lab.paper.runs import read_runs
-from comixup.lab.paper.small_data._arms import OTHER_SEEDS, SEEDS, by_arm
-from comixup.lab.paper.small_data._contrasts import exploratory
 
-from comixup.lab.evaluation import paired_interval
+from comixup.lab.evaluation import paired_interval, read_runs
+from small_data.arms import OTHER_SEEDS, SEEDS, by_arm
+from small_data.contrasts import exploratory
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 NUMBER = r"[+-]?\d+\.\d"
 DIFFERENCE = re.compile(rf"({NUMBER})(?: points)? \[({NUMBER}), ({NUMBER})\]")
 MEANS = re.compile(rf"({NUMBER}) ± ({NUMBER}) \| ({NUMBER}) ± ({NUMBER})")

@@ -158,10 +158,10 @@ def test_prose_becomes_html():
         Path(),
     )
     assert '<h1 id="a-b">A <em>b</em></h1>' in page
-    assert '<code>a &lt; b</code>, <b>bold</b> and <a href="#x">a link</a>.' in page
-    assert re.search(r'<td class="words">one \| two</td><td>3</td>', page)
-    assert "<ul><li>first</li><li>second</li></ul>" in page
-    assert "<pre><code>a &lt; b\n</code></pre>" in page
+    assert '<code>a &lt; b</code>, <strong>bold</strong> and <a href="#x">a link</a>.' in page
+    assert re.search(r'<td class="words">one \| two</td>\s*<td>3</td>', page)
+    assert "<ul>\n<li>first</li>\n<li>second</li>\n</ul>" in page
+    assert '<pre><code class="language-console">a &lt; b\n</code></pre>' in page
     assert Page(page).open == []
     assert anchor("Figures 4, 7, 8 and 9: Confidence") == "figures-4-7-8-and-9-confidence"
 
