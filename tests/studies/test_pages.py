@@ -8,6 +8,7 @@ import pytest
 import one_pass_modes.study
 import other_sets.study
 import small_data.study
+from comixup.lab.evaluation import RunRecord
 
 COMMITTED = Path(__file__).parents[2] / "docs" / "results"
 
@@ -29,7 +30,7 @@ def test_other_sets_are_reported_from_what_was_trained(tmp_path):
     runs = study.trained(COMMITTED, tmp_path)
     assert list(runs) == study.planned()
     first = next(iter(runs))
-    changed = runs | {first: runs[first].__class__(first.method, 0, {"error": 99.0}, first.recipe)}
+    changed = runs | {first: RunRecord(first.method, 0, {"error": 99.0}, first.recipe)}
     lines = study.table("tiny-imagenet-small", changed).splitlines()
     assert lines[0].startswith("|  | vanilla | CutMix, p = 0.5 |")
     others = [runs[run].metrics["error"] for run in list(runs)[1:3]]

@@ -132,7 +132,7 @@ def test_what_was_trained_is_what_is_reported(tmp_path, monkeypatch):
     study.write_report(table, tmp_path)
     errors = [run.metrics["error"] for run in committed if run.method == "comixup" and run.seed]
     mean = statistics.fmean([99.0, *errors[:9]])
-    assert f"| Co-Mixup | 10 | 120 | {mean:.2f} ±" in (tmp_path / "small-data.md").read_text()
+    assert f"| Co-Mixup | 10 | 6 | {mean:.2f} ±" in (tmp_path / "small-data.md").read_text()
     assert study.missing(table) == []
 
 

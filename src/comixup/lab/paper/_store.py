@@ -110,7 +110,8 @@ def commit_results(results: Path, new: Mapping[str, JobResult]) -> int:
         for key, job in sorted(kept.items())
         if set(job.about) - {"commit"}
     ]
-    atomic_write(results / _INDEX, csv_table(index, _DIGITS))
+    if index:
+        atomic_write(results / _INDEX, csv_table(index, _DIGITS))
     for group in dict.fromkeys(map(_group, sorted(kept))):
         rows = [
             {"job": key, **row}
