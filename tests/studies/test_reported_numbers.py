@@ -113,6 +113,7 @@ NAMED = [
     ("input-p0.5-double", BEST, REST),
     ("comixup", "comixup-shuffled", SEEDS),
     ("comixup-one-pass-shuffled-double", BEST, SEEDS),
+    ("comixup-one-pass", "cutmix-p0.5", SEEDS),
 ]
 """What each difference of the README's section is between, in their order: first minus second."""
 ROWS = {

@@ -91,5 +91,5 @@ def test_a_damaged_result_is_named(tmp_path):
     write(tmp_path, "methods/digits")
     path = job_folder(tmp_path, "methods/digits") / "job.json"
     path.write_text("{}")
-    with pytest.raises(ValueError, match=r"cell\.json must be a result that comixup wrote"):
+    with pytest.raises(ValueError, match=r"job\.json must be a result that comixup wrote"):
         read_out(tmp_path)
