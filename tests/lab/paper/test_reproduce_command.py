@@ -53,7 +53,7 @@ def test_a_picture_is_made_with_its_part_of_the_report(called, tmp_path):
         (["vat", "--shard", "3/2"], r"`--shard` must be i/n with 1 <= i <= n, got '3/2'"),
         (["vat", "--workers", "0"], r"`workers` must be"),
         (["vat", "--check", "2"], r"`--check` must be at most the number of committed jobs, 0"),
-        (["methods", "--data", "nowhere"], r"2 jobs failed: .*not found"),
+        (["methods", "--data", "nowhere"], r"3 jobs failed: .*not found"),
     ],
     ids=["name", "shard", "workers", "check", "data"],
 )
