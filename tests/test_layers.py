@@ -23,7 +23,7 @@ BELOW = {
     "models": ("core", "mixers"),
     "data": ("core", "mixers", "adapters"),
     "training": ("core", "mixers", "models", "data"),
-    "evaluation": ("core", "mixers", "models", "data", "training"),
+    "evaluation": ("core", "plots", "mixers", "models", "data", "training"),
     "paper": (
         "core",
         "plots",

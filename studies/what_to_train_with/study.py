@@ -26,10 +26,10 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from comixup.lab.paper.cells import Cell, merged, read_cells, read_run, write_cells
+from comixup.lab.evaluation import RunRecord, measure_run, merge_runs, read_runs, write_runs
 
 HERE = Path(__file__).parent
-CELLS = HERE / "runs.csv"
+RUNS = HERE / "runs.csv"
 RECIPE = "cifar100-small-data"
 CHOOSING = ("--classes", "70-89", "--width", "16")
 """Classes that are not reported, and a network small enough for 240 epochs in six CPU-minutes."""
@@ -119,16 +119,16 @@ def tasks() -> Iterator[Task]:
         yield from stage_1(*condition())
 
 
-def results() -> dict[tuple[str, str, int], Cell]:
+def results() -> dict[tuple[str, str, int], RunRecord]:
     """Returns the collected runs by condition, arm and seed.
 
     Two arms of stage 1 are methods of stage 0: their runs are not trained twice.
     """
-    found = {(cell.recipe, cell.method, cell.seed): cell for cell in collected()}
+    found = {run.key: run for run in collected()}
     same = {"vanilla": "no-mixing", "input-p0.5": "input-1"}
-    for (where, method, seed), cell in list(found.items()):
+    for (where, method, seed), run in list(found.items()):
         if method in same:
-            found[where.replace("stage0", "stage1"), same[method], seed] = cell
+            found[where.replace("stage0", "stage1"), same[method], seed] = run
     return found
 
 
@@ -145,9 +145,9 @@ def stage_0() -> Iterator[Task]:
 def condition() -> tuple[str, int]:
     """Returns augmentation and epochs with the lowest error in stage 0: the study's condition."""
     groups: dict[str, list[float]] = {}
-    for cell in collected():
-        if cell.recipe.startswith("stage0/"):
-            groups.setdefault(cell.recipe, []).append(chosen_by(cell))
+    for run in collected():
+        if run.recipe.startswith("stage0/"):
+            groups.setdefault(run.recipe, []).append(chosen_by(run))
     best = min(groups, key=lambda name: statistics.mean(groups[name]))
     augment, _, epochs = best.removeprefix("stage0/").rpartition("-")
     return augment, int(epochs)
@@ -189,9 +189,9 @@ def stage_1(augment: str, epochs: int) -> Iterator[Task]:
     yield from round_of([*ours, *rivals], [103, 104, 105])
 
 
-def collected() -> list[Cell]:
+def collected() -> list[RunRecord]:
     """Returns the runs that were collected; `recipe` is their condition."""
-    return read_cells(CELLS) if CELLS.exists() else []
+    return read_runs(RUNS) if RUNS.exists() else []
 
 
 def missing() -> list[Task]:
@@ -241,37 +241,37 @@ def collect(out: Path = OUT) -> None:
         out: folder of the runs.
     """
     found = [
-        dataclasses.replace(read_run(task.folder(out)), recipe=task.condition, method=task.arm)
+        dataclasses.replace(measure_run(task.folder(out)), recipe=task.condition, method=task.arm)
         for task in missing()
         if (task.folder(out) / "result.json").exists()
     ]
-    write_cells(merged(collected(), found), CELLS)
-    print(f"{len(found)} new runs in {CELLS}, {len(missing())} missing.")
+    write_runs(merge_runs(collected(), found), RUNS)
+    print(f"{len(found)} new runs in {RUNS}, {len(missing())} missing.")
 
 
 def report() -> None:
     """Print the mean error of each condition and method."""
     table = Table("condition", "method", "seeds", "error, %", "NLL", "training error, %", "CPU-min")
-    groups: dict[tuple[str, str], list[Cell]] = {}
-    for cell in collected():
-        groups.setdefault((cell.recipe, cell.method), []).append(cell)
-    for (condition, method), cells in sorted(groups.items()):
-        errors = [chosen_by(cell) for cell in cells]
+    groups: dict[tuple[str, str], list[RunRecord]] = {}
+    for run in collected():
+        groups.setdefault((run.recipe, run.method), []).append(run)
+    for (condition, method), own in sorted(groups.items()):
+        errors = [chosen_by(run) for run in own]
         table.add_row(
             condition,
             method,
-            str(len(cells)),
+            str(len(own)),
             f"{statistics.mean(errors):.2f}",
-            f"{statistics.mean(cell.nll for cell in cells):.3f}",
-            f"{statistics.mean(cell.train_error for cell in cells):.1f}",
-            f"{statistics.mean(cell.cpu_seconds for cell in cells) / 60:.1f}",
+            f"{statistics.mean(run.metrics['nll'] for run in own):.3f}",
+            f"{statistics.mean(run.metrics['train_error'] for run in own):.1f}",
+            f"{statistics.mean(run.metrics['cpu_seconds'] for run in own) / 60:.1f}",
         )
     Console(width=110).print(table)
 
 
-def chosen_by(cell: Cell) -> float:
+def chosen_by(run: RunRecord) -> float:
     """Returns what runs on classes that are not reported are judged by: both errors' mean."""
-    return (cell.error + cell.validation_error) / 2
+    return (run.metrics["error"] + run.metrics["validation_error"]) / 2
 
 
 if __name__ == "__main__":

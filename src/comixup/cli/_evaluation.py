@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
     from comixup.lab.data import DataSet
     from comixup.lab.evaluation import TrainedOn
 
-_TINY = "tiny-imagenet"
 _Runs = Annotated[tuple[Path, ...], tyro.conf.Positional, option_help("RUN ...")]
 
 
@@ -69,15 +66,18 @@ def evaluate(
     check_data_set(data_set)
     evaluation.check_options(workers=workers, seed=seed, image_size=image_size)
     console, on = Console(), find_device(device)
-    wanted = [_wanted(run, data_set, data, image_size) for run in _checked(runs)]
-    folders = _folders(runs, out)
+    wanted = [evaluation.measured_on(run, data_set, data, image_size) for run in _checked(runs)]
+    folders = evaluation.output_folders(runs, out)
     for folder in folders:  # what cannot be written is found out before anything is computed
         with locked(folder):
             evaluation.check_replaceable(folder)
     loaded: dict[TrainedOn, tuple[DataSet, Tensor | None]] = {}
     for run, chosen, folder in zip(runs, wanted, folders, strict=True):
         if chosen not in loaded:
-            loaded[chosen] = _loaded(chosen, boxes, skip_bad, console)
+            dataset, truth, notes = evaluation.load_test_data(chosen, boxes, skip_bad=skip_bad)
+            loaded[chosen] = dataset, truth
+            for note in notes:
+                print_line(console, note)
         dataset, truth = loaded[chosen]
         trained = evaluation.load_trained(
             run,
@@ -130,13 +130,13 @@ def compare(
     console = Console()
     read = [evaluation.read_evaluation(run) for run in _checked(runs)]
     if reference is not None:
-        known = dict.fromkeys(row.method for row, _ in read)
+        known = dict.fromkeys(run.method for run in read)
         given, reference = reference, method_name(reference, known)
         print_synonyms([given], [reference], "--reference")
-    found = evaluation.compare([row for row, _ in read], reference=reference)
-    panels: dict[str, list[evaluation.Metrics]] = {}
-    for row, metrics in read:
-        panels.setdefault(row.method, []).append(metrics)
+    found = evaluation.compare(read, reference=reference)
+    panels: dict[str, list[evaluation.RunRecord]] = {}
+    for run in read:
+        panels.setdefault(run.method, []).append(run)
     evaluation.write_comparison(found, out)
     evaluation.draw_reliability(panels, out / "reliability.png")
     console.print(evaluation.as_rich(found))
@@ -149,46 +149,6 @@ def _checked(runs: tuple[Path, ...]) -> tuple[Path, ...]:
     return runs
 
 
-def _folders(runs: tuple[Path, ...], out: Path | None) -> list[Path]:
-    """Returns where each run's metrics go: its own folder, or one of its name if asked for."""
-    folders = []
-    for run in runs:
-        own = run if run.is_dir() else run.parent / run.stem
-        if out is not None:
-            own = out if len(runs) == 1 else out.joinpath(*own.parts[-3:])
-        folders.append(own)
-    first: dict[Path, Path] = {}
-    for run, folder in zip(runs, folders, strict=True):
-        other = first.setdefault(folder.resolve(), run)
-        if other is not run:
-            raise ValueError(
-                f"`runs` must have a folder each to write into, but {other} and {run} have the "
-                f"same, {folder}. Evaluate them one by one, each with another --out."
-            )
-    return folders
-
-
-def _wanted(run: Path, name: str | None, root: Path | None, image_size: int | None) -> TrainedOn:
-    """Returns the data to measure a run on: what is given, or else what the run tells of itself."""
-    origin = evaluation.trained_on(run)
-    name = name or origin.data
-    if name is None:
-        raise ValueError(
-            f"`data_set` must be given for {run}, which does not say what it was trained on. Name "
-            "it with --data-set, for instance --data-set cifar100."
-        )
-    as_trained = root is None and name == origin.data
-    if as_trained:
-        root = origin.root
-    # A size that contradicts the run's is rejected by `evaluate`, which names both.
-    size = origin.image_size or image_size
-    fraction = origin.test_fraction if name == training.FOLDER else None
-    digest = origin.test_digest if as_trained else None
-    return replace(
-        origin, data=name, root=root, image_size=size, test_fraction=fraction, test_digest=digest
-    )
-
-
 def _write(found: evaluation.Evaluation, folder: Path) -> None:
     """Writes an evaluation; prints it if it cannot be written, so that it is not lost."""
     try:
@@ -197,38 +157,3 @@ def _write(found: evaluation.Evaluation, folder: Path) -> None:
         sys.stdout.write(evaluation.evaluation_text(found))
         sys.stdout.flush()
         raise
-
-
-def _loaded(
-    wanted: TrainedOn, boxes: Path | None, skip_bad: bool, console: Console
-) -> tuple[DataSet, Tensor | None]:
-    """Returns a data set and its boxes; what is left out of it is printed, once.
-
-    Of a network that was trained on some of the set's classes, those alone are measured.
-    """
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        data = wanted.load_data(skip_bad=skip_bad)
-        found = data, _boxes(data, boxes, wanted, skip_bad)
-    for message in dict.fromkeys(str(warning.message) for warning in caught):
-        print_line(console, message)
-    note = data.missing_note
-    if note is not None:
-        print_line(console, note)
-    return found
-
-
-def _boxes(data: DataSet, source: Path | None, wanted: TrainedOn, skip_bad: bool) -> Tensor | None:
-    """Returns the boxes of the test images: from a file or folder, or the data set's own."""
-    if source is None:
-        if wanted.data != _TINY:
-            return None
-        own = evaluation.read_tiny_imagenet_boxes(wanted.root, "test", skip_bad=skip_bad)
-        return own if data.test_indices is None else own[data.test_indices]
-    files = getattr(data.test, "files", None)
-    if files is None:
-        raise ValueError(
-            f"`--boxes` must belong to images in files, but those of {data.name} are not: boxes go "
-            "by the files' names."
-        )
-    return evaluation.read_boxes(source, files, wanted.image_size or max(data.shape[1:]))

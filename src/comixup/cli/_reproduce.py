@@ -37,14 +37,14 @@ def reproduce(
     Args:
         names: tables and figures to make, or "all".
         scale: the paper's recipes, or small ones for CPU cores.
-        out: where cells, runs, figures and the report go.
+        out: where jobs, runs, figures and the report go.
         data: folder of the data sets.
-        workers: processes that make cells side by side.
-        shard: make every N-th cell from the I-th on, for clusters.
-        results: folder of the committed cells.
-        report: write the report from the cells that there are.
-        collect: add the cells of the output folder to the committed ones.
-        check: draw so many committed cells of the named tables and figures at random, make them
+        workers: processes that run jobs side by side.
+        shard: run every N-th job from the I-th on, for clusters.
+        results: folder of the committed results.
+        report: write the report from the results that there are.
+        collect: add the results of the output folder to the committed ones.
+        check: draw so many committed jobs of the named tables and figures at random, run them
             again in the output folder, and compare.
     """
     console = Console()
@@ -61,20 +61,20 @@ def reproduce(
         failed = _told(console, outcome)
     elif names:
         jobs = [job for item in chosen for job in paper.jobs_of(item, scale)]
-        failed = _told(console, paper.make_cells(jobs, workspace, workers=workers, shard=part))
+        failed = _told(console, paper.run_jobs(jobs, workspace, workers=workers, shard=part))
     if collect:
-        print_line(console, f"{results}: {paper.collect(results, out)} new cells.")
+        print_line(console, f"{results}: {paper.collect(results, out)} new results.")
     print_line(console, f"The report is {paper.write_report(results, out)}.")
     if failed is not None:
         raise RuntimeError(failed)
 
 
 def _told(console: Console, outcome: Outcome) -> str | None:
-    """Prints what became of cells; returns the error message if some could not be made."""
+    """Prints what became of jobs; returns the error message if some failed."""
     if outcome.elsewhere:
         count = len(outcome.elsewhere)
-        print_line(console, f"{count} cells are left to other processes, which hold their locks.")
+        print_line(console, f"{count} jobs are left to other processes, which hold their locks.")
     if not outcome.failed:
         return None
     reasons = dict.fromkeys(outcome.failed.values())
-    return f"{len(outcome.failed)} cells could not be made: {' '.join(reasons)}"
+    return f"{len(outcome.failed)} jobs failed: {' '.join(reasons)}"

@@ -1,4 +1,4 @@
-"""Expected calibration error, one for runs and evaluations."""
+"""Error and calibration of predictions, for runs and evaluations alike."""
 
 from __future__ import annotations
 
@@ -34,6 +34,21 @@ def calibration_error(confidences: Tensor, correct: Tensor, bins: int = BINS) ->
         below_one(confidences), correct.long(), n_bins=bins, norm="l1", validate_args=False
     )
     return float(found)
+
+
+def error_and_calibration(correct: Tensor, losses: Tensor, confidences: Tensor) -> dict[str, float]:
+    """Returns the error and the ECE in percent, and the mean negative log-likelihood.
+
+    Args:
+        correct: (n,) bool.
+        losses: (n,) minus the logarithm of the true classes' probabilities.
+        confidences: (n,) in [0, 1].
+    """
+    return {
+        "error": 100 * int((~correct).sum()) / len(correct),
+        "nll": float(losses.mean()),
+        "ece": 100 * calibration_error(confidences, correct),
+    }
 
 
 def below_one(confidences: Tensor) -> Tensor:

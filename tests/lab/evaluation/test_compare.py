@@ -8,46 +8,50 @@ from scipy import integrate, stats
 
 from comixup.lab.evaluation._compare import (
     Column,
-    Row,
     compare,
     holm,
     paired_interval,
     paired_test,
     welch_test,
 )
+from comixup.lab.evaluation._runs import RunRecord
 
 
 def rows(method, values, name="error", first_seed=0, recipe=""):
     return [
-        Row(method, seed, {name: value}, recipe) for seed, value in enumerate(values, first_seed)
+        RunRecord(method, seed, {name: value}, recipe)
+        for seed, value in enumerate(values, first_seed)
     ]
 
 
 def test_runs_measured_on_other_images_are_not_compared():
-    rows = [Row("a", 0, {"error": 1.0}, "r", "x"), Row("b", 0, {"error": 2.0}, "r", "y")]
-    with pytest.raises(ValueError, match="`rows` must be measured on the same images"):
+    rows = [
+        RunRecord("a", 0, {"error": 1.0}, "r", "x"),
+        RunRecord("b", 0, {"error": 2.0}, "r", "y"),
+    ]
+    with pytest.raises(ValueError, match="`runs` must be measured on the same images"):
         compare(rows)
-    unknown = [rows[0], Row("b", 0, {"error": 2.0}, "r")]
-    assert set(compare(unknown).cells) == {"a", "b"}
-    other_recipe = [rows[0], Row("b", 0, {"error": 2.0}, "s", "y")]
-    assert set(compare(other_recipe).cells) == {"r a", "s b"}
+    unknown = [rows[0], RunRecord("b", 0, {"error": 2.0}, "r")]
+    assert set(compare(unknown).summaries) == {"a", "b"}
+    other_recipe = [rows[0], RunRecord("b", 0, {"error": 2.0}, "s", "y")]
+    assert set(compare(other_recipe).summaries) == {"r a", "s b"}
 
 
 def test_runs_are_grouped_by_method():
     mixed = [*rows("vanilla", [30.0, 32.0, 34.0]), *rows("comixup", [20.0, 21.0])]
     mixed[1], mixed[3] = mixed[3], mixed[1]
     found = compare(mixed)
-    assert list(found.cells) == ["vanilla", "comixup"]
+    assert list(found.summaries) == ["vanilla", "comixup"]
     assert found.runs == {"vanilla": 3, "comixup": 2}
-    cell = found.cells["vanilla"]["error"]
+    cell = found.summaries["vanilla"]["error"]
     assert (cell.mean, cell.std) == (32.0, 2.0)  # of the sample: sqrt((4 + 0 + 4) / 2)
     assert sorted(zip(cell.seeds, cell.values, strict=True)) == [(0, 30.0), (1, 32.0), (2, 34.0)]
-    assert found.cells["comixup"]["error"].std == pytest.approx(math.sqrt(0.5))
+    assert found.summaries["comixup"]["error"].std == pytest.approx(math.sqrt(0.5))
 
 
 def test_one_run_has_no_spread():
     found = compare([*rows("a", [1.0]), *rows("b", [2.0])])
-    assert math.isnan(found.cells["a"]["error"].std)
+    assert math.isnan(found.summaries["a"]["error"].std)
     (difference,) = found.differences
     assert (difference.difference, difference.welch, difference.paired) == (1.0, None, None)
     assert difference.pairs == 1
@@ -55,7 +59,7 @@ def test_one_run_has_no_spread():
 
 def test_runs_of_other_recipes_stay_apart():
     found = compare([*rows("a", [1.0], recipe="digits"), *rows("a", [2.0], recipe="cifar")])
-    assert list(found.cells) == ["digits a", "cifar a"]
+    assert list(found.summaries) == ["digits a", "cifar a"]
 
 
 def test_best_depends_on_the_column():
@@ -65,23 +69,23 @@ def test_best_depends_on_the_column():
         Column("c", "c", None),
     ]
     given = [
-        Row("a", 0, {"e": 1.0, "l": 1.0, "c": 1.0}),
-        Row("b", 0, {"e": 2.0, "l": 2.0, "c": 2.0}),
+        RunRecord("a", 0, {"e": 1.0, "l": 1.0, "c": 1.0}),
+        RunRecord("b", 0, {"e": 2.0, "l": 2.0, "c": 2.0}),
     ]
-    found = compare(given, columns=columns).cells
+    found = compare(given, columns=columns).summaries
     best = {name: [m for m in "ab" if found[m][name].best] for name in "elc"}
     assert best == {"e": ["a"], "l": ["b"], "c": []}
 
 
 def test_what_prints_the_same_is_as_good():
-    found = compare([*rows("a", [1.001]), *rows("b", [1.004]), *rows("c", [1.006])]).cells
+    found = compare([*rows("a", [1.001]), *rows("b", [1.004]), *rows("c", [1.006])]).summaries
     assert [found[m]["error"].best for m in "abc"] == [True, True, False]
 
 
 def test_a_lone_method_is_not_the_best():
-    found = compare([Row("a", 0, {"error": 1.0}), Row("b", 0, {"ece": 1.0})])
-    assert not found.cells["a"]["error"].best
-    assert found.cells["b"]["error"].values == ()
+    found = compare([RunRecord("a", 0, {"error": 1.0}), RunRecord("b", 0, {"ece": 1.0})])
+    assert not found.summaries["a"]["error"].best
+    assert found.summaries["b"]["error"].values == ()
     assert found.differences == ()
     assert compare(rows("a", [1.0, 2.0])).reference is None
 
@@ -152,7 +156,7 @@ def test_pairs_are_seeds_in_common():
     given = [
         *rows("a", [10.0, 12.0, 15.0], first_seed=0),
         *rows("comixup", [11.0, 13.0, 50.0], first_seed=1),
-        Row("a", None, {"error": 11.0}),
+        RunRecord("a", None, {"error": 11.0}),
     ]
     (found,) = compare(given).differences
     assert found.pairs == 2
@@ -167,10 +171,10 @@ def test_pairs_are_seeds_in_common():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ([], "`rows` must have a run at least, got none"),
+        ([], "`runs` must have a run at least, got none"),
         (rows("a", [1.0]) * 2, "seed 0 of a twice"),
         (rows("a", [math.nan]), "`metrics` must be finite .* got nan for error of a, seed 0"),
-        (rows("a", [1.0], name="speed"), r"`rows` must have metrics such as error.*\['speed'\]"),
+        (rows("a", [1.0], name="speed"), r"`runs` must have metrics such as error.*\['speed'\]"),
     ],
 )
 def test_bad_rows_get_an_error_message(given, message):
@@ -220,7 +224,7 @@ def test_holm_by_hand():
 def test_the_family_is_adjusted_together_and_others_are_not():
     random = np.random.default_rng(0)
     given = [
-        Row(method, seed, {name: random.normal() for name in ("error", "ece", "nll")})
+        RunRecord(method, seed, {name: random.normal() for name in ("error", "ece", "nll")})
         for method in ("comixup", "a", "b", "c")
         for seed in range(4)
     ]
@@ -235,6 +239,6 @@ def test_the_family_is_adjusted_together_and_others_are_not():
 
 def test_a_difference_has_its_interval():
     values = {"a": [3.0, 5.0, 4.0], "comixup": [1.0, 2.0, 2.5]}
-    given = [Row(m, k, {"error": v}) for m, vs in values.items() for k, v in enumerate(vs)]
+    given = [RunRecord(m, k, {"error": v}) for m, vs in values.items() for k, v in enumerate(vs)]
     (found,) = compare(given).differences
     assert found.interval == pytest.approx(paired_interval([2.0, 3.0, 1.5]))

@@ -25,7 +25,7 @@ from comixup.lab import evaluation, models
 from comixup.lab.data import load
 from comixup.lab.evaluation._corruption import CORRUPTIONS
 from comixup.lab.evaluation._evaluation_file import FILE
-from comixup.lab.evaluation._scaled import compute_of
+from comixup.lab.evaluation._measure_run import compute_of
 from comixup.lab.training import RECIPES, Hardware, train
 from data_files import write_tiny_imagenet
 
@@ -220,10 +220,10 @@ def test_the_table_has_every_figure(found):
 
 def test_what_is_written_comes_back(found, tmp_path):
     evaluation.write_evaluation(found, tmp_path / "new" / "folder")
-    row, metrics = evaluation.read_evaluation(tmp_path / "new" / "folder")
-    assert (row.method, row.seed, row.recipe) == ("vanilla", 2, "tiny-imagenet-small")
-    assert row.metrics == found.summary
-    np.testing.assert_equal(asdict(metrics), asdict(found.metrics))  # empty bins have NaN
+    run = evaluation.read_evaluation(tmp_path / "new" / "folder")
+    assert (run.method, run.seed, run.recipe) == ("vanilla", 2, "tiny-imagenet-small")
+    assert run.metrics == found.summary
+    np.testing.assert_equal(asdict(run), asdict(found.record))  # empty bins have NaN
     saved = json.loads((tmp_path / "new" / "folder" / FILE).read_text(), parse_constant=pytest.fail)
     assert saved["localisation"]["left_out"] == 2
     assert saved["corruption"]["replace"]["images"] == IMAGES - 2
@@ -270,9 +270,6 @@ DAMAGED = {
     "lines": with_changes(recipe="one\ntwo"),
     "seed": with_changes(seed=[0]),
     "seed below 0": with_changes(seed=-1),
-    "other metrics": with_metrics(speed=1),
-    "interval": with_metrics(error_interval=[1]),
-    "words in an interval": with_metrics(error_interval="ab"),
     "broken bins": with_metrics(bins=[{"count": 1}]),
     "empty bins": with_metrics(bins=[EMPTY_BIN] * 10),
     "bins of nothing": with_metrics(bins=7),
@@ -296,7 +293,7 @@ def test_a_damaged_file_gets_an_error_message(found, tmp_path, damage):
 def test_an_evaluation_of_other_weights_is_not_compared(found, run, tmp_path):
     copy = shutil.copytree(run, tmp_path / "run")
     evaluation.write_evaluation(found, copy)
-    row, _ = evaluation.read_evaluation(copy)
+    row = evaluation.read_evaluation(copy)
     assert row.metrics == found.summary
     weights = copy / "weights.safetensors"
     content = bytearray(weights.read_bytes())
@@ -313,7 +310,7 @@ def test_numbers_that_cannot_be_compared(found, tmp_path, value):
     evaluation.write_evaluation(found, tmp_path)
     file = tmp_path / FILE
     file.write_text(with_changes(summary={"error": value})(json.loads(file.read_text())))
-    row, _ = evaluation.read_evaluation(tmp_path)
+    row = evaluation.read_evaluation(tmp_path)
     with pytest.raises(ValueError, match="must be finite and at most"):
         evaluation.compare([row])
 

@@ -140,7 +140,7 @@ def test_images_that_came_since_do_not_move_others_from_training_to_test(called,
     assert code == 0, err
     assert saved(tmp_path / "runs" / "other")["test_digest"] != before
     answer = called("compare", run, tmp_path / "runs" / "other")
-    assert_message(answer, "`rows` must be measured on the same images")
+    assert_message(answer, "`runs` must be measured on the same images")
 
 
 def test_a_run_is_evaluated_on_what_it_was_trained_on(called, runs):

@@ -14,10 +14,10 @@ from comixup.lab.evaluation._metrics import (
     Bin,
     calibration_error,
     measure,
+    predict,
     reliability_bins,
     wilson_interval,
 )
-from comixup.lab.evaluation._predictions import predict
 
 
 def scores_of(shares):

@@ -10,7 +10,7 @@ from torch import nn
 from comixup.lab import models
 from comixup.lab._progress import progress_bar
 from comixup.lab.data import load
-from comixup.lab.evaluation._predictions import predict
+from comixup.lab.evaluation._metrics import predict
 
 
 class Scores(nn.Module):

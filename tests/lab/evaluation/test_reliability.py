@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from matplotlib.colors import same_color
 
-from comixup.lab.evaluation._metrics import Bin, Metrics
 from comixup.lab.evaluation._reliability import draw_reliability, pooled, reliability_figure
+from comixup.lab.evaluation._runs import Bin, RunRecord
 
 pytestmark = pytest.mark.usefixtures("drawn")
 
@@ -15,8 +15,8 @@ EMPTY = Bin(0, math.nan, math.nan)
 BINS = (EMPTY, Bin(10, 0.25, 0.1), EMPTY, Bin(40, 0.625, 0.5), Bin(100, 0.95, 0.75))
 
 
-def metrics(bins=BINS, ece=12.5):
-    return Metrics(150, 30.0, (23.0, 38.0), 1.0, (0.0, 4.0), ece, 1.0, 0.4, 80.0, bins)
+def run(bins=BINS, ece=12.5):
+    return RunRecord("vanilla", 0, {"ece": ece}, bins=bins)
 
 
 def lines(ax):
@@ -25,7 +25,7 @@ def lines(ax):
 
 
 def test_a_panel_has_the_diagonal_and_the_classifier():
-    (ax,) = reliability_figure({"Vanilla": [metrics()]}).axes
+    (ax,) = reliability_figure({"Vanilla": [run()]}).axes
     diagonal, line = lines(ax)
     np.testing.assert_array_equal(diagonal.get_xydata(), [[0, 0], [1, 1]])
     assert same_color(diagonal.get_color(), "#D55E00")
@@ -39,7 +39,7 @@ def test_a_panel_has_the_diagonal_and_the_classifier():
 
 
 def test_panels_stand_in_a_row_in_their_order():
-    panels = {"Vanilla": [metrics()], "Co-Mixup": [metrics(ece=1.94)], "$a_b$": [metrics()]}
+    panels = {"Vanilla": [run()], "Co-Mixup": [run(ece=1.94)], "$a_b$": [run()]}
     figure = reliability_figure(panels)
     assert [ax.get_title() for ax in figure.axes] == list(panels)
     assert [ax.texts[0].get_text() for ax in figure.axes][:2] == ["ECE 12.5 %", "ECE 1.9 %"]
@@ -58,19 +58,19 @@ def test_seeds_are_pooled_by_their_counts():
     assert found[1].accuracy == pytest.approx((1 + 15) / 40)
     assert found[2].count == 0
     assert math.isnan(found[2].accuracy)
-    (ax,) = reliability_figure({"a": [metrics(), metrics(other, ece=14.5)]}).axes
+    (ax,) = reliability_figure({"a": [run(), run(other, ece=14.5)]}).axes
     assert ax.texts[0].get_text() == "ECE 13.5 ± 1.4 %\n2 runs"
     assert len(lines(ax)[1].get_xdata()) == 4
 
 
 def test_one_bin_is_a_point():
-    (ax,) = reliability_figure({"a": [metrics((Bin(5, 0.9, 1.0),))]}).axes
+    (ax,) = reliability_figure({"a": [run((Bin(5, 0.9, 1.0),))]}).axes
     assert lines(ax)[1].get_marker() == "o"
 
 
 def test_the_band_is_wide_where_there_are_few():
     few, many = (Bin(count, 0.5, 0.5) for count in (4, 4000))
-    (ax,) = reliability_figure({"a": [metrics((few, many))]}).axes
+    (ax,) = reliability_figure({"a": [run((few, many))]}).axes
     heights = ax.collections[0].get_paths()[0].vertices[:, 1]
     assert heights.min() < 0.2
     assert heights.max() > 0.8
@@ -81,24 +81,24 @@ def test_the_band_is_wide_where_there_are_few():
 )
 def test_files_are_written_whole(tmp_path, suffix, begin):
     path = tmp_path / "new" / f"reliability{suffix}"
-    draw_reliability({"a": [metrics()]}, path)
+    draw_reliability({"a": [run()]}, path)
     assert path.read_bytes().startswith(begin)
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
 def test_bad_input_gets_an_error_message(tmp_path):
-    with pytest.raises(ValueError, match="`panels` must have metrics for every title, got none"):
+    with pytest.raises(ValueError, match="`panels` must have runs for every title, got none"):
         reliability_figure({})
     with pytest.raises(ValueError, match=r"got none for \['b'\]"):
-        reliability_figure({"a": [metrics()], "b": []})
+        reliability_figure({"a": [run()], "b": []})
     with pytest.raises(ValueError, match=r"`path` must end in one of .png, .pdf, .svg, got .*gif"):
-        draw_reliability({"a": [metrics()]}, tmp_path / "a.gif")
+        draw_reliability({"a": [run()]}, tmp_path / "a.gif")
     with pytest.raises(ValueError, match=r"as many bins each, got \[5, 1\]"):
-        reliability_figure({"a": [metrics(), metrics((Bin(5, 0.9, 1.0),))]})
+        reliability_figure({"a": [run(), run((Bin(5, 0.9, 1.0),))]})
 
 
 def test_many_panels_stand_in_rows():
-    figure = reliability_figure({str(k): [metrics()] for k in range(10)})
+    figure = reliability_figure({str(k): [run()] for k in range(10)})
     assert len(figure.axes) == 10
     rows = {round(ax.get_subplotspec().rowspan.start) for ax in figure.axes}
     assert rows == {0, 1}

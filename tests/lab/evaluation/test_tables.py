@@ -8,7 +8,8 @@ import pytest
 from rich.console import Console
 
 from comixup.lab._tables import markdown_table
-from comixup.lab.evaluation._compare import Row, compare
+from comixup.lab.evaluation._compare import compare
+from comixup.lab.evaluation._runs import RunRecord
 from comixup.lab.evaluation._tables import (
     as_csv,
     as_latex,
@@ -19,11 +20,11 @@ from comixup.lab.evaluation._tables import (
 )
 
 ROWS = [
-    Row("vanilla", 0, {"error": 24.0, "nll": 1.0}),
-    Row("vanilla", 1, {"error": 23.0, "nll": 1.25}),
-    Row("input_2 & more", 0, {"error": 21.5}),
-    Row("comixup", 0, {"error": 20.0, "nll": 0.75}),
-    Row("comixup", 1, {"error": 20.25}),
+    RunRecord("vanilla", 0, {"error": 24.0, "nll": 1.0}),
+    RunRecord("vanilla", 1, {"error": 23.0, "nll": 1.25}),
+    RunRecord("input_2 & more", 0, {"error": 21.5}),
+    RunRecord("comixup", 0, {"error": 20.0, "nll": 0.75}),
+    RunRecord("comixup", 1, {"error": 20.25}),
 ]
 
 
@@ -73,8 +74,8 @@ def test_markdown(found):
 
 
 MORE = [
-    Row("vanilla", 2, {"error": 23.25, "nll": 1.0}),
-    Row("comixup", 2, {"error": 20.125, "nll": 1.0}),
+    RunRecord("vanilla", 2, {"error": 23.25, "nll": 1.0}),
+    RunRecord("comixup", 2, {"error": 20.125, "nll": 1.0}),
 ]
 
 
@@ -93,7 +94,7 @@ def test_csv_keeps_all_digits(found):
     assert [row["method"] for row in read] == ["vanilla", "input_2 & more", "comixup"]
     vanilla, other, ours = read
     assert float(vanilla["error_mean"]) == 23.5
-    assert float(vanilla["error_std"]) == found.cells["vanilla"]["error"].std
+    assert float(vanilla["error_std"]) == found.summaries["vanilla"]["error"].std
     assert (vanilla["error_welch_p"], vanilla["error_paired_p"]) == ("", "")
     assert (vanilla["n"], vanilla["error_n"], vanilla["error_pairs"]) == ("2", "2", "2")
     assert (other["error_std"], other["nll_mean"], other["nll_n"]) == ("", "", "0")
@@ -134,7 +135,7 @@ def test_nothing_is_cut_off_in_a_terminal_of_80_columns():
     methods = ("vanilla", "cutmix-p0.5", "comixup", "comixup-one-pass", "input-p0.5-double")
     metrics = {"error": 41.25, "top5_error": 12.5, "ece": 10.125, "nll": 1.5, "brier": 0.5}
     given = [
-        Row(method, seed, {name: value + k + seed * k / 7 for name, value in metrics.items()})
+        RunRecord(method, seed, {name: value + k + seed * k / 7 for name, value in metrics.items()})
         for k, method in enumerate(methods)
         for seed in range(3)
     ]
@@ -155,13 +156,13 @@ def test_nothing_is_cut_off_in_a_terminal_of_80_columns():
 
 
 def test_small_p_values_are_not_boasted_of():
-    given = [Row("a", s, {"error": 90.0 + s / 10}) for s in range(4)]
-    given += [Row("b", s, {"error": 1.0 + s / 11}) for s in range(4)]
+    given = [RunRecord("a", s, {"error": 90.0 + s / 10}) for s in range(4)]
+    given += [RunRecord("b", s, {"error": 1.0 + s / 11}) for s in range(4)]
     assert "< 0.001" in as_markdown(compare(given))
 
 
 def test_names_are_not_taken_for_markup():
-    given = [Row("[red]a[/red]|x", 0, {"error": 1.0}), Row("b", 0, {"error": 2.0})]
+    given = [RunRecord("[red]a[/red]|x", 0, {"error": 1.0}), RunRecord("b", 0, {"error": 2.0})]
     assert "[red]a[/red]|x" in as_text(compare(given))
     console = Console(file=io.StringIO(), width=80)
     console.print(as_rich(compare(given)))

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from comixup.lab.evaluation._temperature import fit_temperature
+from comixup.lab.evaluation._metrics import fit_temperature
 from problems import generator
 
 

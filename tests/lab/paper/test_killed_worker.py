@@ -12,8 +12,8 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "training"))
 
-from comixup.lab.paper import Job, Workspace, make_cells
-from comixup.lab.paper._store import is_made, read_out
+from comixup.lab.paper import Job, Workspace, run_jobs
+from comixup.lab.paper._store import is_done, read_out
 from comixup.lab.training._folder import CHECKPOINT
 from small_runs import RECIPE, WAIT_SECONDS, processes, recipe, write_images
 
@@ -35,7 +35,7 @@ def jobs():
 
 
 def make_here(out, data):
-    make_cells(jobs(), Workspace(out, data))
+    run_jobs(jobs(), Workspace(out, data))
 
 
 def start(out, data):
@@ -60,7 +60,7 @@ def starts(out, seed):
 
 
 def errors(out):
-    return {key: [row["error"] for row in cell.rows] for key, cell in read_out(out).items()}
+    return {key: [row["error"] for row in job.rows] for key, job in read_out(out).items()}
 
 
 @pytest.mark.slow
@@ -71,12 +71,12 @@ def test_two_processes_work_on_one_folder_and_one_is_killed(tmp_path):
     second = start(out, data)
     wait_for((run_folder(out, 1) / CHECKPOINT).is_file)  # the first run was left to the first
     os.kill(first.pid, signal.SIGKILL)
-    assert not is_made(out, jobs()[0].key)
+    assert not is_done(out, jobs()[0].key)
     first.join()
     second.join()
     assert second.exitcode == 0
 
-    assert all(is_made(out, job.key) for job in jobs())
+    assert all(is_done(out, job.key) for job in jobs())
     # The killed run was resumed once; no other was begun a second time.
     assert [starts(out, seed) for seed in SEEDS] == [2, 1, 1]
     for seed in SEEDS:

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from comixup.lab.paper import ITEMS
-from comixup.lab.paper._store import commit_cells, read_out
+from comixup.lab.paper._store import commit_results, read_out
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def test_everything_is_listed_with_cost_and_what_is_there(called, tmp_path):
         assert f"{name}: {item.title} ({item.source})" in words
         assert f"printed: {item.printed}" in words
     assert max(map(len, text.splitlines())) <= 80
-    assert "any scale: seconds; needs nothing; nothing there yet" in words
+    assert "any scale: seconds; needs nothing; nothing done yet" in words
     assert re.search(r"--scale paper: [\d,]+ GPU-hours; needs CIFAR-100, Tiny-ImageNet", words)
     assert not list(tmp_path.iterdir())  # looking leaves no trace
 
@@ -29,21 +29,21 @@ def test_everything_is_listed_with_cost_and_what_is_there(called, tmp_path):
 def test_a_picture_is_made_with_its_part_of_the_report(called, tmp_path):
     code, text, _ = called("reproduce", "compatibility", "--out", "here")
     assert code == 0
-    assert "1 of 1 cells, nothing left: compatibility/computed" in text
+    assert "1 of 1 jobs, nothing left: compatibility/computed" in text
     assert text.endswith("The report is here/report.html.\n")
     assert "| solve |" in (tmp_path / "here" / "report.md").read_text()
     assert (tmp_path / "here" / "tables" / "compatibility.csv").is_file()
     assert (tmp_path / "here" / "figures" / "compatibility.svg").is_file()
     _, text, _ = called("reproduce", "--out", "here")
     listed = text.split("compatibility: ")[1].split("\nrun-time: ")[0]
-    assert "all cells there" in listed
+    assert "all jobs done" in listed
 
-    commit_cells(tmp_path / "docs" / "results", read_out(tmp_path / "here"))
+    commit_results(tmp_path / "docs" / "results", read_out(tmp_path / "here"))
     code, text, _ = called("reproduce", "compatibility", "--check", "1", "--out", "again")
     assert code == 0
     assert "compatibility/computed: 3 numbers, all the same" in text
     code, text, _ = called("reproduce", "--collect", "--out", "here")
-    assert (code, text.splitlines()[0]) == (0, "docs/results: 0 new cells.")
+    assert (code, text.splitlines()[0]) == (0, "docs/results: 0 new results.")
 
 
 @pytest.mark.parametrize(
@@ -52,8 +52,8 @@ def test_a_picture_is_made_with_its_part_of_the_report(called, tmp_path):
         (["methodz"], r"`name` must be one of .*Did you mean methods\?"),
         (["vat", "--shard", "3/2"], r"`--shard` must be i/n with 1 <= i <= n, got '3/2'"),
         (["vat", "--workers", "0"], r"`workers` must be"),
-        (["vat", "--check", "2"], r"`--check` must be at most the number of committed cells, 0"),
-        (["methods", "--data", "nowhere"], r"2 cells could not be made: .*not found"),
+        (["vat", "--check", "2"], r"`--check` must be at most the number of committed jobs, 0"),
+        (["methods", "--data", "nowhere"], r"3 jobs failed: .*not found"),
     ],
     ids=["name", "shard", "workers", "check", "data"],
 )

@@ -16,8 +16,8 @@ from comixup.lab.paper._figures import convergence_figure, mixed_batches_figure,
 from comixup.lab.paper._illustrations import draw_methods, draw_procedure, draw_samples
 from comixup.lab.paper._images import Images, Photographs
 from comixup.lab.paper._mixed_batches import mixed_batches_rows
+from comixup.lab.paper._run_job import measured_run
 from comixup.lab.paper._solver_analyses import run_time_rows
-from comixup.lab.paper._trained_runs import measured_run
 from comixup.lab.training import RECIPES
 from small_runs import RECIPE, recipe, train_here, write_images
 from small_sets import reduced, write_tiny_imagenet
@@ -114,7 +114,8 @@ def test_figures_of_times_have_the_papers_lines():
 
 
 def test_a_run_is_trained_and_measured(data, tmp_path):
-    row = measured_run(Workspace(tmp_path, data), recipe(epochs=2), "comixup", 1, boxes=False)
+    workspace = Workspace(tmp_path, data)
+    row = measured_run(workspace, recipe(epochs=2), "comixup", 1, boxes=False).as_row()
     assert (tmp_path / "runs" / RECIPE / "comixup" / "seed-1" / "result.json").is_file()
     assert row["epochs"] == 2
     assert 0 <= row["error"] <= 100
@@ -130,12 +131,13 @@ def test_a_run_is_trained_and_measured(data, tmp_path):
 def test_boxes_are_measured_beside_those_that_know_nothing(tmp_path):
     boxed = write_tiny_imagenet(tmp_path / "data", each=3, val=6).parent
     chosen = reduced(RECIPES["tiny-imagenet-small"], batch_size=3)
-    row = measured_run(Workspace(tmp_path, boxed), chosen, "vanilla", 0, boxes=True)
+    row = measured_run(Workspace(tmp_path, boxed), chosen, "vanilla", 0, boxes=True).metrics
     for name in ("top1_loc", "gt_known", "max_box_acc_v2"):
         assert 0 <= row[name] <= 100
         assert {f"whole_{name}", f"centre_{name}"} <= set(row)
     assert {"replaced_error", "noise_error", "added_noise_error"} <= set(row)
-    columns = {entry.metric for entry in ITEMS["second-set"].entries}
+    tables = (ITEMS["localisation-calibration"], ITEMS["robustness"])
+    columns = {entry.metric for table in tables for entry in table.entries}
     assert columns <= set(row)
 
 

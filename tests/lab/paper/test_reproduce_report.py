@@ -1,6 +1,7 @@
-"""The report: made from cells alone, with the paper's numbers, in one page."""
+"""The report: made from results alone, with the paper's numbers, in one page."""
 
 import base64
+import math
 import re
 import shutil
 from html.parser import HTMLParser
@@ -8,58 +9,50 @@ from pathlib import Path
 
 import pytest
 
+from comixup.lab.evaluation import Bin, RunRecord
 from comixup.lab.paper import ITEMS, collect, jobs_of, write_report
 from comixup.lab.paper._check import compared, draw
 from comixup.lab.paper._html import anchor, html_page
-from comixup.lab.paper._jobs import run_key
 from comixup.lab.paper._report import shows_no_data_set
-from comixup.lab.paper._report_tables import trained_table
 from comixup.lab.paper._solver_analyses import exhaustive_rows, narasimhan_bilmes_rows
-from comixup.lab.paper._store import Made, cell_folder, commit_cells, read_committed, write_cell
+from comixup.lab.paper._store import (
+    JobResult,
+    commit_results,
+    job_folder,
+    read_committed,
+    write_result,
+)
 from comixup.lab.paper._trained_tables import Run
-from comixup.lab.paper.small_data import _commands as small_data
 
 ABOUT = {"date": "2026-01-02", "machine": "a machine", "commit": "abc1234", "seconds": 1.0}
-BINS = " ".join(["0:nan:nan"] * 9 + ["100:0.95:0.9"])
 DOT = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
 )
 
 
-def test_a_table_of_our_own_has_no_column_for_the_paper():
-    item = ITEMS["third-set"]
-    made = {run_key(Run("speech-small", "vanilla", seed)): Made(run_rows(30.0 + seed), ABOUT)
-            for seed in range(3)}  # fmt: skip
-    lines = trained_table(item, made).splitlines()
-    assert lines[0].startswith("|  | vanilla | CutMix, p = 0.5 |")
-    assert lines[2].startswith("| Top-1 error, % | 31.00 ± 1.00 (3) | - |")
-    assert all(line.count("|") == lines[0].count("|") for line in lines)
-
-
-def run_rows(error):
-    return ({"error": error, "ece": error / 10, "bins": BINS},)
+def trained(seed, error, recipe="cifar100-preactresnet18"):
+    bins = (*[Bin(0, math.nan, math.nan)] * 9, Bin(100, 0.95, 0.9))
+    run = RunRecord("comixup", seed, {"error": error, "ece": error / 10}, recipe, bins=bins)
+    return Run(recipe, "comixup", seed).key, JobResult((run.as_row(),), ABOUT)
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """A folder of committed cells: two analyses, and three runs."""
+    """A folder of committed results: two analyses, and three runs."""
     folder = tmp_path_factory.mktemp("results")
     made = {
-        "exhaustive/paper-2-2-4/seeds-0-24": Made(
+        "exhaustive/paper-2-2-4/seeds-0-24": JobResult(
             tuple(exhaustive_rows(range(3), "paper", (2, 2, 4))), ABOUT
         ),
         **{
-            f"narasimhan-bilmes/m-{m}/seeds-0-24": Made(
+            f"narasimhan-bilmes/m-{m}/seeds-0-24": JobResult(
                 tuple(narasimhan_bilmes_rows(range(2), m)), ABOUT
             )
             for m in (5, 10, 20, 50, 100)
         },
-        **{
-            run_key(Run("cifar100-preactresnet18", "comixup", seed)): Made(run_rows(error), ABOUT)
-            for seed, error in enumerate((19.0, 20.0, 21.0))
-        },
+        **dict(trained(seed, error) for seed, error in enumerate((19.0, 20.0, 21.0))),
     }
-    commit_cells(folder, made)
+    commit_results(folder, made)
     (folder / "figures").mkdir()
     (folder / "figures" / "methods-digits-pictures.png").write_bytes(DOT)
     return folder
@@ -141,13 +134,13 @@ def test_tables_are_csv_too(out):
 def test_pictures_of_data_sets_are_not_committed(results, tmp_path):
     out = tmp_path / "out"
     key = "compatibility/computed"
-    cell_folder(out, key).mkdir(parents=True)
-    write_cell(out, key, Made(({"result": "solve", "inner_product": 1.0},), ABOUT))
+    job_folder(out, key).mkdir(parents=True)
+    write_result(out, key, JobResult(({"result": "solve", "inner_product": 1.0},), ABOUT))
     (out / "figures").mkdir()
     for name in ("methods-cifar100-small-data", "samples-digits-pictures-inputs", "compatibility"):
         (out / "figures" / f"{name}.png").write_bytes(DOT)
     folder = tmp_path / "results"
-    commit_cells(folder, read_committed(results))
+    commit_results(folder, read_committed(results))
     assert collect(folder, out) == 1
     names = {path.name for path in (folder / "figures").iterdir()}
     assert {"compatibility.png", "samples-digits-pictures-inputs.png"} <= names
@@ -165,24 +158,24 @@ def test_prose_becomes_html():
         Path(),
     )
     assert '<h1 id="a-b">A <em>b</em></h1>' in page
-    assert '<code>a &lt; b</code>, <b>bold</b> and <a href="#x">a link</a>.' in page
-    assert re.search(r'<td class="words">one \| two</td><td>3</td>', page)
-    assert "<ul><li>first</li><li>second</li></ul>" in page
-    assert "<pre><code>a &lt; b\n</code></pre>" in page
+    assert '<code>a &lt; b</code>, <strong>bold</strong> and <a href="#x">a link</a>.' in page
+    assert re.search(r'<td class="words">one \| two</td>\s*<td>3</td>', page)
+    assert "<ul>\n<li>first</li>\n<li>second</li>\n</ul>" in page
+    assert '<pre><code class="language-console">a &lt; b\n</code></pre>' in page
     assert Page(page).open == []
     assert anchor("Figures 4, 7, 8 and 9: Confidence") == "figures-4-7-8-and-9-confidence"
 
 
-def test_cells_are_compared():
-    old = Made(({"seed": 0, "ours": 2.0, "ours_ms": 1.0, "kind": "paper"},), {})
-    same = Made(({"seed": 0, "ours": 2.0 + 1e-7, "ours_ms": 9.0, "kind": "paper"},), {})
+def test_jobs_are_compared():
+    old = JobResult(({"seed": 0, "ours": 2.0, "ours_ms": 1.0, "kind": "paper"},), {})
+    same = JobResult(({"seed": 0, "ours": 2.0 + 1e-7, "ours_ms": 9.0, "kind": "paper"},), {})
     assert str(compared("a", old, same)) == "a: 2 numbers, all the same"
-    other = Made(({"seed": 0, "ours": 1.0, "ours_ms": 1.0},), {})
+    other = JobResult(({"seed": 0, "ours": 1.0, "ours_ms": 1.0},), {})
     assert str(compared("a", old, other)) == "a: 2 numbers, ours differs by 0.5"
-    assert "the number of rows" in str(compared("a", old, Made((), {})))
+    assert "the number of rows" in str(compared("a", old, JobResult((), {})))
 
 
-def test_cells_are_drawn_among_the_committed(results):
+def test_jobs_are_drawn_among_the_committed(results):
     committed = read_committed(results)
     jobs = {job.key: job for job in jobs_of(ITEMS["narasimhan-bilmes"], "small")}
     drawn = draw(jobs, committed, 5)
@@ -192,11 +185,25 @@ def test_cells_are_drawn_among_the_committed(results):
         draw(jobs, committed, 6)
 
 
+@pytest.mark.parametrize("recipe", ["cifar100-small-data", "tiny-imagenet-small"])
+def test_what_was_trained_is_what_is_reported(results, tmp_path, recipe):
+    """An error in the output folder is in every table of that run, and stays when collected."""
+    out, folder = tmp_path / "out", tmp_path / "results"
+    commit_results(folder, read_committed(results) | dict([trained(0, 20.0, recipe)]))
+    key, planted = trained(0, 99.0, recipe)
+    job_folder(out, key).mkdir(parents=True)
+    write_result(out, key, planted)
+    write_report(folder, out)
+    ours = f"ours at small scale, `{recipe}` | - | - | - | - | - | 99.00 (1) |"
+    assert ours in (out / "report.md").read_text()
+    assert collect(folder, out) == 1
+    assert ours in (folder / "report.md").read_text()
+
+
 @pytest.mark.slow
-def test_the_committed_pages_are_made_of_the_committed_cells(tmp_path):
+def test_the_committed_report_is_made_of_the_committed_results(tmp_path):
     committed = Path(__file__).parents[3] / "docs" / "results"
     copy = shutil.copytree(committed, tmp_path / "results")
-    collect(copy, tmp_path / "out")
-    small_data.write_report(copy / "small-data.csv", copy)
-    for name in ("report.md", "small-data.md"):
+    assert collect(copy, tmp_path / "out") == 0
+    for name in ("report.md", "runs.csv", "jobs.csv", "small-data.csv", "run-time.csv"):
         assert (copy / name).read_text() == (committed / name).read_text(), f"{name} is out of date"

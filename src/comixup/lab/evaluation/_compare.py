@@ -7,9 +7,10 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from scipy.special import stdtr, stdtrit  # type: ignore[import-untyped]
+from scipy import stats  # type: ignore[import-untyped]
 
 from comixup._did_you_mean import did_you_mean
+from comixup.lab.evaluation._runs import RunRecord
 
 REFERENCE = "comixup"
 """What others are tested against, if it is there and nothing else is asked for."""
@@ -22,7 +23,7 @@ LARGEST = 1e30
 FEWEST_RUNS = 3
 """Of a method, or pairs, that are tested: the spread of two says next to nothing."""
 NO_SPREAD = 1e-9
-"""Spreads below this share of the values are rounding errors, and no test can divide by them."""
+"""Of the largest value: smaller standard deviations are rounding errors."""
 
 
 @dataclass(frozen=True)
@@ -66,27 +67,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Row:
-    """One evaluated run.
-
-    Attributes:
-        method: how it was trained.
-        seed: of the run; None if unknown, and then it cannot be paired with others.
-        metrics: its numbers by name.
-        recipe: what was trained. Runs of different recipes are never put together.
-        test_digest: of the images that it was measured on, see `Split.digest`; None if unknown.
-            Runs of one recipe must have the same.
-    """
-
-    method: str
-    seed: int | None
-    metrics: Mapping[str, float]
-    recipe: str = ""
-    test_digest: str | None = None
-
-
-@dataclass(frozen=True)
-class Cell:
+class Summary:
     """One metric of one method, over its runs.
 
     Attributes:
@@ -147,21 +128,21 @@ class Comparison:
 
     Attributes:
         columns: the metrics that some run has.
-        cells: by method, then by column's name.
+        summaries: by method, then by column's name.
         runs: how many each method has.
         differences: of every method but the reference, column by column.
         reference: what the others are tested against; None with one method.
     """
 
     columns: tuple[Column, ...]
-    cells: Mapping[str, Mapping[str, Cell]]
+    summaries: Mapping[str, Mapping[str, Summary]]
     runs: Mapping[str, int]
     differences: tuple[Difference, ...] = field(default=())
     reference: str | None = None
 
 
 def compare(
-    rows: Sequence[Row],
+    runs: Sequence[RunRecord],
     *,
     columns: Sequence[Column] = COLUMNS,
     reference: str | None = None,
@@ -170,39 +151,43 @@ def compare(
     """Returns runs grouped by method, with the best marked and differences tested.
 
     Args:
-        rows: the runs, in any order; methods keep the order of their first runs.
+        runs: in any order; methods keep the order of their first runs.
         columns: metrics to show, if some run has them.
         reference: method that the others are tested against; None means Co-Mixup, or else the
             first.
         family: names of the columns whose p-values are adjusted together, over all methods.
 
-    >>> found = compare([Row("a", 0, {"error": 20.0}), Row("b", 0, {"error": 19.0})])
-    >>> found.cells["b"]["error"].best, found.differences[0].welch
+    >>> found = compare([RunRecord("a", 0, {"error": 20.0}), RunRecord("b", 0, {"error": 19.0})])
+    >>> found.summaries["b"]["error"].best, found.differences[0].welch
     (True, None)
     """
-    groups = _groups(rows)
-    shown = tuple(c for c in columns if any(c.name in row.metrics for row in rows))
+    groups = _groups(runs)
+    shown = tuple(c for c in columns if any(c.name in run.metrics for run in runs))
     if not shown:
         raise ValueError(
-            f"`rows` must have metrics such as {', '.join(c.name for c in columns[:3])}, got "
-            f"{sorted({name for row in rows for name in row.metrics})}."
+            f"`runs` must have metrics such as {', '.join(c.name for c in columns[:3])}, got "
+            f"{sorted({name for run in runs for name in run.metrics})}."
         )
     reference = _reference(list(groups), reference)
-    cells = {
-        method: {column.name: _cell(runs, column.name) for column in shown}
-        for method, runs in groups.items()
+    summaries = {
+        method: {column.name: _summary(own, column.name) for column in shown}
+        for method, own in groups.items()
     }
     for column in shown:
-        _mark_best(cells, column)
+        _mark_best(summaries, column)
     differences = tuple(
-        _difference(method, reference, column.name, own[column.name], cells[reference][column.name])
-        for method, own in cells.items()
+        _difference(
+            method, reference, column.name, own[column.name], summaries[reference][column.name]
+        )
+        for method, own in summaries.items()
         for column in shown
-        if method != reference and own[column.name].values and cells[reference][column.name].values
+        if method != reference
+        and own[column.name].values
+        and summaries[reference][column.name].values
     )
     differences = _adjusted(differences, family)
-    counts = {method: len(runs) for method, runs in groups.items()}
-    return Comparison(shown, cells, counts, differences, reference if len(groups) > 1 else None)
+    counts = {method: len(own) for method, own in groups.items()}
+    return Comparison(shown, summaries, counts, differences, reference if len(groups) > 1 else None)
 
 
 def welch_test(first: Sequence[float], second: Sequence[float]) -> float | None:
@@ -211,15 +196,14 @@ def welch_test(first: Sequence[float], second: Sequence[float]) -> float | None:
     >>> round(welch_test([20.1, 20.4, 19.9], [21.0, 21.6, 21.1]), 4)
     0.0109
     """
-    if min(len(first), len(second)) < 2:
+    if min(len(first), len(second)) < 2 or not (_vary(first) or _vary(second)):
         return None
-    a = statistics.variance(first) / len(first)
-    b = statistics.variance(second) / len(second)
-    if math.sqrt(a + b) <= NO_SPREAD * max(map(abs, (*first, *second))):
-        return None
-    t = (statistics.fmean(first) - statistics.fmean(second)) / math.sqrt(a + b)
-    freedom = (a + b) ** 2 / (a**2 / (len(first) - 1) + b**2 / (len(second) - 1))
-    return _two_sided(t, freedom)
+    of_both = [
+        number
+        for values in (first, second)
+        for number in (statistics.fmean(values), statistics.stdev(values), len(values))
+    ]
+    return float(stats.ttest_ind_from_stats(*of_both, equal_var=False).pvalue)
 
 
 def paired_test(differences: Sequence[float]) -> float | None:
@@ -231,12 +215,9 @@ def paired_test(differences: Sequence[float]) -> float | None:
     >>> round(paired_test([-1.0, -1.2, -0.9]), 4)
     0.0072
     """
-    if len(differences) < 2:
+    if not _vary(differences):
         return None
-    if statistics.stdev(differences) <= NO_SPREAD * max(map(abs, differences)):
-        return None
-    error = statistics.stdev(differences) / math.sqrt(len(differences))
-    return _two_sided(statistics.fmean(differences) / error, len(differences) - 1)
+    return float(stats.ttest_1samp(differences, 0).pvalue)
 
 
 def paired_interval(
@@ -252,12 +233,15 @@ def paired_interval(
     >>> print(f"{low:.2f} {high:.2f}")
     -1.41 -0.65
     """
-    if paired_test(differences) is None:
+    if not _vary(differences):
         return None
-    count = len(differences)
-    reach = float(stdtrit(count - 1, (1 + level) / 2)) * statistics.stdev(differences)
-    mean = statistics.fmean(differences)
-    return mean - reach / math.sqrt(count), mean + reach / math.sqrt(count)
+    low, high = stats.ttest_1samp(differences, 0).confidence_interval(level)
+    return float(low), float(high)
+
+
+def _vary(values: Sequence[float]) -> bool:
+    """Returns whether values differ by more than rounding errors, which no test can divide by."""
+    return len(values) > 1 and statistics.stdev(values) > NO_SPREAD * max(map(abs, values))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -282,39 +266,35 @@ def _adjusted(differences: Sequence[Difference], family: Sequence[str]) -> tuple
     return tuple(replace(d, holm=next(values)) if d in tested else d for d in differences)
 
 
-def _two_sided(t: float, freedom: float) -> float:
-    return float(2 * stdtr(freedom, -abs(t)))
-
-
-def _groups(rows: Sequence[Row]) -> dict[str, list[Row]]:
+def _groups(runs: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
     """Returns the runs by method, and by recipe too if there are several."""
-    if not rows:
-        raise ValueError("`rows` must have a run at least, got none. Evaluate one first.")
-    several = len({row.recipe for row in rows}) > 1
-    groups: dict[str, list[Row]] = {}
-    tests: dict[str, Row] = {}
-    for row in rows:
-        first = tests.setdefault(row.recipe, row) if row.test_digest is not None else row
-        if row.test_digest != first.test_digest:
+    if not runs:
+        raise ValueError("`runs` must have a run at least, got none. Evaluate one first.")
+    several = len({run.recipe for run in runs}) > 1
+    groups: dict[str, list[RunRecord]] = {}
+    tests: dict[str, RunRecord] = {}
+    for run in runs:
+        first = tests.setdefault(run.recipe, run) if run.test_digest is not None else run
+        if run.test_digest != first.test_digest:
             raise ValueError(
-                f"`rows` must be measured on the same images, but seed {first.seed} of "
-                f"{first.method} and seed {row.seed} of {row.method} were not. Evaluate them on "
+                f"`runs` must be measured on the same images, but seed {first.seed} of "
+                f"{first.method} and seed {run.seed} of {run.method} were not. Evaluate them on "
                 "one data set, with the same test images."
             )
-        key = f"{row.recipe} {row.method}".strip() if several else row.method
+        key = f"{run.recipe} {run.method}".strip() if several else run.method
         group = groups.setdefault(key, [])
-        if row.seed is not None and row.seed in [other.seed for other in group]:
+        if run.seed is not None and run.seed in [other.seed for other in group]:
             raise ValueError(
-                f"`rows` must have each seed of a method once, got seed {row.seed} of {key} twice. "
+                f"`runs` must have each seed of a method once, got seed {run.seed} of {key} twice. "
                 "Leave one of the two runs out."
             )
-        for name, value in row.metrics.items():
+        for name, value in run.metrics.items():
             if not abs(value) <= LARGEST:  # NaN is not
                 raise ValueError(
                     f"`metrics` must be finite and at most {LARGEST:g} in size, got {value} for "
-                    f"{name} of {key}, seed {row.seed}. Leave that run out, or that metric."
+                    f"{name} of {key}, seed {run.seed}. Leave that run out, or that metric."
                 )
-        group.append(row)
+        group.append(run)
     return groups
 
 
@@ -327,26 +307,28 @@ def _reference(methods: Sequence[str], wanted: str | None) -> str:
     return wanted or (REFERENCE if REFERENCE in methods else methods[0])
 
 
-def _cell(runs: Sequence[Row], name: str) -> Cell:
-    having = [row for row in runs if name in row.metrics]
-    values = tuple(float(row.metrics[name]) for row in having)
-    return Cell(values, tuple(row.seed for row in having))
+def _summary(runs: Sequence[RunRecord], name: str) -> Summary:
+    having = [run for run in runs if name in run.metrics]
+    values = tuple(float(run.metrics[name]) for run in having)
+    return Summary(values, tuple(run.seed for run in having))
 
 
-def _mark_best(cells: dict[str, dict[str, Cell]], column: Column) -> None:
+def _mark_best(summaries: dict[str, dict[str, Summary]], column: Column) -> None:
     """Marks the best mean, and all that are printed like it; a lone method is not the best."""
-    means = {method: own[column.name].mean for method, own in cells.items()}
+    means = {method: own[column.name].mean for method, own in summaries.items()}
     known = [mean for mean in means.values() if not math.isnan(mean)]
     if len(known) < 2 or column.lower_is_better is None:
         return
     best = min(known) if column.lower_is_better else max(known)
     for method, mean in means.items():
         if f"{mean:.{column.decimals}f}" == f"{best:.{column.decimals}f}":
-            own = cells[method][column.name]
-            cells[method][column.name] = Cell(own.values, own.seeds, best=True)
+            own = summaries[method][column.name]
+            summaries[method][column.name] = Summary(own.values, own.seeds, best=True)
 
 
-def _difference(method: str, reference: str, column: str, own: Cell, other: Cell) -> Difference:
+def _difference(
+    method: str, reference: str, column: str, own: Summary, other: Summary
+) -> Difference:
     theirs = dict(zip(other.seeds, other.values, strict=True))
     pairs = [
         value - theirs[seed]

@@ -21,11 +21,11 @@ from comixup.lab.evaluation._boxes import check_boxes, with_background
 from comixup.lab.evaluation._cam import PROBED, ActivationMaps, CamMethod
 from comixup.lab.evaluation._corruption import CORRUPTIONS, CorruptedLoader, Corruption
 from comixup.lab.evaluation._localisation import Localisation, localise
-from comixup.lab.evaluation._metrics import Metrics, measure, wilson_interval
+from comixup.lab.evaluation._measure_run import Scaled, compute_of, scaled_calibration
+from comixup.lab.evaluation._metrics import Metrics, measure, predict, wilson_interval
 from comixup.lab.evaluation._pictures import draw_corruptions, draw_localisation
-from comixup.lab.evaluation._predictions import predict
 from comixup.lab.evaluation._reliability import draw_reliability
-from comixup.lab.evaluation._scaled import Scaled, compute_of, scaled_calibration
+from comixup.lab.evaluation._runs import RunRecord
 from comixup.lab.evaluation._trained import Trained, check_data
 from comixup.lab.training import MAX_WORKERS
 
@@ -92,6 +92,18 @@ class Evaluation:
             found[COLUMN_OF[kind]] = corrupted.error
             found[COLUMN_OF[kind].replace("error", "increment")] = corrupted.increment
         return found
+
+    @property
+    def record(self) -> RunRecord:
+        """The run, for comparisons and reliability diagrams."""
+        return RunRecord(
+            self.trained.method or self.trained.path.name,
+            self.trained.seed,
+            self.summary,
+            str((self.trained.recipe or {}).get("name", "")),
+            self.test_digest,
+            self.metrics.bins,
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Returns everything but the metrics of single images, as JSON types."""
@@ -288,7 +300,7 @@ def draw_evaluation(
     """
     title = evaluation.trained.title
     image_size = evaluation.trained.image_size(data, image_size)
-    draw_reliability({title: [evaluation.metrics]}, folder / RELIABILITY)
+    draw_reliability({title: [evaluation.record]}, folder / RELIABILITY)
     if boxes is None or evaluation.localisation is None:
         return
     draw_localisation(

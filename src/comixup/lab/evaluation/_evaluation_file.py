@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from collections.abc import Mapping
@@ -11,14 +10,12 @@ from typing import Any
 
 from comixup._atomic_write import atomic_write, make_folder
 from comixup.lab._weights_file import weights_digest
-from comixup.lab.evaluation._compare import Row
 from comixup.lab.evaluation._evaluate import CORRUPTION, LOCALISATION, RELIABILITY, Evaluation
-from comixup.lab.evaluation._metrics import Bin, Metrics
+from comixup.lab.evaluation._runs import Bin, RunRecord
 from comixup.lab.training import RunFolder
 
 FILE = "evaluation.json"
 _MAX_BYTES = 10**7
-_INTERVALS = ("error_interval", "top5_interval")
 
 
 def evaluation_text(evaluation: Evaluation) -> str:
@@ -42,8 +39,8 @@ def check_replaceable(folder: Path) -> None:
             )
 
 
-def read_evaluation(folder: Path) -> tuple[Row, Metrics]:
-    """Returns what `write_evaluation` wrote, as a row of a comparison and as metrics."""
+def read_evaluation(folder: Path) -> RunRecord:
+    """Returns what `write_evaluation` wrote of a run, as far as comparisons need it."""
     path = folder / FILE
     if not path.is_file():
         raise FileNotFoundError(
@@ -55,15 +52,18 @@ def read_evaluation(folder: Path) -> tuple[Row, Metrics]:
             raise ValueError(f"it has more than {_MAX_BYTES} bytes")
         saved = _mapping("the file", json.loads(path.read_text()))
         summary = _mapping("summary", saved["summary"])
-        row = Row(
+        metrics = _mapping("metrics", saved["metrics"])
+        run = RunRecord(
             _word("method", saved["method"]) or folder.name,
             None if saved["seed"] is None else _count("seed", saved["seed"]),
             {name: _number(name, value) for name, value in summary.items()},
             _word("recipe", saved["recipe"]) or "",
-            _word("test_digest", saved.get("test_digest")),
+            _word("test_digest", saved["test_digest"]),
+            tuple(_bin(_mapping("bins", row)) for row in metrics["bins"]),
         )
-        metrics = _metrics(_mapping("metrics", saved["metrics"]))
-        digest = _word("weights_digest", saved.get("weights_digest"))
+        if sum(row.count for row in run.bins) != _count("images", metrics["images"]):
+            raise ValueError("its bins are not of its images")
+        digest = _word("weights_digest", saved["weights_digest"])
     except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as why:
         text = f"{type(why).__name__}: {why}"[:200]
         raise ValueError(
@@ -76,26 +76,7 @@ def read_evaluation(folder: Path) -> tuple[Row, Metrics]:
             f"`runs` must be evaluated after they are trained, but {path} is of other weights than "
             f"{weights}. Run comixup evaluate {folder} again."
         )
-    return row, metrics
-
-
-def _metrics(saved: Mapping[str, Any]) -> Metrics:
-    plain: dict[str, Any] = {}
-    for field in dataclasses.fields(Metrics):
-        value = saved[field.name]
-        if field.name == "images":
-            plain[field.name] = _count(field.name, value)
-        elif field.name == "bins":
-            plain[field.name] = tuple(_bin(_mapping("bins", row)) for row in value)
-        elif field.name in _INTERVALS:
-            low, high = value
-            plain[field.name] = (_number(field.name, low), _number(field.name, high))
-        else:
-            plain[field.name] = _number(field.name, value)
-    found = Metrics(**plain)
-    if set(saved) != set(plain) or sum(row.count for row in found.bins) != found.images:
-        raise ValueError("its metrics do not belong together")
-    return found
+    return run
 
 
 def _bin(saved: Mapping[str, Any]) -> Bin:

@@ -1,38 +1,190 @@
-"""Error and calibration of a classifier, from what it made of each image."""
+"""Predictions of a network, and what is measured of them: error, calibration, a temperature.
+
+Of each image a few numbers are kept: the logits of all are never there at once.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any
 
 import torch
-from torch import Tensor
+from scipy import stats  # type: ignore[import-untyped]
+from torch import Tensor, nn
 
 from comixup._checks import check_count
-from comixup.lab._calibration import BINS, below_one, calibration_error, check_confidences
-from comixup.lab.evaluation._predictions import Predictions
+from comixup.lab._calibration import BINS, below_one, check_confidences, error_and_calibration
+from comixup.lab._networks import MEMORY_FORMAT
+from comixup.lab.evaluation._runs import Bin
 
 TOP = 5
 LEVEL = 0.95
 """Of confidence intervals."""
+LOWEST, HIGHEST = 0.01, 100.0
+"""Bounds of the temperature: where every prediction is correct, none is low enough."""
+_STEPS = 100
+"""Halvings of the interval on a logarithmic scale: more than float64 can tell apart."""
 
 
-@dataclass(frozen=True)
-class Bin:
-    """The predictions whose confidence is in one tenth of the way from 0 to 1.
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """What metrics need of each image's logits, in host memory: 48 bytes per image.
 
     Attributes:
-        count: predictions in it.
-        confidence: their mean confidence, from 0 to 1; NaN if there are none.
-        accuracy: fraction of them that is correct; NaN if there are none.
+        num_classes: number of classes.
+        targets: (n,) int64, the true classes.
+        predicted: (n,) int64, the classes with the highest logits; the first of equals.
+        ranks: (n,) int64, how many classes come before the true one: 0 means correct. Of classes
+            with equal logits those of lower index come first.
+        confidences: (n,) float64, the predicted classes' probabilities.
+        losses: (n,) float64, minus the logarithm of the true classes' probabilities.
+        briers: (n,) float64, squared distances from the probabilities to the one-hot targets,
+            summed over the classes: from 0 to 2.
     """
 
-    count: int
-    confidence: float
-    accuracy: float
+    num_classes: int
+    targets: Tensor
+    predicted: Tensor
+    ranks: Tensor
+    confidences: Tensor
+    losses: Tensor
+    briers: Tensor
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+
+@torch.no_grad()
+def predict(
+    model: nn.Module,
+    batches: Iterable[tuple[Tensor, Tensor]],
+    device: torch.device | str = "cpu",
+    after: Callable[[int], object] | None = None,
+) -> Predictions:
+    """Returns what a model makes of all images, in evaluation mode; its own mode comes back.
+
+    The host waits for the device once, at the end.
+
+    Args:
+        model: on the device.
+        batches: of images and classes, such as `split.loader(250, device=device).epoch(0)`.
+        device: where to compute.
+        after: called with the number of images done, after each batch.
+
+    >>> model = nn.Sequential(nn.Flatten(), nn.Identity())
+    >>> found = predict(model, [(torch.tensor([[[[0.0, 9.0]]]]), torch.tensor([1]))])
+    >>> found.predicted, found.ranks
+    (tensor([1]), tensor([0]))
+    """
+    counts, numbers, classes, done = [], [], 0, 0
+    with _evaluating(model):
+        for images, targets in batches:
+            if not len(images):  # a process's share of the last batch may be empty
+                continue
+            logits = model(images.to(device).contiguous(memory_format=_format_for(images)))
+            classes = _classes_of(logits, len(images), classes)
+            whole, fractional = _statistics(logits.float(), targets.to(device))
+            counts.append(whole)
+            numbers.append(fractional)
+            done += len(images)
+            if after is not None:
+                after(done)
+    if not done:
+        raise ValueError("`batches` must have images, got none. Choose a split that has some.")
+    targets, predicted, ranks = torch.cat(counts, 1).cpu()
+    confidences, losses, briers = torch.cat(numbers, 1).cpu().double()
+    _check(targets, confidences, classes)
+    return Predictions(classes, targets, predicted, ranks, confidences, losses, briers)
+
+
+def predictions_of(logits: Tensor, targets: Tensor) -> Predictions:
+    """Returns what logits that were computed before say of each image.
+
+    Args:
+        logits: (n, classes).
+        targets: (n,) class indices.
+
+    >>> predictions_of(torch.tensor([[0.0, 9.0]]), torch.tensor([1])).ranks
+    tensor([0])
+    """
+    classes = _classes_of(logits, len(targets), 0)
+    (targets, predicted, ranks), numbers = _statistics(logits.double(), targets)
+    confidences, losses, briers = numbers
+    _check(targets, confidences, classes)
+    return Predictions(classes, targets, predicted, ranks, confidences, losses, briers)
+
+
+def _statistics(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns (3, batch) whole numbers and (3, batch) fractional ones; see `Predictions`."""
+    # An index out of range would end a CUDA process: it is clamped here, and rejected
+    # once the host reads the targets.
+    index = targets.clamp(0, logits.shape[1] - 1)[:, None]
+    log_p = logits.log_softmax(1)
+    p = log_p.exp()
+    # Ordered by logits and not by probabilities, which round many logits to the same number.
+    predicted = logits.argmax(1)
+    own = logits.gather(1, index)
+    before = torch.arange(logits.shape[1], device=logits.device) < index
+    ranks = ((logits > own) | ((logits == own) & before)).sum(1)
+    briers = p.square().sum(1) - 2 * p.gather(1, index)[:, 0] + 1
+    losses = -log_p.gather(1, index)[:, 0]
+    whole = torch.stack((targets, predicted, ranks))
+    return whole, torch.stack((p.amax(1), losses, briers.clamp(min=0)))
+
+
+def _format_for(images: Tensor) -> torch.memory_format:
+    return MEMORY_FORMAT if images.ndim == 4 else torch.contiguous_format
+
+
+def _classes_of(logits: object, images: int, before: int) -> int:
+    """Returns the number of classes of a batch of logits."""
+    if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != images:
+        got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+        raise ValueError(
+            f"`model` must return logits of shape ({images}, classes) for {images} images, got "
+            f"{got}. Evaluate a classifier."
+        )
+    if before not in (0, logits.shape[1]):
+        raise ValueError(
+            f"`model` must return as many logits for every image, got {before} and then "
+            f"{logits.shape[1]}."
+        )
+    return logits.shape[1]
+
+
+def _check(targets: Tensor, confidences: Tensor, classes: int) -> None:
+    """Raises `ValueError` for classes without a logit, and logits that are NaN."""
+    wrong = (targets < 0) | (targets >= classes)
+    if wrong.any():
+        raise ValueError(
+            f"`batches` must have classes from 0 to {classes - 1}, those that the model knows, "
+            f"got {int(targets[wrong][0])}. Evaluate on the data set it was trained on."
+        )
+    bad = int(confidences.isnan().sum())
+    if bad:
+        raise ValueError(
+            f"`model` must return logits that are numbers, but those of {bad} of {len(targets)} "
+            "images are infinite or not a number. Its weights, or those images, are damaged."
+        )
+
+
+@contextlib.contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    """Puts a model and its modules in evaluation mode for a while."""
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes.items():
+            module.training = training
+
+
+# ---- Metrics -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -85,18 +237,14 @@ def measure(predictions: Predictions) -> Metrics:
     """Returns the metrics of predictions."""
     count = len(predictions)
     correct = predictions.ranks == 0
-    wrong = count - int(correct.sum())
     far = int((predictions.ranks >= TOP).sum())
-    error, error_interval = percent_and_interval(wrong, count)
     top5_error, top5_interval = percent_and_interval(far, count)
     return Metrics(
         images=count,
-        error=error,
-        error_interval=error_interval,
+        **error_and_calibration(correct, predictions.losses, predictions.confidences),
+        error_interval=percent_and_interval(int((~correct).sum()), count)[1],
         top5_error=top5_error,
         top5_interval=top5_interval,
-        ece=100 * calibration_error(predictions.confidences, correct),
-        nll=float(predictions.losses.mean()),
         brier=float(predictions.briers.mean()),
         confidence=100 * float(predictions.confidences.mean()),
         bins=reliability_bins(predictions.confidences, correct),
@@ -120,14 +268,8 @@ def wilson_interval(hits: int, count: int, level: float = LEVEL) -> tuple[float,
         raise ValueError(f"`hits` must be at most `count`, {count}, got {hits}.")
     if not 0 < level < 1:
         raise ValueError(f"`level` must be between 0 and 1, got {level!r}.")
-    z = NormalDist().inv_cdf((1 + level) / 2)
-    fraction = hits / count
-    middle = (fraction + z * z / (2 * count)) / (1 + z * z / count)
-    half = z * math.sqrt(fraction * (1 - fraction) / count + (z / (2 * count)) ** 2)
-    half /= 1 + z * z / count
-    # At the ends the two terms are equal, but for rounding.
-    low = 0.0 if hits == 0 else middle - half
-    return low, 1.0 if hits == count else middle + half
+    found = stats.binomtest(hits, count).proportion_ci(level, method="wilson")
+    return float(found.low), float(found.high)
 
 
 def reliability_bins(confidences: Tensor, correct: Tensor, bins: int = BINS) -> tuple[Bin, ...]:
@@ -158,3 +300,48 @@ def percent_and_interval(hits: int, count: int) -> tuple[float, tuple[float, flo
     """
     low, high = wilson_interval(hits, count)
     return 100 * hits / count, (100 * low, 100 * high)
+
+
+# ---- Temperature scaling (Guo et al., ICML 2017) -------------------------------------------------
+
+
+def fit_temperature(logits: Tensor, targets: Tensor) -> float:
+    """Returns the temperature with the lowest NLL, from 0.01 to 100.
+
+    Logits are divided by it, so that confidence is corrected by one number; it is fitted on images
+    that were neither trained nor tested on. The predicted classes stay, and so does the error. The
+    NLL is convex in 1 / T, so its slope has one zero, which is found by bisection.
+
+    Args:
+        logits: (n, classes), finite.
+        targets: (n,) class indices.
+
+    >>> import torch
+    >>> logits = torch.tensor([[4.0, 0.0], [4.0, 0.0], [4.0, 0.0], [4.0, 0.0]])
+    >>> print(f"{fit_temperature(logits, torch.tensor([0, 0, 0, 1])):.3f}")  # log 3 = 4 / T
+    3.641
+    """
+    if logits.ndim != 2 or targets.shape != logits.shape[:1] or not len(logits):
+        raise ValueError(
+            "`logits` must have shape (n, classes) and `targets` (n,), with one image at least, "
+            f"got {tuple(logits.shape)} and {tuple(targets.shape)}."
+        )
+    if not logits.isfinite().all():
+        raise ValueError("`logits` must be finite, got NaN or infinite ones.")
+    scores = logits.double()
+    own = scores.gather(1, targets.long()[:, None])[:, 0]
+
+    def slope(inverse: float) -> float:
+        """Returns the derivative of the NLL by 1 / T."""
+        expected = ((scores * inverse).softmax(1) * scores).sum(1)
+        return float((expected - own).mean())
+
+    low, high = 1 / HIGHEST, 1 / LOWEST
+    if slope(low) >= 0:
+        return HIGHEST
+    if slope(high) <= 0:
+        return LOWEST
+    for _ in range(_STEPS):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if slope(middle) < 0 else (low, middle)
+    return 1 / math.sqrt(low * high)

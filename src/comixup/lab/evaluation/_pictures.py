@@ -1,4 +1,4 @@
-"""Figures of localisation and of corrupted backgrounds."""
+"""Figures of localisation, of corrupted backgrounds, and of what a network looked at."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import torch
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from torch import Tensor, nn
 
@@ -19,8 +18,8 @@ from comixup.lab.evaluation._boxes import box_areas, with_background
 from comixup.lab.evaluation._cam import ActivationMaps, CamMethod
 from comixup.lab.evaluation._corruption import CORRUPTIONS, CorruptedLoader
 from comixup.lab.evaluation._localisation import Localisation, upsampled
+from comixup.plots import Box, Page
 
-GREY = "#555555"
 TRUE, FOUND = "#E69F00", "#56B4E9"
 """Colours of true boxes and found ones: told apart by those who see few colours too."""
 SHOWN = 6
@@ -33,6 +32,8 @@ MAX_NAME = 20
 """Letters of a class's name."""
 OPACITY = 0.5
 """Of maps over images."""
+MAP_SIDE, MAP_HEAD, MAX_MAP_TITLE = 2.4, 0.35, 60
+"""Inches of an image beside its map and of the title above them; letters of that title."""
 _WORDS = {
     "replace": "Background replaced by another image's",
     "noise": "Background replaced by noise, as the paper's formula has it",
@@ -120,7 +121,7 @@ def localisation_figure(
             rows += [(f"{words} by IoU", numbers), ("", numbers)]
     with style.context("default"):
         room = [(ROW_HEAD, GAP) if words else (0.0, CAPTION) for words, _ in rows]
-        page = _Page(title, room, max(best, len(pixels) - best), pixels)
+        page = _Rows(title, room, max(best, len(pixels) - best), pixels)
         page.explain(
             ("true box", TRUE, "-"),
             (
@@ -195,7 +196,7 @@ def corruption_figure(rows: dict[str, Tensor], boxes: Tensor, title: str) -> Fig
     """
     with style.context("default"):
         room = [(ROW_HEAD, GAP)] * len(rows)
-        page = _Page(title, room, len(boxes), next(iter(rows.values())))
+        page = _Rows(title, room, len(boxes), next(iter(rows.values())))
         page.explain(("box: what is inside stays as it is", TRUE, "-"))
         for row, (words, pixels) in enumerate(rows.items()):
             page.name_row(row, words)
@@ -204,8 +205,8 @@ def corruption_figure(rows: dict[str, Tensor], boxes: Tensor, title: str) -> Fig
         return page.figure
 
 
-class _Page:
-    """A figure of rows of images, laid out in inches from its top left corner."""
+class _Rows:
+    """Rows of images under a title, on a page."""
 
     def __init__(
         self, title: str, room: Sequence[tuple[float, float]], columns: int, pixels: Tensor
@@ -220,46 +221,32 @@ class _Page:
         for above, below in room:  # each row's images
             self._tops.append(top + above)
             top += above + self._tall + below
-        self._width = 2 * MARGIN + max(columns, MIN_COLUMNS) * (SIDE + GAP) - GAP
-        self._height = top + MARGIN / 2
-        self.figure = Figure((self._width, self._height), facecolor="white")
-        self._say(MARGIN, 0.12, title, 12, "bold")
+        width = 2 * MARGIN + max(columns, MIN_COLUMNS) * (SIDE + GAP) - GAP
+        self._page = Page(width, top + MARGIN / 2)
+        self._page.text(MARGIN, 0.12, title, 12, bold=True)
+        self.figure = self._page.figure
 
     def explain(self, *lines: tuple[str, str, str]) -> None:
         """Writes what lines of some colour and dashes are."""
         left = MARGIN
         for words, colour, dashes in lines:
-            x = [left / self._width, (left + 0.35) / self._width]
-            y = [1 - 0.54 / self._height] * 2
-            self.figure.add_artist(Line2D(x, y, color=colour, ls=dashes, lw=2))
-            self._say(left + 0.42, 0.46, words, 9, "normal")
+            self._page.canvas.plot([left, left + 0.35], [0.54, 0.54], color=colour, ls=dashes, lw=2)
+            self._page.text(left + 0.42, 0.46, words, 9)
             left += 0.7 + 0.075 * len(words)
 
     def name_row(self, row: int, words: str) -> None:
         """Writes a row's heading."""
-        self._say(MARGIN, self._tops[row] - ROW_HEAD + 0.08, words, 10, "bold")
+        self._page.text(MARGIN, self._tops[row] - ROW_HEAD + 0.08, words, 10, bold=True)
 
     def show(self, row: int, column: int, image: Tensor) -> Axes:
-        """Returns axes with an image."""
-        top, left = self._tops[row], MARGIN + column * (SIDE + GAP)
-        place = (
-            left / self._width,
-            1 - (top + self._tall) / self._height,
-            SIDE / self._width,
-            self._tall / self._height,
-        )
-        ax = self.figure.add_axes(place, xticks=[], yticks=[])
+        """Returns axes with an image; their unit is a pixel."""
+        left = MARGIN + column * (SIDE + GAP)
+        ax = self._page.axes(Box(left, self._tops[row], SIDE, self._tall))
+        ax.set(xticks=[], yticks=[])
         ax.spines[:].set_visible(False)
         shown = image.detach().float().cpu().clamp(0, 1).expand(3, -1, -1)  # grey has one channel
         ax.imshow(shown.permute(1, 2, 0).numpy())
         return ax
-
-    def _say(self, left: float, top: float, words: str, size: int, weight: str) -> None:
-        place = left / self._width, 1 - top / self._height
-        colour = "black" if weight == "bold" else GREY
-        self.figure.text(
-            *place, words, va="top", fontsize=size, weight=weight, color=colour, parse_math=False
-        )
 
 
 def _draw_boxes(ax: Axes, boxes: Tensor, colour: str, dashes: str) -> None:
@@ -277,3 +264,28 @@ def _verdict(classes: Sequence[str], target: int, guess: int) -> str:
 
 def _short(name: str) -> str:
     return shortened(name.replace("_", " "), MAX_NAME)
+
+
+def draw_map(view: Tensor, heat: Tensor, title: str, path: Path) -> None:
+    """Writes a PNG file with an image as the network sees it and, beside it, its activation map.
+
+    Args:
+        view: (1 or 3, H, W) uint8.
+        heat: (h, w) the map, of any range.
+        title: what was predicted.
+        path: where to.
+    """
+    pixels = view.expand(3, -1, -1).permute(1, 2, 0).numpy()
+    large = upsampled(heat[None], (view.shape[1], view.shape[2]))[0].numpy()
+    with style.context("default"):
+        figure = Figure((2 * MAP_SIDE, MAP_SIDE + MAP_HEAD), facecolor="white")
+        height = MAP_SIDE / (MAP_SIDE + MAP_HEAD)
+        for column in range(2):
+            ax = figure.add_axes((column / 2 + 0.01, 0.01, 0.48, height - 0.02))
+            ax.set_axis_off()
+            ax.imshow(pixels)
+            if column:
+                ax.imshow(large, cmap="magma", alpha=OPACITY)
+        words = shortened(title, MAX_MAP_TITLE)
+        figure.text(0.02, 0.985, words, va="top", fontsize=10, weight="bold", parse_math=False)
+    write_figure(figure, path)

@@ -15,8 +15,8 @@ from comixup._checks import check_count, check_positive
 from comixup.lab._image_files import image_files, read_image
 from comixup.lab._tables import csv_table
 from comixup.lab.evaluation._cam import ActivationMaps, CamMethod
-from comixup.lab.evaluation._map_pictures import draw_map
-from comixup.lab.evaluation._temperature import fit_temperature
+from comixup.lab.evaluation._metrics import fit_temperature
+from comixup.lab.evaluation._pictures import draw_map
 from comixup.lab.models import Classifier
 from comixup.lab.training import RunFolder, read_logits
 

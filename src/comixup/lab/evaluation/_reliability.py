@@ -11,7 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from comixup._figures import shortened, write_figure
-from comixup.lab.evaluation._metrics import Bin, Metrics, wilson_interval
+from comixup.lab.evaluation._metrics import wilson_interval
+from comixup.lab.evaluation._runs import Bin, RunRecord
 
 DPI = 150
 PANEL, MARGIN = 1.75, 0.45
@@ -23,7 +24,7 @@ _CLASSIFIER, _PERFECT = "#0072B2", "#D55E00"
 """Blue and vermilion of Okabe and Ito; the lines differ in style too, for print in grey."""
 
 
-def reliability_figure(panels: Mapping[str, Sequence[Metrics]]) -> Figure:
+def reliability_figure(panels: Mapping[str, Sequence[RunRecord]]) -> Figure:
     """Returns reliability diagrams in rows, as the paper's figure of calibration has them.
 
     The classifier's line is blue, that of perfect calibration dotted: below it a classifier is
@@ -32,19 +33,18 @@ def reliability_figure(panels: Mapping[str, Sequence[Metrics]]) -> Figure:
     interval, wide where a bin holds few predictions. ECE is in percent.
 
     Args:
-        panels: by title, of one or more lines, the metrics of one or more runs each (seeds of a
-            method): their predictions are pooled for the line, and ECE is the mean of the runs'
-            with its standard deviation.
+        panels: by title, of one or more lines, one or more runs each (seeds of a method): their
+            predictions are pooled for the line, and ECE is the mean of the runs' with its standard
+            deviation.
 
-    >>> from comixup.lab.evaluation._metrics import Bin
     >>> bins = (Bin(0, float("nan"), float("nan")), Bin(10, 0.8, 0.7))
-    >>> one = Metrics(10, 30.0, (9.0, 60.0), 0.0, (0.0, 27.0), 10.0, 0.9, 0.5, 80.0, bins)
+    >>> one = RunRecord("vanilla", 0, {"ece": 10.0}, bins=bins)
     >>> [axes.get_title() for axes in reliability_figure({"Vanilla": [one]}).axes]
     ['Vanilla']
     """
     if not panels or not all(panels.values()):
         raise ValueError(
-            "`panels` must have metrics for every title, got none for "
+            "`panels` must have runs for every title, got none for "
             f"{[title for title, runs in panels.items() if not runs] or 'any'}. Evaluate a run."
         )
     with style.context("default"):
@@ -66,7 +66,7 @@ def reliability_figure(panels: Mapping[str, Sequence[Metrics]]) -> Figure:
     return figure
 
 
-def draw_reliability(panels: Mapping[str, Sequence[Metrics]], path: Path) -> None:
+def draw_reliability(panels: Mapping[str, Sequence[RunRecord]], path: Path) -> None:
     """Writes reliability diagrams to a .png, .pdf or .svg file atomically."""
     write_figure(reliability_figure(panels), path, DPI)
 
@@ -111,8 +111,8 @@ def _draw(ax: Axes, bins: Sequence[Bin]) -> None:
     ax.set_xlabel("Confidence", fontsize=8, labelpad=-3)
 
 
-def _ece(runs: Sequence[Metrics]) -> str:
-    values = [run.ece for run in runs]
+def _ece(runs: Sequence[RunRecord]) -> str:
+    values = [run.metrics["ece"] for run in runs]
     if len(values) == 1:
         return f"ECE {values[0]:.1f} %"
     return f"ECE {statistics.mean(values):.1f} ± {statistics.stdev(values):.1f} %\n{len(runs)} runs"

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from comixup._atomic_write import atomic_write, make_folder
 from comixup.lab._tables import NOTHING, csv_table, markdown_table
-from comixup.lab.evaluation._compare import FEWEST_RUNS, Cell, Column, Comparison, Difference
+from comixup.lab.evaluation._compare import FEWEST_RUNS, Column, Comparison, Difference, Summary
 
 SMALLEST_P = 0.001
 """Smaller p-values are printed as less than this: few seeds do not tell them apart."""
@@ -70,7 +70,7 @@ def as_markdown(comparison: Comparison) -> str:
             str(comparison.runs[method]),
             *(_bold(cells[c.name], c, comparison.runs[method]) for c in comparison.columns),
         ]
-        for method, cells in comparison.cells.items()
+        for method, cells in comparison.summaries.items()
     ]
     texts = [markdown_table(head, rows)]
     if comparison.differences:
@@ -90,7 +90,7 @@ def as_latex(comparison: Comparison) -> str:
         rf"{' & '.join(['Method', '$n$', *head])} \\",
         r"\midrule",
     ]
-    for method, cells in comparison.cells.items():
+    for method, cells in comparison.summaries.items():
         count = comparison.runs[method]
         words = [_latex_cell(cells[c.name], c, count) for c in comparison.columns]
         lines.append(rf"{' & '.join([latex(method), str(count), *words])} \\")
@@ -101,7 +101,7 @@ def as_csv(comparison: Comparison) -> str:
     """Returns a comparison as CSV: for each metric mean, std, n, whether best, and the tests."""
     tests = {(d.method, d.column): d for d in comparison.differences}
     rows: list[Mapping[str, object]] = []
-    for method, cells in comparison.cells.items():
+    for method, cells in comparison.summaries.items():
         row: dict[str, object] = {"method": method, "n": comparison.runs[method]}
         for column in comparison.columns:
             cell, test = cells[column.name], tests.get((method, column.name))
@@ -161,7 +161,7 @@ class _Metrics:
         self.comparison = comparison
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        methods, unfolded = list(self.comparison.cells), options.update_width(_TEXT_WIDTH)
+        methods, unfolded = list(self.comparison.summaries), options.update_width(_TEXT_WIDTH)
         rows = self._rows()
         if console.measure(rows, options=unfolded).maximum <= options.max_width:
             yield rows
@@ -179,7 +179,7 @@ class _Metrics:
     def _rows(self) -> Table:
         columns = self.comparison.columns
         table = _rich("", ["method", "n", *(column.title for column in columns)])
-        for method in self.comparison.cells:
+        for method in self.comparison.summaries:
             texts = [self._text(method, column) for column in columns]
             table.add_row(Text(method), str(self.comparison.runs[method]), *texts)
         return table
@@ -193,7 +193,7 @@ class _Metrics:
         return table
 
     def _text(self, method: str, column: Column) -> Text:
-        cell = self.comparison.cells[method][column.name]
+        cell = self.comparison.summaries[method][column.name]
         return Text(_words(cell, column, self.comparison.runs[method]), _style(cell))
 
 
@@ -244,30 +244,30 @@ def _p(value: float | None) -> str:
     return f"< {SMALLEST_P:g}" if value < SMALLEST_P else f"{value:.3f}"
 
 
-def _mean(cell: Cell, column: Column) -> str:
+def _mean(cell: Summary, column: Column) -> str:
     return f"{cell.mean:.{column.decimals}f}"
 
 
-def _rest(cell: Cell, column: Column, runs: int, sign: str) -> str:
+def _rest(cell: Summary, column: Column, runs: int, sign: str) -> str:
     """Returns what follows a mean: the spread, and the count where it is not the row's."""
     spread = "" if math.isnan(cell.std) else f" {sign} {cell.std:.{column.decimals}f}"
     return spread + (f" (n={len(cell.values)})" if len(cell.values) != runs else "")
 
 
-def _words(cell: Cell, column: Column, runs: int) -> str:
+def _words(cell: Summary, column: Column, runs: int) -> str:
     if not cell.values:
         return NOTHING
     return f"{_mean(cell, column)}{_rest(cell, column, runs, '±')}{' *' if cell.best else ''}"
 
 
-def _bold(cell: Cell, column: Column, runs: int) -> str:
+def _bold(cell: Summary, column: Column, runs: int) -> str:
     if not cell.values:
         return NOTHING
     mean = f"**{_mean(cell, column)}**" if cell.best else _mean(cell, column)
     return mean + _rest(cell, column, runs, "±")
 
 
-def _latex_cell(cell: Cell, column: Column, runs: int) -> str:
+def _latex_cell(cell: Summary, column: Column, runs: int) -> str:
     if not cell.values:
         return "--"
     mean = rf"\textbf{{{_mean(cell, column)}}}" if cell.best else _mean(cell, column)
@@ -278,7 +278,7 @@ def _arrow(column: Column) -> str:
     return {True: "↓", False: "↑", None: ""}[column.lower_is_better]
 
 
-def _style(cell: Cell) -> str:
+def _style(cell: Summary) -> str:
     return "bold" if cell.best else ""
 
 

@@ -14,7 +14,6 @@ from torch import nn
 from comixup._checks import reason_of
 from comixup.lab import data as data_sets
 from comixup.lab import models
-from comixup.lab._limits import MAX_SIDE
 from comixup.lab._preprocess import Shape
 from comixup.lab._weights_file import damaged_header
 from comixup.lab.data import DataSet
@@ -69,8 +68,8 @@ class Trained:
             data: to evaluate on.
             given: what a user asks for; it has to be the same, if the size is known.
         """
-        known = final_size(self.preprocessing, self.recipe)
-        if known is None and self.preprocessing is None:
+        known = final_size(self.preprocessing)
+        if self.preprocessing is None:
             return given
         if given not in (None, known):
             sides = " x ".join(map(str, self.shape[1:])) if known is None else str(known)
@@ -79,8 +78,7 @@ class Trained:
                 f"{self.path} ended with, got {given}. Leave it out."
             )
         size = None if data.test.resized_side() is None else known
-        if self.preprocessing is not None:
-            _check_prepared(preprocessing_of(data, size), self.preprocessing, self.path, data.name)
+        _check_prepared(preprocessing_of(data, size), self.preprocessing, self.path, data.name)
         return size
 
 
@@ -189,29 +187,22 @@ def trained_on(path: Path) -> TrainedOn:
         header.data,
         Path(root) if isinstance(root, str) and Path(root).exists() else None,
         header.classes,
-        final_size(header.preprocessing, recipe),
+        final_size(header.preprocessing),
         fraction if isinstance(fraction, float) else None,
         digest if isinstance(digest, str) else None,
         header.preprocessing,
     )
 
 
-def final_size(preprocessing: Preprocessing | None, recipe: Mapping[str, Any] | None) -> int | None:
-    """Returns the pixels per side that a training ended with; None if neither tells.
+def final_size(preprocessing: Preprocessing | None) -> int | None:
+    """Returns the pixels per side that a training ended with; None if a file does not say.
 
     Nor have images a size per side that are not square: they are shown as they are.
-
-    Weights of version 0.1 do not say, but the recipe of their run does where it is not the data
-    set's own size.
     """
-    if preprocessing is not None:
-        _, height, width = preprocessing.shape
-        return height if height == width else None
-    try:
-        size = (recipe or {})["phases"][-1]["image_size"]
-    except (LookupError, TypeError):
+    if preprocessing is None:
         return None
-    return size if type(size) is int and 0 < size <= MAX_SIDE else None
+    _, height, width = preprocessing.shape
+    return height if height == width else None
 
 
 def check_data(trained: Trained, data: DataSet) -> None:

@@ -1,4 +1,4 @@
-"""Committed cells made again, and compared with what was committed."""
+"""Committed jobs run again, and compared with what was committed."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 from comixup._checks import check_count
 from comixup.lab.paper._items import Item
 from comixup.lab.paper._jobs import Job, jobs_of
-from comixup.lab.paper._make_cell import Workspace
-from comixup.lab.paper._scheduler import Outcome, make_cells
-from comixup.lab.paper._store import Made, read_committed, read_out
+from comixup.lab.paper._run_job import Workspace
+from comixup.lab.paper._scheduler import Outcome, run_jobs
+from comixup.lab.paper._store import JobResult, read_committed, read_out
 from comixup.lab.paper._trained_tables import SCALES
 
 TOLERANCE = 1e-5
@@ -23,10 +23,10 @@ _TIMES = ("seconds", "cpu_seconds", "ms")
 
 @dataclass(frozen=True)
 class Comparison:
-    """How a cell that was made again compares.
+    """How a job that was run again compares.
 
     Attributes:
-        key: the cell.
+        key: the job.
         numbers: compared; times are left out.
         largest: relative difference.
         where: name of the number that has it; empty if all are the same.
@@ -47,42 +47,42 @@ class Comparison:
 def check(
     items: Sequence[Item], count: int, results: Path, workspace: Workspace, *, workers: int = 1
 ) -> tuple[list[Comparison], Outcome]:
-    """Returns how cells compare that are drawn at random and made again, and what became of them.
+    """Returns how jobs compare that are drawn at random and run again, and what became of them.
 
     Trained runs give the same numbers on the same machine and number of threads; elsewhere sums
     round differently, and a run ends as far away as another seed's might.
 
     Args:
-        items: whose committed cells are drawn from.
+        items: whose committed jobs are drawn from.
         count: how many to draw.
-        results: folder of the committed cells.
-        workspace: where to make them again, in a folder `check`.
-        workers: processes that make cells side by side.
+        results: folder of the committed results.
+        workspace: where to run them again, in a folder `check`.
+        workers: processes that run jobs side by side.
     """
     check_count("count", count)
     committed = read_committed(results)
     workspace = replace(workspace, out=workspace.out / "check")
     jobs = {job.key: job for item in items for scale in SCALES for job in jobs_of(item, scale)}
     drawn = draw(jobs, committed, count)
-    outcome = make_cells(drawn, workspace, workers=workers)
+    outcome = run_jobs(drawn, workspace, workers=workers)
     again = read_out(workspace.out)
     made = [job.key for job in drawn if job.key in again]
     return [compared(key, committed[key], again[key]) for key in made], outcome
 
 
-def draw(jobs: Mapping[str, Job], committed: Mapping[str, Made], count: int) -> list[Job]:
+def draw(jobs: Mapping[str, Job], committed: Mapping[str, JobResult], count: int) -> list[Job]:
     """Returns some of the jobs whose numbers are committed, chosen at random."""
     there = sorted(key for key in jobs if key in committed and committed[key].rows)
     if len(there) < count:
         raise ValueError(
-            f"`--check` must be at most the number of committed cells, {len(there)}, got {count}. "
+            f"`--check` must be at most the number of committed jobs, {len(there)}, got {count}. "
             "Name more tables and figures, or draw fewer."
         )
     return [jobs[key] for key in random.SystemRandom().sample(there, count)]
 
 
-def compared(key: str, old: Made, new: Made) -> Comparison:
-    """Returns how the numbers of a cell differ; rows are in the same order."""
+def compared(key: str, old: JobResult, new: JobResult) -> Comparison:
+    """Returns how the numbers of a job differ; rows are in the same order."""
     if len(old.rows) != len(new.rows):
         return Comparison(key, 0, math.inf, "the number of rows")
     pairs = [

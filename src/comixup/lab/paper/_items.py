@@ -15,23 +15,19 @@ from comixup.lab.paper._trained_tables import (
     MULTIPLE_INPUTS,
     RELIABILITY,
     ROBUSTNESS,
-    SECOND_SET,
-    SMALL_DATA,
     SPEECH,
-    THIRD_SET,
     VAT,
     Entry,
     Scale,
 )
 
-Kind: TypeAlias = Literal["table", "analysis", "pictures", "study"]
+Kind: TypeAlias = Literal["table", "analysis", "pictures"]
 ALL = "all"
 _PICTURED = "digits (part of a dependency) and CIFAR-100"
 _SMALL_SCALE = (
     "Small recipes on CPU cores, with small networks, few images and few epochs: only differences "
     "between methods compare with the paper, not errors. "
 )
-_NO_VALUES = "nothing: see docs/results/rules.md for its rules"
 _OWN_SCALE = (
     "The paper does not give the scale of its costs or the seeds, so values do not compare, only "
     "the order of the algorithms and what differs between them. "
@@ -40,14 +36,14 @@ _OWN_SCALE = (
 
 @dataclass(frozen=True)
 class Item:
-    """A table or figure of the paper, or a study of our own.
+    """A table or figure of the paper.
 
     Attributes:
         name: what the command line calls it.
         source: where it is in the paper.
         title: what it shows.
-        kind: a "table" of trained networks, an "analysis" of the solver or of batches, "pictures",
-            or a "study" with a report of its own.
+        kind: a "table" of trained networks, an "analysis" of the solver or of batches, or
+            "pictures".
         printed: what the paper has, in brief.
         needs: data sets, by scale.
         differs: why ours and the paper's differ.
@@ -299,39 +295,6 @@ _ITEMS = (
         _needs(_PICTURED, f"{_PICTURED.split(' and ', maxsplit=1)[0]} and ImageNet"),
         "Other images, and a network trained here for the saliency. The paper does not say which "
         "values of tau; here 0.83, its setting, and 1.",
-    ),
-    Item(
-        "small-data",
-        "our own",
-        "The comparison on small data, by rules fixed beforehand",
-        "study",
-        _NO_VALUES,
-        _needs("CIFAR-100"),
-        "",
-        "",
-        SMALL_DATA,
-    ),
-    Item(
-        "second-set",
-        "our own",
-        "The comparison on Tiny-ImageNet: error, calibration, localisation, robustness",
-        "table",
-        _NO_VALUES,
-        _needs("Tiny-ImageNet"),
-        "",
-        "",
-        SECOND_SET,
-    ),
-    Item(
-        "third-set",
-        "our own",
-        "The comparison on Google commands",
-        "table",
-        _NO_VALUES,
-        _needs("Speech Commands"),
-        "",
-        "",
-        THIRD_SET,
     ),
 )
 

@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from comixup.lab._tables import NOTHING, markdown_table
 from comixup.lab.paper._items import Item
-from comixup.lab.paper._jobs import HARD, run_key
+from comixup.lab.paper._jobs import HARD
 from comixup.lab.paper._published import (
     CONVERGENCE,
     EXHAUSTIVE,
     NARASIMHAN_BILMES,
     RUN_TIME,
 )
-from comixup.lab.paper._store import Made, Row
+from comixup.lab.paper._store import JobResult, Row
 from comixup.lab.paper._trained_tables import Entry, Scale
 
 _WAYS = {
@@ -26,7 +26,7 @@ _WAYS = {
 }
 
 
-def trained_table(item: Item, made: Mapping[str, Made]) -> str:
+def trained_table(item: Item, made: Mapping[str, JobResult]) -> str:
     """Returns the table of an item of trained networks, as Markdown."""
     columns = list(dict.fromkeys(entry.column for entry in item.entries))
     rows = list(dict.fromkeys(entry.row for entry in item.entries))
@@ -39,18 +39,16 @@ def trained_table(item: Item, made: Mapping[str, Made]) -> str:
         if any(text != NOTHING for text in printed):
             lines.append([row, "paper", *printed])
         for scale in ("paper", "small"):
-            cells = {c: values_of(own[c], scale, made) for c in columns if c in own}
-            if any(cells.values()):
+            values = {c: values_of(own[c], scale, made) for c in columns if c in own}
+            if any(values.values()):
                 recipe = next(e.runs[scale][0].recipe for e in own.values() if e.runs[scale])
-                words = [_spread(cells.get(c, [])) for c in columns]
+                words = [_spread(values.get(c, [])) for c in columns]
                 whose = "ours at small scale" if scale == "small" else "ours"
                 lines.append([row, f"{whose}, `{recipe}`", *words])
-    if all(entry.paper is None for entry in item.entries):  # nothing to tell ours from
-        return markdown_table(["", *columns], [[row, *words] for row, _, *words in lines])
     return markdown_table(["", "", *columns], lines)
 
 
-def _long_table(item: Item, made: Mapping[str, Made]) -> str:
+def _long_table(item: Item, made: Mapping[str, JobResult]) -> str:
     scales: tuple[Scale, ...] = ("paper", "small")
     lines = [
         [
@@ -64,10 +62,10 @@ def _long_table(item: Item, made: Mapping[str, Made]) -> str:
     return markdown_table(["setting", "value", "paper", "ours, paper scale", "ours, small"], lines)
 
 
-def values_of(entry: Entry, scale: Scale, made: Mapping[str, Made]) -> list[float]:
+def values_of(entry: Entry, scale: Scale, made: Mapping[str, JobResult]) -> list[float]:
     """Returns an entry's metric of each run that is there."""
-    found = [made[run_key(run)] for run in entry.runs[scale] if run_key(run) in made]
-    return [float(row[entry.metric]) for cell in found for row in cell.rows if entry.metric in row]
+    found = [made[run.key] for run in entry.runs[scale] if run.key in made]
+    return [float(row[entry.metric]) for job in found for row in job.rows if entry.metric in row]
 
 
 def exhaustive_table(rows: Sequence[Row]) -> str:
@@ -86,7 +84,7 @@ def exhaustive_table(rows: Sequence[Row]) -> str:
                 printed = [f"{value:.2f}" for value in (ours, optimum, random)]
                 lines.append([name, "paper", "100", *printed, f"{error:g}", "", ""])
             if own:
-                lines.append([name, "ours", str(len(own)), *_exhaustive_cells(own)])
+                lines.append([name, "ours", str(len(own)), *_exhaustive_words(own)])
     head = [
         *("(m, m', n)", "", "seeds", "Algorithm 1", "optimum", "random", "relative error"),
         *("... of output j = input j", "seeds solved to optimality"),
@@ -94,7 +92,7 @@ def exhaustive_table(rows: Sequence[Row]) -> str:
     return markdown_table(head, lines)
 
 
-def _exhaustive_cells(rows: Sequence[Row]) -> list[str]:
+def _exhaustive_words(rows: Sequence[Row]) -> list[str]:
     sums = {
         name: sum(float(row[name]) for row in rows)
         for name in ("ours", "optimum", "random", "identity")
@@ -114,11 +112,11 @@ def narasimhan_bilmes_table(rows: Sequence[Row]) -> str:
     columns = list(NARASIMHAN_BILMES["ours"])
     lines = []
     for name, title in _WAYS.items():
-        cells = [[float(row[name]) for row in rows if row["m"] == m] for m in columns]
+        values = [[float(row[name]) for row in rows if row["m"] == m] for m in columns]
         printed = NARASIMHAN_BILMES.get("random" if name == "infeasible" else name)
         if printed is not None and name != "random":
             lines.append([title, "paper", *(printed[m] for m in columns)])
-        lines.append([title, "ours", *map(_mean_and_deviation, cells)])
+        lines.append([title, "ours", *map(_mean_and_deviation, values)])
     return markdown_table(["", "", *(f"m = {m}" for m in columns)], lines)
 
 
@@ -160,7 +158,7 @@ ANALYSES: Mapping[str, tuple[str, Callable[[Sequence[Row]], str]]] = {
     "run-time": ("run-time", run_time_table),
     "compatibility": ("compatibility", compatibility_table),
 }
-"""By item: the first word of its cells' keys, and the table of their rows."""
+"""By item: the first word of its jobs' keys, and the table of their rows."""
 
 
 def _printed(entry: Entry) -> str:

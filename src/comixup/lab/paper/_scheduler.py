@@ -1,9 +1,9 @@
-"""Making cells: one by one, side by side, or by several machines that share a folder.
+"""Running jobs: one by one, side by side, or by several machines that share a folder.
 
-Whoever makes a cell holds the lock of its folder meanwhile, and writes it as a whole at the end. So
-any number of processes may work on the same output folder: each takes cells that are neither
-finished nor locked. If one is killed, the system releases its lock, and another takes the cell up;
-a training run resumes from its last checkpoint.
+Whoever runs a job holds the lock of its folder meanwhile, and writes its result as a whole at the
+end. So any number of processes may work on the same output folder: each takes jobs that are neither
+finished nor locked. If one is killed, the system releases its lock, and another takes the job up; a
+training run resumes from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -23,27 +23,26 @@ from rich.console import Console
 from comixup._checks import check_count
 from comixup.lab import training
 from comixup.lab._locks import held_if_free
-from comixup.lab.paper._costs import Cost
-from comixup.lab.paper._jobs import Job, with_needed
-from comixup.lab.paper._make_cell import Workspace, make_cell
-from comixup.lab.paper._store import cell_folder, is_made, write_cell
+from comixup.lab.paper._jobs import Cost, Job, with_needed
+from comixup.lab.paper._run_job import Workspace, run_job
+from comixup.lab.paper._store import is_done, job_folder, write_result
 
 POLL_SECONDS = 0.5
 MAX_WORKERS = 1024
 _SURE_SECONDS = 60.0
-"""So long a time of work the estimates are trusted for: the first cell waits for imports too."""
+"""So long a time of work the estimates are trusted for: the first job waits for imports too."""
 _MISTAKES = (ValueError, TypeError, OSError, ImportError, RuntimeError)
-"""What missing data or a full disk raise: the other cells are made all the same."""
+"""What missing data or a full disk raise: the other jobs are run all the same."""
 
 
 @dataclass
 class Outcome:
-    """What became of cells.
+    """What became of jobs.
 
     Attributes:
-        made: cells that this call has made.
-        elsewhere: cells that another process is making.
-        failed: why cells could not be made, by key.
+        made: jobs that this call has run.
+        elsewhere: jobs that another process is running.
+        failed: why jobs failed, by key.
     """
 
     made: list[str] = field(default_factory=list)
@@ -51,20 +50,20 @@ class Outcome:
     failed: dict[str, str] = field(default_factory=dict)
 
 
-def make_cells(
+def run_jobs(
     jobs: Sequence[Job],
     workspace: Workspace,
     *,
     workers: int = 1,
     shard: tuple[int, int] = (1, 1),
 ) -> Outcome:
-    """Makes the cells that are not there yet, and tells how far it is after each.
+    """Runs the jobs that are not done yet, and tells how far it is after each.
 
     Args:
-        jobs: the cells; what they need is made too.
+        jobs: what to run; what they need is run too.
         workspace: where to.
-        workers: processes that make cells side by side.
-        shard: (i, n): every n-th cell from the i-th on, for clusters that start n such calls.
+        workers: processes that run jobs side by side.
+        shard: (i, n): every n-th job from the i-th on, for clusters that start n such calls.
     """
     check_count("workers", workers, high=MAX_WORKERS)
     number, count = shard
@@ -90,19 +89,19 @@ def shard_of(text: str) -> tuple[int, int]:
 
 
 def _make_here(jobs: Sequence[Job], workspace: Workspace) -> Outcome:
-    """Makes cells in this process."""
+    """Runs jobs in this process."""
     outcome, progress = Outcome(), Progress(jobs, workspace)
     pending = list(jobs)
     while pending:
         waiting, took = [], False
         for job in pending:
-            if is_made(workspace.out, job.key):
+            if is_done(workspace.out, job.key):
                 continue
-            missing = [n.key for n in job.needs if not is_made(workspace.out, n.key)]
+            missing = [n.key for n in job.needs if not is_done(workspace.out, n.key)]
             if any(key in outcome.failed for key in missing):
                 outcome.failed[job.key] = f"it needs {missing[0]}, which could not be made"
             elif missing:
-                waiting.append(job)  # for a cell that another process is making
+                waiting.append(job)  # for a job that another process is running
             elif _make_if_free(job, workspace, outcome):
                 took = True
                 progress.show(job.key)
@@ -114,19 +113,19 @@ def _make_here(jobs: Sequence[Job], workspace: Workspace) -> Outcome:
                 break
             time.sleep(POLL_SECONDS)
             _leave_if_orphaned()
-    outcome.elsewhere = [job.key for job in pending if not is_made(workspace.out, job.key)]
+    outcome.elsewhere = [job.key for job in pending if not is_done(workspace.out, job.key)]
     return outcome
 
 
 def _make_if_free(job: Job, workspace: Workspace, outcome: Outcome) -> bool:
-    """Makes a cell unless another process holds it; returns whether it was free."""
-    with held_if_free(cell_folder(workspace.out, job.key)) as held:
+    """Runs a job unless another process holds it; returns whether it was free."""
+    with held_if_free(job_folder(workspace.out, job.key)) as held:
         if not held:
             return False
-        if is_made(workspace.out, job.key):  # between the first look and the lock
+        if is_done(workspace.out, job.key):  # between the first look and the lock
             return True
         try:
-            made = make_cell(job, workspace)
+            made = run_job(job, workspace)
         except training.TrainingStopped as stopped:
             if stopped.signal_number is not None:
                 raise
@@ -135,20 +134,20 @@ def _make_if_free(job: Job, workspace: Workspace, outcome: Outcome) -> bool:
         except _MISTAKES as why:
             outcome.failed[job.key] = " ".join(str(why).split()) or type(why).__name__
             return True
-        write_cell(workspace.out, job.key, made)
+        write_result(workspace.out, job.key, made)
         outcome.made.append(job.key)
         return True
 
 
 def _someone_makes_what_is_needed(pending: Sequence[Job], out: Path) -> bool:
-    """Returns whether waiting can help: a cell that one of these needs is locked elsewhere."""
-    needed = {n.key for job in pending for n in job.needs if not is_made(out, n.key)}
+    """Returns whether waiting can help: a job that one of these needs is locked elsewhere."""
+    needed = {n.key for job in pending for n in job.needs if not is_done(out, n.key)}
     for key in needed:
-        with held_if_free(cell_folder(out, key)) as held:
+        with held_if_free(job_folder(out, key)) as held:
             if not held:
                 return True
     # What has been finished while this was looked at is worth another round.
-    return any(is_made(out, key) for key in needed)
+    return any(is_done(out, key) for key in needed)
 
 
 def _leave_if_orphaned() -> None:
@@ -162,14 +161,14 @@ def _leave_if_orphaned() -> None:
 
 
 def _make_in_processes(jobs: Sequence[Job], workspace: Workspace, workers: int) -> Outcome:
-    """Makes cells in processes that share the folder as machines would."""
+    """Runs jobs in processes that share the folder as machines would."""
     progress, outcome = Progress(jobs, workspace), Outcome()
     quiet = replace(workspace, console=None)
-    already = {job.key for job in jobs if is_made(workspace.out, job.key)}
+    already = {job.key for job in jobs if is_done(workspace.out, job.key)}
     with _started(workers, jobs, quiet) as started:
         while any(process.is_alive() for process, _ in started):
             for job in jobs:
-                if job.key not in already and is_made(workspace.out, job.key):
+                if job.key not in already and is_done(workspace.out, job.key):
                     already.add(job.key)
                     progress.show(job.key)
             time.sleep(POLL_SECONDS)
@@ -181,7 +180,7 @@ def _make_in_processes(jobs: Sequence[Job], workspace: Workspace, workers: int) 
             elif process.exitcode:
                 outcome.failed[f"worker {process.pid}"] = f"it ended with code {process.exitcode}"
     for job in jobs:
-        if is_made(workspace.out, job.key):
+        if is_done(workspace.out, job.key):
             if job.key not in already:
                 progress.show(job.key)
         elif job.key not in outcome.failed:
@@ -224,11 +223,11 @@ def _work(sender: Connection, jobs: Sequence[Job], workspace: Workspace, workers
 
 
 class Progress:
-    """Tells after each cell how many there are, and how long the rest may take.
+    """Tells after each job how many are done, and how long the rest may take.
 
     Args:
-        jobs: all cells.
-        workspace: where they are made.
+        jobs: all of them.
+        workspace: where they are run.
     """
 
     def __init__(self, jobs: Sequence[Job], workspace: Workspace) -> None:
@@ -238,18 +237,18 @@ class Progress:
         self.left_at_first = self._left().seconds
 
     def show(self, key: str) -> None:
-        """Prints a line about a cell that has just been dealt with."""
+        """Prints a line about a job that has just been dealt with."""
         left, passed = self._left().seconds, time.monotonic() - self.begin
-        there = sum(is_made(self.out, job.key) for job in self.jobs)
+        there = sum(is_done(self.out, job.key) for job in self.jobs)
         rest = "nothing" if left == 0 else "unknown time"
         if 0 < left < self.left_at_first:
             slowness = (passed + _SURE_SECONDS) / (self.left_at_first - left + _SURE_SECONDS)
             rest = f"about {format_duration(left * slowness)}"
-        line = f"{there} of {len(self.jobs)} cells, {rest} left: {key}"
+        line = f"{there} of {len(self.jobs)} jobs, {rest} left: {key}"
         self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def _left(self) -> Cost:
-        pending = (job.cost for job in self.jobs if not is_made(self.out, job.key))
+        pending = (job.cost for job in self.jobs if not is_done(self.out, job.key))
         return sum(pending, Cost())
 
 

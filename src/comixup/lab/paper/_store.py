@@ -1,37 +1,42 @@
-"""Finished cells: a JSON file each in the output folder, rows of CSV files once committed."""
+"""Finished jobs: a JSON file each in the output folder, rows of CSV files once committed.
+
+A job that trains has one row, that of its run (`comixup.lab.evaluation.RunRecord`). Committed runs
+lie in `runs.csv`, those of the recipe `cifar100-small-data` in `small-data.csv`, which its study
+shares; the rows of other jobs lie in a file for each table or figure. `jobs.csv` tells when, where
+and with what jobs were run.
+"""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from comixup._atomic_write import atomic_write, make_folder
-from comixup.lab.paper._small_recipes import SMALL
-from comixup.lab.paper._trained_tables import Run
+from comixup.lab._tables import csv_table, read_csv
+from comixup.lab.evaluation import RunRecord, read_runs, write_runs
+from comixup.lab.paper._trained_tables import SMALL, Run
 
-Value: TypeAlias = float | str
-Row: TypeAlias = dict[str, Value]
+Row: TypeAlias = dict[str, float | str]
 RESULTS = Path("docs/results")
-"""Where committed cells lie in the source tree."""
+"""Where committed results lie in the source tree."""
 OUT = Path("reproduced")
 """The usual output folder."""
-_FILE = "cell.json"
-_INDEX = "cells.csv"
-_STUDY = "small-data.csv"
+_FILE = "job.json"
+_INDEX = "jobs.csv"
+_RUNS = "runs"
+_RUN_TABLES = ("runs.csv", "small-data.csv")
 _ABOUT = ("seconds", "date", "machine", "versions", "commit")
-_TEXT = ("cell", "recipe", "method", "date", "machine", "versions", "commit", "bins")
-"""Columns that are no numbers, even where they look like one (a commit such as 12e4567)."""
+_TEXT = ("job", "method", *_ABOUT[1:])
+"""Columns that are no numbers."""
+_DIGITS = 7
 
 
 @dataclass(frozen=True)
-class Made:
-    """A finished cell.
+class JobResult:
+    """What a finished job leaves.
 
     Attributes:
         rows: what was measured.
@@ -39,140 +44,97 @@ class Made:
     """
 
     rows: tuple[Row, ...]
-    about: Mapping[str, Value]
+    about: Mapping[str, float | str]
 
 
-def cell_folder(out: Path, key: str) -> Path:
-    """Returns the folder that a cell is locked by and written to."""
-    return out / "cells" / key
+def job_folder(out: Path, key: str) -> Path:
+    """Returns the folder that a job is locked by and that its result is written to."""
+    return out / "jobs" / key
 
 
-def is_made(out: Path, key: str) -> bool:
-    """Returns whether a cell is finished in an output folder."""
-    return (cell_folder(out, key) / _FILE).is_file()
+def is_done(out: Path, key: str) -> bool:
+    """Returns whether a job is finished in an output folder."""
+    return (job_folder(out, key) / _FILE).is_file()
 
 
-def write_cell(out: Path, key: str, made: Made) -> None:
-    """Writes a finished cell, atomically."""
-    content = {"cell": key, "about": dict(made.about), "rows": list(made.rows)}
-    atomic_write(cell_folder(out, key) / _FILE, json.dumps(content, indent=1) + "\n")
+def write_result(out: Path, key: str, result: JobResult) -> None:
+    """Writes what a finished job leaves, atomically."""
+    content = {"job": key, "about": dict(result.about), "rows": list(result.rows)}
+    atomic_write(job_folder(out, key) / _FILE, json.dumps(content, indent=1) + "\n")
 
 
-def read_out(out: Path) -> dict[str, Made]:
-    """Returns the finished cells of an output folder, by key."""
-    return dict(_read_cell(path) for path in sorted((out / "cells").rglob(_FILE)))
+def read_out(out: Path) -> dict[str, JobResult]:
+    """Returns the finished jobs of an output folder, by key."""
+    return dict(_read_result(path) for path in sorted((out / "jobs").rglob(_FILE)))
 
 
-def _read_cell(path: Path) -> tuple[str, Made]:
+def _read_result(path: Path) -> tuple[str, JobResult]:
     try:
         content = json.loads(path.read_text())
-        return str(content["cell"]), Made(tuple(content["rows"]), dict(content["about"]))
+        return str(content["job"]), JobResult(tuple(content["rows"]), dict(content["about"]))
     except (ValueError, LookupError, TypeError, RecursionError) as why:
         raise ValueError(
-            f"{path} must be a cell that comixup wrote, but is damaged: {str(why)[:200]}. Delete "
+            f"{path} must be a result that comixup wrote, but is damaged: {str(why)[:200]}. Delete "
             "it, and run the same command again."
         ) from None
 
 
-def read_committed(results: Path) -> dict[str, Made]:
-    """Returns the cells that are committed, by key; those of the study on small data too."""
-    found = _read_study(results / _STUDY)
-    for line in _read_csv(results / _INDEX):
-        key = str(line.pop("cell"))
-        found[key] = Made((), line)
-    groups = dict.fromkeys(_group(key) for key in found)
-    for group in groups:
-        rows: dict[str, list[Row]] = {}
-        for line in _read_csv(results / f"{group}.csv"):
-            rows.setdefault(str(line.pop("cell")), []).append(line)
-        found |= {key: Made(tuple(rows[key]), found[key].about) for key in rows if key in found}
-    return found
+def read_committed(results: Path) -> dict[str, JobResult]:
+    """Returns the jobs whose results are committed, by key."""
+    about = {str(line.pop("job")): line for line in read_csv(results / _INDEX, _TEXT)}
+    rows: dict[str, list[Row]] = {}
+    for table in _RUN_TABLES:
+        for run in read_runs(results / table) if (results / table).is_file() else ():
+            key = Run(run.recipe, run.method, run.seed or 0).key
+            rows[key] = [run.as_row()]
+            about.setdefault(key, {"commit": run.commit})
+    for group in dict.fromkeys(map(_group, about)):
+        if group != _RUNS:
+            for line in read_csv(results / f"{group}.csv", _TEXT):
+                rows.setdefault(str(line.pop("job")), []).append(line)
+    return {key: JobResult(tuple(rows.get(key, ())), told) for key, told in about.items()}
 
 
-def read_all(results: Path, out: Path) -> dict[str, Made]:
-    """Returns committed cells and those of the output folder, which come before them."""
+def read_all(results: Path, out: Path) -> dict[str, JobResult]:
+    """Returns committed jobs and those of the output folder, which come before them."""
     return {**read_committed(results), **read_out(out)}
 
 
-def commit_cells(results: Path, made: Mapping[str, Made]) -> int:
-    """Adds cells to the committed ones; returns how many were new or had other numbers.
-
-    Runs of the study on small data stay where they are: it has a table of its own.
-    """
+def commit_results(results: Path, new: Mapping[str, JobResult]) -> int:
+    """Adds finished jobs to the committed ones; returns how many were new or had other numbers."""
     old = read_committed(results)
-    study = _read_study(results / _STUDY)
-    new = {key: cell for key, cell in made.items() if key not in study}
-    kept = {key: cell for key, cell in old.items() if key not in study} | new
+    kept = {**old, **new}
     make_folder(results)
     index = [
-        {"cell": key, **{name: cell.about.get(name, "") for name in _ABOUT}}
-        for key, cell in sorted(kept.items())
+        {"job": key, **{name: job.about.get(name, "") for name in _ABOUT}}
+        for key, job in sorted(kept.items())
+        if set(job.about) - {"commit"}
     ]
-    atomic_write(results / _INDEX, _csv_text(index))
+    if index:
+        atomic_write(results / _INDEX, csv_table(index, _DIGITS))
     for group in dict.fromkeys(map(_group, sorted(kept))):
         rows = [
-            {"cell": key, **row}
-            for key, cell in sorted(kept.items())
-            for row in cell.rows
+            {"job": key, **row}
+            for key, job in sorted(kept.items())
+            for row in job.rows
             if _group(key) == group
         ]
-        if rows:
-            atomic_write(results / f"{group}.csv", _csv_text(rows))
+        if group == _RUNS:
+            _write_runs(results, rows)
+        elif rows:
+            atomic_write(results / f"{group}.csv", csv_table(rows, _DIGITS))
     now = read_committed(results)
     return sum(key not in old or old[key].rows != now[key].rows for key in new)
 
 
-def write_rows(path: Path, rows: Iterable[Row]) -> None:
-    """Writes rows as CSV, with the columns of all of them."""
-    make_folder(path.parent)
-    atomic_write(path, _csv_text(list(rows)))
+def _write_runs(results: Path, rows: list[Row]) -> None:
+    runs = [RunRecord.from_row({n: v for n, v in row.items() if n != "job"}) for row in rows]
+    for table, of_study in zip(_RUN_TABLES, (False, True), strict=True):
+        own = [run for run in runs if (run.recipe == SMALL) is of_study]
+        if own:
+            write_runs(own, results / table)
 
 
 def _group(key: str) -> str:
-    """Returns the name of the CSV file that a committed cell's rows are in."""
+    """Returns the first word of a job's key: the name of the CSV file of its rows."""
     return key.partition("/")[0]
-
-
-def _read_study(path: Path) -> dict[str, Made]:
-    """Returns the runs of the study on small data, as `comixup.lab.paper.cells` keeps them."""
-    found = {}
-    for line in _read_csv(path):
-        run = Run(str(line["recipe"]), str(line["method"]), int(float(line["seed"])))
-        if run.recipe == SMALL:
-            key = f"runs/{run.recipe}/{run.method}/seed-{run.seed}"
-            found[key] = Made((line,), {"commit": str(line.get("commit", ""))})
-    return found
-
-
-def _read_csv(path: Path) -> list[Row]:
-    if not path.is_file():
-        return []
-    with path.open(newline="") as file:
-        return [
-            {name: text if name in _TEXT else _value(text) for name, text in line.items() if text}
-            for line in csv.DictReader(file)
-        ]
-
-
-def _value(text: str) -> Value:
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-def _csv_text(rows: list[dict[str, Any]]) -> str:
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, names, lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({name: _written(value) for name, value in row.items()})
-    return text.getvalue()
-
-
-def _written(value: Any) -> Any:
-    """Returns a number with as many digits as it is worth."""
-    if isinstance(value, float):
-        return "" if math.isnan(value) else f"{value:.7g}"
-    return value

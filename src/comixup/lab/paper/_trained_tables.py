@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
@@ -9,9 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from comixup.lab.paper._published import CALIBRATION as ECE
 from comixup.lab.paper._published import LOCALISATION, METHODS, SPEECH_APPENDIX
 from comixup.lab.paper._published import ROBUSTNESS as CORRUPTED
-from comixup.lab.paper._small_recipes import SMALL, VARIANTS
-from comixup.lab.paper.small_data._arms import seeds_of_arms
-from comixup.lab.training import RECIPES
+from comixup.lab.training import RECIPES, Method, Recipe
 
 Scale: TypeAlias = Literal["small", "paper"]
 """Recipes for CPU cores, or those of the paper."""
@@ -22,6 +21,15 @@ CIFAR, TINY, IMAGENET = (
     "tiny-imagenet-preactresnet18",
     "imagenet-resnet50",
 )
+SMALL = "cifar100-small-data"
+VARIANTS = {
+    "cifar100-multi-input": f"{SMALL}-multi-input",
+    "cifar100-sensitivity": f"{SMALL}-sensitivity",
+    "cifar100-vat": f"{SMALL}-vat",
+}
+"""The paper's recipes, and what their small counterparts are called."""
+DIGITS = "digits-pictures"
+"""Digits enough for a network whose saliency is worth a picture: half a minute."""
 SMALL_TINY, SMALL_SPEECH = "tiny-imagenet-small", "speech-small"
 BOXED = (IMAGENET, SMALL_TINY)
 """Recipes whose networks are measured with boxes: localisation, background corruption."""
@@ -31,11 +39,16 @@ _ONE_SEED = (0,)
 
 
 class Run(NamedTuple):
-    """A trained network: a recipe's name, one of its methods, and a seed."""
+    """A run to train: a recipe's name, one of its methods, and a seed."""
 
     recipe: str
     method: str
     seed: int
+
+    @property
+    def key(self) -> str:
+        """The name of the job that trains it."""
+        return f"runs/{self.recipe}/{self.method}/seed-{self.seed}"
 
 
 @dataclass(frozen=True)
@@ -198,57 +211,41 @@ VAT = tuple(
     for name, method in RECIPES[_VAT].methods.items()
 )
 
-SMALL_DATA = tuple(
-    Entry(
-        "Small data",
-        method,
-        "error",
-        None,
-        {"small": tuple(Run(SMALL, method, seed) for seed in seeds), "paper": ()},
-    )
-    for method, seeds in seeds_of_arms().items()
-)
-"""What is tested is in `small_data`."""
 
-_SET_ARMS = {
-    "vanilla": "vanilla",
-    "cutmix-p0.5": "CutMix, p = 0.5",
-    "comixup-half": "Co-Mixup, half the epochs",
-    "comixup-one-pass": "one-pass Co-Mixup",
-    "comixup": "Co-Mixup, twice the passes",
-}
-"""Of our comparisons on other data sets. All but the last make as many passes."""
+# ---- Recipes at small scale ----------------------------------------------------------------------
+#
+# The tables of multiple inputs, of settings and of virtual adversarial training vary a method of
+# one recipe. At small scale they vary `cifar100-small-data` in the same way, under names of their
+# own.
 
 
-def _arms(recipe: str, metrics: Mapping[str, str]) -> tuple[Entry, ...]:
-    """Returns an entry for each metric, by the title of its row, and each arm of a recipe."""
-    return tuple(
-        _entry(row, title, metric, None, None, (recipe, method))
-        for row, metric in metrics.items()
-        for method, title in _SET_ARMS.items()
-        if method in RECIPES[recipe].methods
+def recipe_named(name: str) -> Recipe:
+    """Returns a recipe of `comixup.lab.training`, or one of the small variants.
+
+    >>> recipe_named("cifar100-small-data-vat").methods["vat-0.01-eps1-updates0"].vat["epsilon"]
+    1
+    """
+    if name in RECIPES:
+        return RECIPES[name]
+    if name == DIGITS:
+        longer = RECIPES["digits"].changed(epochs=10, images_per_class=100)
+        return dataclasses.replace(longer, name=name, title="Digits, for pictures")
+    paper = {small: big for big, small in VARIANTS.items()}[name]
+    base = RECIPES[SMALL]
+    methods = _like_small(RECIPES[paper].methods, base.methods)
+    return dataclasses.replace(
+        base, name=name, title=f"{RECIPES[paper].title}, at small scale", methods=methods
     )
 
 
-SECOND_SET = _arms(
-    SMALL_TINY,
-    {
-        "Top-1 error, %": "error",
-        "ECE, %": "ece",
-        "NLL": "nll",
-        "Top-1 Loc, %": "top1_loc",
-        "Top-1 Loc of the centre box, %": "centre_top1_loc",
-        "GT-known Loc, %": "gt_known",
-        "GT-known Loc of the centre box, %": "centre_gt_known",
-        "MaxBoxAccV2, %": "max_box_acc_v2",
-        "MaxBoxAccV2 of the centre box, %": "centre_max_box_acc_v2",
-        "Error, background replaced, %": "replaced_error",
-        "Error, background of noise, %": "noise_error",
-        "Error, noise added, %": "added_noise_error",
-        "CPU-seconds": "cpu_seconds",
-    },
-)
-THIRD_SET = _arms(
-    SMALL_SPEECH,
-    {"Top-1 error, %": "error", "ECE, %": "ece", "NLL": "nll", "CPU-seconds": "cpu_seconds"},
-)
+def _like_small(published: Mapping[str, Method], own: Mapping[str, Method]) -> dict[str, Method]:
+    """Returns the paper's methods with what the small recipe has chosen for their mixers."""
+    return {
+        name: dataclasses.replace(
+            method,
+            settings={**own[method.mixer].settings, **method.settings},
+            lr_multiplier=own[method.mixer].lr_multiplier,
+            paper=None,
+        )
+        for name, method in published.items()
+    }

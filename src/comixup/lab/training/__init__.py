@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from comixup.lab.training._defaults import TIMEOUT_MINUTES as TIMEOUT_MINUTES
     from comixup.lab.training._defaults import WORKERS as WORKERS
     from comixup.lab.training._folder import RunFolder as RunFolder
+    from comixup.lab.training._folder import read_metrics as read_metrics
     from comixup.lab.training._hardware import MAX_WORKERS as MAX_WORKERS
     from comixup.lab.training._hardware import Hardware as Hardware
     from comixup.lab.training._initial_weights import network_of as network_of

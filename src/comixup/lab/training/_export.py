@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 
 from comixup._atomic_write import atomic_write
+from comixup.lab._tables import csv_table
 from comixup.lab.data import DataSet
 from comixup.lab.models import Header
 from comixup.lab.training._checkpoint import State
 from comixup.lab.training._curves import draw_curves
-from comixup.lab.training._folder import RunFolder, write_metrics
+from comixup.lab.training._folder import DIGITS, RunFolder, write_metrics
 from comixup.lab.training._loaders import Loaders
 from comixup.lab.training._logits import Logits, class_errors, logits_bytes
 from comixup.lab.training._preprocessing import preprocessing_of, shape_of
@@ -65,13 +64,12 @@ def _classes_table(data: DataSet, logits: Logits) -> str:
     trained_on = (
         targets.sum(0) if targets.ndim > 1 else targets.bincount(minlength=len(data.classes))
     )
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["class", "training_images", "test_images", "error"])
-    rows = zip(data.classes, trained_on.tolist(), class_errors(*logits), strict=True)
-    for name, images, (tested, error) in rows:
-        writer.writerow([name, int(images), tested, "" if error is None else f"{error:.6g}"])
-    return text.getvalue()
+    counts = zip(data.classes, trained_on.tolist(), class_errors(*logits), strict=True)
+    rows = [
+        {"class": name, "training_images": int(images), "test_images": tested, "error": error}
+        for name, images, (tested, error) in counts
+    ]
+    return csv_table(rows, DIGITS)
 
 
 def _weights_bytes(run: Run, data: DataSet, setup: Setup) -> bytes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import io
 import json
 import os
 import platform
@@ -20,6 +19,7 @@ import torch
 
 from comixup._atomic_write import atomic_write
 from comixup.lab._source_commit import source_commit
+from comixup.lab._tables import csv_table
 from comixup.lab._weights_file import CHECKPOINT, WEIGHTS
 
 METADATA = "run.json"
@@ -30,6 +30,8 @@ CURVES = "curves.png"
 CLASSES = "classes.csv"
 FIRST_BATCH = "first_batch.png"
 EVENTS = "tensorboard"
+DIGITS = 6
+"""Significant ones of numbers in tables."""
 
 
 @dataclass(frozen=True)
@@ -127,13 +129,7 @@ def _earlier_starts(path: Path) -> list[Any]:
 
 def write_metrics(folder: Path, history: Sequence[Mapping[str, float]]) -> None:
     """Writes the whole history as a table: what a checkpoint holds and what it shows agree."""
-    columns = list(dict.fromkeys(name for row in history for name in row))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    for row in history:
-        writer.writerow({name: f"{value:.6g}" for name, value in row.items()})
-    atomic_write(folder / METRICS, text.getvalue())
+    atomic_write(folder / METRICS, csv_table(history, DIGITS))
 
 
 def read_metrics(folder: Path) -> list[dict[str, float]]:

@@ -13,7 +13,7 @@ from safetensors.torch import load
 from torch import Tensor
 from torchmetrics.functional.classification import binary_average_precision
 
-from comixup.lab._calibration import calibration_error
+from comixup.lab._calibration import error_and_calibration
 from comixup.lab.training._tensors import safetensors_bytes
 
 Logits = tuple[Tensor, Tensor]
@@ -40,12 +40,14 @@ def measures(logits: Tensor, targets: Tensor) -> dict[str, float]:
     errors = [e for _, e in class_errors(logits, targets) if e is not None]
     # Of the logits: confidences of different ones may round to the same, and the first would win.
     correct = logits.argmax(1) == targets
+    losses, confidences = (
+        F.cross_entropy(logits, targets, reduction="none"),
+        logits.softmax(1).amax(1),
+    )
     return {
         "images": len(targets),
-        "error": 100 * (~correct).double().mean().item(),
+        **error_and_calibration(correct, losses, confidences),
         "balanced_error": sum(errors) / len(errors),
-        "nll": F.cross_entropy(logits, targets).item(),
-        "ece": 100 * calibration_error(logits.softmax(1).amax(1), correct),
     }
 
 

@@ -1,4 +1,4 @@
-"""From a cell's description to its rows and pictures: the only place that knows every kind."""
+"""From a job's description to its rows and pictures: the only place that knows every kind."""
 
 from __future__ import annotations
 
@@ -7,23 +7,35 @@ import os
 import platform
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from comixup.lab import data as data_sets
+from comixup.lab import evaluation, training
 from comixup.lab._source_commit import source_commit
 from comixup.lab.paper._jobs import Job
-from comixup.lab.paper._store import Made, Row
-from comixup.lab.paper._trained_tables import Run
+from comixup.lab.paper._store import JobResult, Row
+from comixup.lab.paper._trained_tables import Run, recipe_named
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from comixup.lab.data import DataSet
+    from comixup.lab.evaluation import RunRecord
+    from comixup.lab.training import Recipe
+
+_ANNOTATIONS = "**/Annotations/CLS-LOC/val"
+"""ImageNet's boxes, as they are unpacked."""
 
 
 @dataclass(frozen=True)
 class Workspace:
-    """Where cells are made.
+    """Where jobs are run.
 
     Attributes:
         out: the output folder.
@@ -45,18 +57,16 @@ class Workspace:
         return self.out / "figures"
 
 
-def make_cell(job: Job, workspace: Workspace) -> Made:
-    """Returns what a cell measures, after making it; pictures go to the folder of figures."""
+def run_job(job: Job, workspace: Workspace) -> JobResult:
+    """Returns what a job measures, after running it; pictures go to the folder of figures."""
     begin = time.perf_counter()
     rows = _MAKERS[job.maker](workspace, **job.arguments)
     about: dict[str, float | str] = {"seconds": round(time.perf_counter() - begin, 1), **_about()}
-    return Made(tuple(rows), about)
+    return JobResult(tuple(rows), about)
 
 
 def _run(workspace: Workspace, *, recipe: Any, method: str, seed: int, boxes: bool) -> list[Row]:
-    from comixup.lab.paper._trained_runs import measured_run  # noqa: PLC0415 - slow to import
-
-    return [measured_run(workspace, recipe, method, seed, boxes=boxes)]
+    return [measured_run(workspace, recipe, method, seed, boxes=boxes).as_row()]
 
 
 def _exhaustive(_: Workspace, **arguments: Any) -> list[Row]:
@@ -108,10 +118,87 @@ def _compatibility(workspace: Workspace) -> list[Row]:
 
 
 def _corruption(workspace: Workspace, *, recipe: str) -> list[Row]:
-    from comixup.lab.paper._trained_runs import draw_corruption  # noqa: PLC0415
-
-    draw_corruption(workspace, recipe)
+    """Draws images of a recipe's data set with corrupted backgrounds (Figure 10)."""
+    name = recipe_named(recipe).data
+    data = data_sets.load(name, workspace.data_root)
+    boxes = _boxes_of(data, data_sets.data_root(workspace.data_root))
+    if boxes is None:
+        raise FileNotFoundError(
+            f"Boxes of {name} were not found. Put ImageNet's Annotations/CLS-LOC/val into its "
+            "folder."
+        )
+    evaluation.draw_corruptions(
+        data,
+        data.test,
+        boxes,
+        workspace.figures / f"corruption-{recipe}.png",
+        f"Background corruption of {name}",
+    )
     return []
+
+
+# ---- Trained runs --------------------------------------------------------------------------------
+
+
+def measured_run(
+    workspace: Workspace, recipe: Recipe, method: str, seed: int, *, boxes: bool
+) -> RunRecord:
+    """Returns the record of a run, training it as far as it is not trained.
+
+    Args:
+        workspace: where to train.
+        recipe: what to train.
+        method: one of its methods.
+        seed: of the run.
+        boxes: measure localisation and background corruption too.
+    """
+    training.train(
+        recipe,
+        method=method,
+        seeds=(seed,),
+        out=workspace.out / "runs",
+        data_root=workspace.data_root,
+        console=workspace.console,
+    )
+    folder = workspace.run_folder(Run(recipe.name, method, seed))
+    run = evaluation.measure_run(folder)
+    if not boxes:
+        return run
+    found = _evaluated(workspace, folder)
+    return replace(run, metrics={**found.summary, **_baselines(found), **run.metrics})
+
+
+def _baselines(found: evaluation.Evaluation) -> dict[str, float]:
+    """Returns what boxes localise that know nothing of the image: the whole of it, its centre."""
+    boxes = () if found.localisation is None else found.localisation.baselines
+    return {
+        f"{box.name.split()[0]}_{name}": value
+        for box in boxes
+        for name, value in box.summary.items()
+    }
+
+
+def _boxes_of(data: DataSet, root: Path) -> Tensor | None:
+    """Returns the boxes of a data set's test images; None where there are none."""
+    folders = sorted(root.glob(_ANNOTATIONS)) if data.name == "imagenet" else []
+    return evaluation.find_boxes(data, root, folders[0] if folders else None)
+
+
+def _evaluated(workspace: Workspace, run: Path) -> evaluation.Evaluation:
+    """Returns the evaluation of a finished run, with boxes where there are any; writes its file."""
+    from torch.cuda import is_available  # noqa: PLC0415 - not for lists
+
+    origin = evaluation.trained_on(run)
+    data = origin.load_data(workspace.data_root)
+    trained = evaluation.load_trained(
+        run, num_classes=data.num_classes, shape=training.shape_of(data, origin.image_size)
+    )
+    boxes = _boxes_of(data, data_sets.data_root(workspace.data_root))
+    found = evaluation.evaluate(
+        trained, data, boxes, device="cuda" if is_available() else "cpu", console=workspace.console
+    )
+    evaluation.write_evaluation(found, run)
+    return found
 
 
 _MAKERS: Mapping[str, Callable[..., list[Row]]] = {
@@ -127,7 +214,7 @@ _MAKERS: Mapping[str, Callable[..., list[Row]]] = {
 
 
 def _about() -> dict[str, float | str]:
-    """Returns when, on what and with what a cell was made."""
+    """Returns when, on what and with what a job was run."""
     versions = [f"Python {platform.python_version()}"]
     versions += [f"{name} {metadata.version(name)}" for name in ("torch", "numpy", "comixup")]
     return {

@@ -1,10 +1,10 @@
 """Forms of one-pass mixing, compared on the seeds and images that settings are chosen by.
 
-    python -m comixup.lab.paper.small_data collect runs/cifar100-small-data/*/seed-10[01] \
-        --cells docs/results/one-pass-modes.csv
-    python -m comixup.lab.paper.one_pass_modes
+    python studies/one_pass_modes/study.py list          # every run, and whether it is there
+    python studies/one_pass_modes/study.py collect runs/cifar100-small-data/*/seed-10[01]
+    python studies/one_pass_modes/study.py report        # table and figure of error against cost
 
-The second command makes the table and the figure of error against cost from the cells.
+`comixup train cifar100-small-data --method METHOD --seeds 100,101` trains the runs.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ from pathlib import Path
 import tyro
 from matplotlib import style
 from matplotlib.figure import Figure
-from rich.console import Console
 
 from comixup._atomic_write import atomic_write
 from comixup._figures import write_figure
 from comixup.lab._tables import markdown_table
-from comixup.lab.paper.cells import Cell, read_cells
+from comixup.lab.evaluation import RunRecord, measure_run, merge_runs, read_runs, write_runs
 
-CELLS = Path("docs/results/one-pass-modes.csv")
+RUNS = Path("docs/results/one-pass-modes.csv")
 SEEDS = (100, 101)
 """For choosing; none of them is reported elsewhere."""
 PLAIN = "vanilla"
@@ -49,48 +48,50 @@ _KEPT = "comixup-one-pass"
 _DPI = 150
 
 
-def by_mode(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
-    """Returns the cells of each mode, of the seeds for choosing, in the order of `MODES`."""
-    own = [cell for cell in cells if cell.seed in SEEDS]
-    found = {mode: [cell for cell in own if cell.method == mode] for mode in MODES}
-    return {mode: sorted(runs, key=lambda c: c.seed) for mode, runs in found.items() if runs}
+def by_mode(runs: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
+    """Returns the runs of each mode, of the seeds for choosing, in the order of `MODES`."""
+    own = [run for run in runs if run.seed in SEEDS]
+    found = {mode: [run for run in own if run.method == mode] for mode in MODES}
+    return {
+        mode: sorted(same, key=lambda run: run.seed or 0) for mode, same in found.items() if same
+    }
 
 
-def cost_of(runs: Sequence[Cell], modes: Mapping[str, Sequence[Cell]]) -> float:
+def cost_of(runs: Sequence[RunRecord], modes: Mapping[str, Sequence[RunRecord]]) -> float:
     """Returns the CPU time of a mode's runs, in that of vanilla training with the same seeds."""
-    plain = {cell.seed: cell.cpu_seconds for cell in modes.get(PLAIN, ())}
-    ratios = [cell.cpu_seconds / plain[cell.seed] for cell in runs if cell.seed in plain]
+    plain = {run.seed: run.metrics["cpu_seconds"] for run in modes.get(PLAIN, ())}
+    ratios = [run.metrics["cpu_seconds"] / plain[run.seed] for run in runs if run.seed in plain]
     if not ratios:
         raise ValueError(
-            f"`cells` must have {PLAIN} runs to measure costs in, got none with a seed of "
+            f"`runs` must have {PLAIN} runs to measure costs in, got none with a seed of "
             f"{runs[0].method}. Train them: comixup train cifar100-small-data --method {PLAIN} "
             f"--seeds {runs[0].seed}."
         )
     return statistics.fmean(ratios)
 
 
-def modes_table(cells: Sequence[Cell]) -> str:
+def modes_table(runs: Sequence[RunRecord]) -> str:
     """Returns errors on the images held out, seed by seed, and costs, as Markdown."""
-    modes = by_mode(cells)
+    modes = by_mode(runs)
     rows = []
-    for mode, runs in modes.items():
-        errors = {cell.seed: cell.validation_error for cell in runs}
+    for mode, own in modes.items():
+        errors = {run.seed: run.metrics["validation_error"] for run in own}
         texts = [f"{errors[seed]:.1f}" if seed in errors else "" for seed in SEEDS]
         mean = statistics.fmean(errors.values())
-        rows.append([MODES[mode], *texts, f"{mean:.1f}", f"{cost_of(runs, modes):.2f}x"])
+        rows.append([MODES[mode], *texts, f"{mean:.1f}", f"{cost_of(own, modes):.2f}x"])
     head = ["", *(f"seed {seed}" for seed in SEEDS), "mean", "CPU time"]
     return markdown_table(head, rows)
 
 
-def modes_figure(cells: Sequence[Cell]) -> Figure:
+def modes_figure(runs: Sequence[RunRecord]) -> Figure:
     """Returns the held-out error of each mode, beside its cost."""
-    modes = by_mode(cells)
+    modes = by_mode(runs)
     names = list(reversed(modes))
     with style.context("default"):
         figure = Figure((9.5, 0.6 + 0.33 * len(names)), facecolor="white", layout="constrained")
         errors, costs = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
         for y, mode in enumerate(names):
-            values = [cell.validation_error for cell in modes[mode]]
+            values = [run.metrics["validation_error"] for run in modes[mode]]
             colour = "#D55E00" if mode == _KEPT else "#777777" if mode in _REFERENCES else "#0072B2"
             errors.plot(values, [y] * len(values), "o", mfc="none", color=colour, ms=5)
             errors.plot(statistics.fmean(values), y, "D", color=colour, ms=7)
@@ -105,17 +106,43 @@ def modes_figure(cells: Sequence[Cell]) -> Figure:
     return figure
 
 
-def write_report(cells: Path = CELLS, out: Path = CELLS.parent) -> None:
-    """Print the table and draw the figure from the cells."""
-    found = read_cells(cells)
+def show(runs: Path = RUNS) -> None:
+    """List all runs, with those that are collected marked."""
+    there = {(run.method, run.seed) for run in (read_runs(runs) if runs.exists() else ())}
+    for mode in MODES:
+        for seed in SEEDS:
+            print("ok " if (mode, seed) in there else "   ", mode, seed)
+
+
+def collect(*folders: tyro.conf.Positional[Path], runs: Path = RUNS) -> None:
+    """Add finished runs to the table.
+
+    Args:
+        folders: of runs; those that are not finished are left out.
+        runs: the table.
+    """
+    new = [measure_run(folder) for folder in folders if (folder / "result.json").exists()]
+    both = merge_runs(read_runs(runs) if runs.exists() else (), new)
+    write_runs(both, runs)
+    print(f"{runs}: {len(both)} runs, {len(new)} of them from these folders")
+
+
+def write_report(runs: Path = RUNS, out: Path = RUNS.parent) -> None:
+    """Write the table and draw the figure from the table of runs.
+
+    Args:
+        runs: the table.
+        out: where to.
+    """
+    found = read_runs(runs)
     write_figure(modes_figure(found), out / "figures" / "one-pass-modes.png", _DPI)
     atomic_write(out / "one-pass-modes.md", _PAGE.format(table=modes_table(found)))
-    Console().print(f"Table and figure are in {out}.")
+    print(f"Table and figure are in {out}.")
 
 
 _PAGE = """# Forms of one-pass mixing
 
-Made from [its cells](one-pass-modes.csv) by `python -m comixup.lab.paper.one_pass_modes`. Recipe
+Made from [its runs](one-pass-modes.csv) by `python studies/one_pass_modes/study.py report`. Recipe
 `cifar100-small-data`, 60 epochs; error in % on the 2,000 images held out, seeds for choosing.
 
 ![Error and cost of each form](figures/one-pass-modes.png)
@@ -125,4 +152,5 @@ Made from [its cells](one-pass-modes.csv) by `python -m comixup.lab.paper.one_pa
 
 
 if __name__ == "__main__":
-    tyro.cli(write_report)
+    commands = {"list": show, "collect": collect, "report": write_report}
+    tyro.extras.subcommand_cli_from_dict(commands)

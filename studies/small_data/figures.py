@@ -10,9 +10,8 @@ from matplotlib import style
 from matplotlib.figure import Figure
 
 from comixup._figures import write_figure
-from comixup.lab.evaluation import draw_reliability, paired_interval
-from comixup.lab.paper.cells import Cell
-from comixup.lab.paper.small_data._arms import HEADLINE, LENGTHS, TEST_IMAGES, by_arm
+from comixup.lab.evaluation import RunRecord, draw_reliability, paired_interval
+from small_data.arms import HEADLINE, LENGTHS, by_arm
 
 DPI = 150
 CURVES = {**LENGTHS, "Input mixup, p = 0.5": ("input-p0.5", "input-p0.5-double")}
@@ -31,24 +30,23 @@ _FEWEST = 3
 """Seeds from which on an interval is drawn: that of two is wider than the figure."""
 
 
-def write_figures(cells: Sequence[Cell], folder: Path, suffixes: Sequence[str] = (".png",)) -> None:
-    """Writes the comparison's figures to a folder, in one or more formats."""
-    arms = by_arm(cells)
+def write_figures(runs: Sequence[RunRecord], folder: Path) -> None:
+    """Writes the comparison's figures to a folder."""
+    arms = by_arm(runs)
     panels = {
         # What tells the versions of a method apart stands on a line of its own.
-        "\n".join(title.rsplit(", ", 1)): [cell.as_metrics(TEST_IMAGES) for cell in arms[arm]]
+        "\n".join(title.rsplit(", ", 1)): arms[arm]
         for arm, title in HEADLINE.items()
         if arm in arms
     }
     folder.mkdir(parents=True, exist_ok=True)
-    for suffix in suffixes:
-        write_figure(compute_figure(cells), folder / f"small-data.compute{suffix}", DPI)
-        draw_reliability(panels, folder / f"small-data.reliability{suffix}")
+    write_figure(compute_figure(runs), folder / "small-data.compute.png", DPI)
+    draw_reliability(panels, folder / "small-data.reliability.png")
 
 
-def compute_figure(cells: Sequence[Cell]) -> Figure:
+def compute_figure(runs: Sequence[RunRecord]) -> Figure:
     """Returns error and ECE against compute, a line per method, with 95 % intervals of the mean."""
-    runs = by_arm(cells)
+    trained = by_arm(runs)
     with style.context("default"):
         figure = Figure((10.0, 3.8), facecolor="white", layout="constrained")
         panels = figure.subplots(1, 2)
@@ -56,20 +54,25 @@ def compute_figure(cells: Sequence[Cell]) -> Figure:
             panels, ("error", "ece"), ("Top-1 error, %", "ECE, %"), strict=True
         ):
             for k, (name, arms) in enumerate(CURVES.items()):
-                there = [runs[arm] for arm in arms if arm in runs]
+                there = [trained[arm] for arm in arms if arm in trained]
                 if not there:
                     continue
                 colour, marker, line = _STYLES[name]
                 beside = 2 ** (_BESIDE * (k - (len(CURVES) - 1) / 2))
-                xs = [own[0].passes * beside for own in there]
-                means = [statistics.fmean(getattr(c, metric) for c in own) for own in there]
-                reach = [_reach([getattr(c, metric) for c in own]) for own in there]
+                xs = [own[0].metrics["passes"] * beside for own in there]
+                means = [statistics.fmean(c.metrics[metric] for c in own) for own in there]
+                reach = [_reach([c.metrics[metric] for c in own]) for own in there]
                 ax.errorbar(
                     xs, means, reach, label=name, color=colour, marker=marker, ls=line, capsize=3
                 )
             ax.set_xscale("log", base=2)
             ticks = sorted(
-                {c.passes for arms in CURVES.values() for a in arms for c in runs.get(a, [])}
+                {
+                    c.metrics["passes"]
+                    for arms in CURVES.values()
+                    for a in arms
+                    for c in trained.get(a, [])
+                }
             )
             ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
             ax.minorticks_off()

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from comixup.lab.paper.cells import Cell
+from comixup.lab.evaluation import RunRecord
 
-CELLS = Path("docs/results/small-data.csv")
+RUNS = Path("docs/results/small-data.csv")
+RECIPE = "cifar100-small-data"
 SEEDS = range(10)
 """Of the reported runs: all of them for headline arms."""
 OTHER_SEEDS, FEW_SEEDS = range(5), range(3)
 """For the other arms; for settings, and lengths of training that the headline has not got."""
-TEST_IMAGES = 2000
 ALPHA = 0.05
 METRICS = ("error", "ece")
 """That the primary family compares."""
@@ -102,10 +100,10 @@ def titles() -> dict[str, str]:
     return {**HEADLINE, **OTHERS, **SETTINGS}
 
 
-def by_arm(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
+def by_arm(runs: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
     """Returns the reported runs of each arm, by seed."""
-    arms: dict[str, list[Cell]] = {}
-    for cell in sorted(cells, key=lambda c: c.seed):
-        if cell.seed in SEEDS:
-            arms.setdefault(cell.method, []).append(cell)
+    arms: dict[str, list[RunRecord]] = {}
+    for run in sorted(runs, key=lambda c: c.seed):
+        if run.seed in SEEDS:
+            arms.setdefault(run.method, []).append(run)
     return arms

@@ -7,9 +7,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from comixup.lab.evaluation import holm, paired_interval, paired_test
-from comixup.lab.paper.cells import Cell
-from comixup.lab.paper.small_data._arms import ALPHA, HEADLINE, METRICS, REFERENCES, SEEDS, by_arm
+from comixup.lab.evaluation import RunRecord, holm, paired_interval, paired_test
+from small_data.arms import ALPHA, HEADLINE, METRICS, REFERENCES, SEEDS, by_arm
 
 
 @dataclass(frozen=True)
@@ -46,6 +45,20 @@ class Contrast:
         """Whether the interval excludes zero, which alone is no claim."""
         return self.interval is not None and self.interval[0] * self.interval[1] > 0
 
+    def __str__(self) -> str:
+        """The difference in points with its 95 % confidence interval."""
+        text = f"{self.difference:+.2f}"
+        if self.interval is not None:
+            text += f" [{self.interval[0]:+.2f}, {self.interval[1]:+.2f}]"
+        return text
+
+    @property
+    def adjusted_p(self) -> str:
+        """The adjusted p-value as text; empty where there is none."""
+        if self.holm is None:
+            return ""
+        return "< 0.001" if self.holm < 0.001 else f"{self.holm:.3f}"
+
     def reversed(self) -> Contrast:
         """Returns the same seen from the other arm."""
         turned = None if self.interval is None else (-self.interval[1], -self.interval[0])
@@ -58,7 +71,7 @@ class Contrast:
         )
 
 
-def contrasts(cells: Sequence[Cell]) -> list[Contrast]:
+def contrasts(runs: Sequence[RunRecord]) -> list[Contrast]:
     """Returns the primary family: each reference against each other headline arm.
 
     Tests of the family whose runs are not there yet count as passed by chance (p = 1), so that the
@@ -71,20 +84,20 @@ def contrasts(cells: Sequence[Cell]) -> list[Contrast]:
         # Of the two references each pair is tested once.
         if arm != reference and not (reference == REFERENCES[1] and arm == REFERENCES[0])
     ]
-    found = exploratory(cells, pairs)
+    found = exploratory(runs, pairs)
     values = [c.p for c in found if c.p is not None]
     adjusted = iter(holm(values + [1.0] * (len(METRICS) * len(pairs) - len(values))))
     return [c if c.p is None else dataclasses.replace(c, holm=next(adjusted)) for c in found]
 
 
-def exploratory(cells: Sequence[Cell], pairs: Sequence[tuple[str, str]]) -> list[Contrast]:
+def exploratory(runs: Sequence[RunRecord], pairs: Sequence[tuple[str, str]]) -> list[Contrast]:
     """Returns differences outside of the primary family, without adjusted p-values.
 
     Args:
-        cells: of all arms.
+        runs: of all arms.
         pairs: (reference, arm), left out where there are no runs of one of them.
     """
-    arms = by_arm(cells)
+    arms = by_arm(runs)
     return [
         _contrast(arms[reference], arms[arm], metric)
         for reference, arm in pairs
@@ -93,10 +106,10 @@ def exploratory(cells: Sequence[Cell], pairs: Sequence[tuple[str, str]]) -> list
     ]
 
 
-def _contrast(reference: Sequence[Cell], arm: Sequence[Cell], metric: str) -> Contrast:
-    theirs = {cell.seed: getattr(cell, metric) for cell in arm}
+def _contrast(reference: Sequence[RunRecord], arm: Sequence[RunRecord], metric: str) -> Contrast:
+    theirs = {run.seed: run.metrics[metric] for run in arm}
     differences = [
-        getattr(cell, metric) - theirs[cell.seed] for cell in reference if cell.seed in theirs
+        run.metrics[metric] - theirs[run.seed] for run in reference if run.seed in theirs
     ]
     mean = statistics.fmean(differences) if differences else float("nan")
     return Contrast(

@@ -1,15 +1,10 @@
 """Runs measured again with batch-norm statistics of clean images."""
 
-import sys
-from pathlib import Path
-
 import pytest
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-sys.path.append(str(Path(__file__).parents[1] / "training"))
-
-from comixup.lab.paper import batch_norm
+from batch_norm import study
 from comixup.lab.training import read_logits
 from small_runs import recipe, train_here, write_images
 
@@ -35,27 +30,29 @@ def shifted_statistics(folder):
 def test_statistics_are_those_of_clean_images(run_folder, tmp_path):
     logits, targets = read_logits(run_folder / "logits.safetensors")["test"]
     error = 100 * (logits.argmax(1) != targets).double().mean().item()
-    first = batch_norm.reestimate(run_folder)
+    first = study.reestimate(run_folder)
     assert first.error == pytest.approx(error)
     shifted_statistics(run_folder)
-    second = batch_norm.reestimate(run_folder)
+    second = study.reestimate(run_folder)
     # Whatever the statistics were, they are estimated anew, and nothing else changes.
     assert (second.clean_error, second.clean_ece) == (first.clean_error, first.clean_ece)
     assert second.ece != first.ece
 
 
-def test_the_table_grows_run_by_run(run_folder, tmp_path):
+def test_the_table_grows_run_by_run(run_folder, tmp_path, capsys):
     table = tmp_path / "new" / "table.csv"
-    assert batch_norm.read_rows(table) == []
-    batch_norm.main(run_folder, table=table)
-    batch_norm.main(run_folder, table=table)
-    (row,) = batch_norm.read_rows(table)
+    assert study.read_rows(table) == []
+    study.collect(run_folder, table=table)
+    study.collect(run_folder, table=table)
+    (row,) = study.read_rows(table)
+    study.report(table)
+    assert "comixup" in capsys.readouterr().out
     assert (row.method, row.seed) == ("comixup", 0)
-    assert row.clean_ece == pytest.approx(batch_norm.reestimate(run_folder).clean_ece, rel=1e-5)
+    assert row.clean_ece == pytest.approx(study.reestimate(run_folder).clean_ece, rel=1e-5)
 
 
 def test_weights_alone_are_not_enough(run_folder, tmp_path):
     alone = tmp_path / "weights.safetensors"
     alone.write_bytes((run_folder / "weights.safetensors").read_bytes())
     with pytest.raises(ValueError, match="`folder` must be that of a finished run"):
-        batch_norm.reestimate(alone)
+        study.reestimate(alone)

@@ -1,6 +1,7 @@
 """Runs measured again with batch-norm statistics of clean images.
 
-    python -m comixup.lab.paper.batch_norm runs/cifar100-small-data/*/seed-*
+    python studies/batch_norm/study.py collect runs/cifar100-small-data/*/seed-*
+    python studies/batch_norm/study.py report        # means of each method, before and after
 
 Running means and variances are averages over the batches of training, which methods mix in
 different proportions; an evaluation sees unmixed images alone. This measures how much of a method's
@@ -10,27 +11,30 @@ training images, augmented but unmixed, and everything else stays.
 
 from __future__ import annotations
 
-import csv
-import io
+import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 import tyro
 from rich.console import Console
+from rich.table import Table
 from torch import nn
 from torch.optim.swa_utils import update_bn
 
-from comixup._atomic_write import atomic_write
+from comixup._atomic_write import atomic_write, make_folder
 from comixup.lab._progress import track
+from comixup.lab._tables import csv_table, read_csv
 from comixup.lab.data import DataSet, load
 from comixup.lab.evaluation import load_trained, measure, predictions_of, trained_on
 
 TABLE = Path("docs/results/small-data-batch-norm.csv")
 BATCH = 100
 EVALUATION_BATCH = 250
+_METRICS = ("error", "ece", "clean_error", "clean_ece")
+_DIGITS = 6
 
 
 @dataclass(frozen=True)
@@ -67,36 +71,43 @@ def reestimate(folder: Path) -> Reestimated:
     return Reestimated(trained.method, trained.seed, *before, *after)
 
 
-def main(*folders: tyro.conf.Positional[Path], table: Path = TABLE) -> None:
-    """Measure runs with batch-norm statistics of clean images, and add them to a table."""
+def collect(*folders: tyro.conf.Positional[Path], table: Path = TABLE) -> None:
+    """Measure runs with batch-norm statistics of clean images, and add them to a table.
+
+    Args:
+        folders: of finished runs.
+        table: the CSV file.
+    """
     rows = {(row.method, row.seed): row for row in read_rows(table)}
     for folder in track(folders, len(folders), "runs"):
         row = reestimate(folder)
         rows[row.method, row.seed] = row
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([field.name for field in fields(Reestimated)])
-    for row in sorted(rows.values(), key=lambda r: (r.method, r.seed)):
-        metrics = (row.error, row.ece, row.clean_error, row.clean_ece)
-        writer.writerow([row.method, row.seed, *(f"{value:.6g}" for value in metrics)])
-    table.parent.mkdir(parents=True, exist_ok=True)
-    atomic_write(table, text.getvalue())
-    Console().print(f"{table}: {len(rows)} runs", highlight=False)
+    make_folder(table.parent)
+    atomic_write(table, csv_table([asdict(rows[key]) for key in sorted(rows)], _DIGITS))
+    print(f"{table}: {len(rows)} runs")
+
+
+def report(table: Path = TABLE) -> None:
+    """Print each method's means, before and after.
+
+    Args:
+        table: the CSV file.
+    """
+    shown = Table("method", "seeds", *(name for name in _METRICS))
+    found = read_rows(table)
+    for method in dict.fromkeys(row.method for row in found):
+        own = [row for row in found if row.method == method]
+        means = (statistics.fmean(getattr(row, name) for row in own) for name in _METRICS)
+        shown.add_row(method, str(len(own)), *(f"{mean:.2f}" for mean in means))
+    Console().print(shown)
 
 
 def read_rows(table: Path) -> list[Reestimated]:
     """Returns the rows of a table; none if there is no such file."""
-    if not table.exists():
-        return []
-    with table.open(newline="") as file:
-        return [
-            Reestimated(
-                row["method"],
-                int(row["seed"]),
-                *(float(row[field.name]) for field in fields(Reestimated)[2:]),
-            )
-            for row in csv.DictReader(file)
-        ]
+    return [
+        Reestimated(str(row["method"]), int(row["seed"]), *(float(row[name]) for name in _METRICS))
+        for row in read_csv(table, ("method",))
+    ]
 
 
 def _data_of(recipe: Mapping[str, Any], seed: int, root: Path | None) -> DataSet:
@@ -118,4 +129,4 @@ def _metrics(model: nn.Module, data: DataSet) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    tyro.extras.subcommand_cli_from_dict({"collect": collect, "report": report})

@@ -1,0 +1,145 @@
+"""The record of a trained run, and tables of them as CSV files.
+
+A study trains many runs; their folders stay where they were trained. What tables and figures need
+of them is a row of numbers each, in a CSV file that is kept with the docs, so that every table can
+be made again without training.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from comixup._atomic_write import atomic_write, make_folder
+from comixup.lab._tables import csv_table, read_csv
+
+DIGITS = 7
+"""Significant ones that tables keep of a number."""
+TEXT_COLUMNS = ("recipe", "method", "commit", "bins")
+_FIRST = (
+    "epochs",
+    "passes",
+    "error",
+    "top5_error",
+    "nll",
+    "ece",
+    "temperature",
+    "scaled_nll",
+    "scaled_ece",
+    "train_error",
+    "validation_error",
+    "cpu_seconds",
+)
+"""Metrics that runs of a recipe have; others come after them in tables."""
+
+
+@dataclass(frozen=True)
+class Bin:
+    """The predictions whose confidence is in one tenth of the way from 0 to 1.
+
+    Attributes:
+        count: predictions in it.
+        confidence: their mean confidence, from 0 to 1; NaN if there are none.
+        accuracy: fraction of them that is correct; NaN if there are none.
+    """
+
+    count: int
+    confidence: float
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What was measured of one run, on its test images.
+
+    Attributes:
+        method: how it was trained; its name in the recipe.
+        seed: of the run; None if unknown, and then it cannot be paired with others.
+        metrics: numbers by name, such as error, ece, passes and cpu_seconds; see `measure_run`.
+        recipe: what was trained: a recipe, or a study's name for a condition. Runs of different
+            recipes are never put together.
+        test_digest: of the images that it was measured on, see `Split.digest`; None if unknown.
+            Runs of one recipe must have the same.
+        bins: of its predictions by their confidence, for reliability diagrams.
+        commit: of the source that trained it; empty if unknown.
+    """
+
+    method: str
+    seed: int | None
+    metrics: Mapping[str, float]
+    recipe: str = ""
+    test_digest: str | None = None
+    bins: tuple[Bin, ...] = ()
+    commit: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """What tells runs apart: recipe, method and seed."""
+        return self.recipe, self.method, -1 if self.seed is None else self.seed
+
+    def as_row(self) -> dict[str, float | str]:
+        """Returns the record as a row of a table.
+
+        >>> RunRecord("vanilla", 3, {"brier": 0.5, "error": 20.0}, "digits").as_row()
+        {'recipe': 'digits', 'method': 'vanilla', 'seed': 3, 'error': 20.0, 'brier': 0.5}
+        """
+        row: dict[str, float | str] = {"recipe": self.recipe, "method": self.method}
+        row |= {} if self.seed is None else {"seed": self.seed}
+        row |= {name: self.metrics[name] for name in _FIRST if name in self.metrics}
+        row |= self.metrics
+        row |= {"commit": self.commit} if self.commit else {}
+        bins = (f"{b.count}:{b.confidence:.5g}:{b.accuracy:.5g}" for b in self.bins)
+        return row | ({"bins": " ".join(bins)} if self.bins else {})
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, float | str]) -> RunRecord:
+        """Returns the record of a table's row."""
+        numbers = {name: value for name, value in row.items() if name not in TEXT_COLUMNS}
+        seed = numbers.pop("seed", None)
+        bins = (text.split(":") for text in str(row.get("bins", "")).split())
+        return cls(
+            str(row["method"]),
+            None if seed is None else int(seed),
+            {name: float(value) for name, value in numbers.items()},
+            str(row["recipe"]),
+            bins=tuple(Bin(int(count), float(c), float(a)) for count, c, a in bins),
+            commit=str(row.get("commit", "")),
+        )
+
+
+def read_runs(path: Path) -> list[RunRecord]:
+    """Returns the runs of a CSV file that `write_runs` wrote."""
+    if not path.is_file():
+        raise FileNotFoundError(f"`path` must be a table of runs, but there is no {path}.")
+    rows = read_csv(path, TEXT_COLUMNS)
+    try:
+        if not all("error" in row and "seed" in row for row in rows):
+            raise ValueError("some of its rows have no seed or no error")
+        return [RunRecord.from_row(row) for row in rows]
+    except (KeyError, TypeError, ValueError) as why:
+        raise ValueError(
+            f"`path` must be a table of runs that comixup wrote, but {path} is not one: {why}."
+        ) from None
+
+
+def write_runs(runs: Iterable[RunRecord], path: Path) -> None:
+    """Writes runs to a CSV file, sorted by recipe, method and seed, atomically."""
+    rows = [run.as_row() for run in sorted(runs, key=lambda run: run.key)]
+    columns = dict.fromkeys(name for row in rows for name in row)
+    last = [name for name in ("commit", "bins") if name in columns]
+    order = [*(name for name in columns if name not in last), *last]
+    # NaN is kept: a metric that a run cannot have, such as the training error of mixed images.
+    table = [{name: _cell(row.get(name)) for name in order} for row in rows]
+    make_folder(path.parent)
+    atomic_write(path, csv_table(table, DIGITS))
+
+
+def _cell(value: float | str | None) -> float | str | None:
+    return "nan" if isinstance(value, float) and math.isnan(value) else value
+
+
+def merge_runs(old: Iterable[RunRecord], new: Iterable[RunRecord]) -> list[RunRecord]:
+    """Returns all runs, new ones in place of old ones of the same recipe, method and seed."""
+    return list({run.key: run for run in (*old, *new)}.values())
