@@ -1,11 +1,13 @@
-"""Compares compiled kernels: times of the solver and of Puzzle Mix's masks, and equal results.
+"""Compares compiled kernels: times of the solver and of Puzzle Mix's masks, and their results.
 
     python benchmarks/compare_builds.py --rounds 25 build/one build/another
 
 Each folder holds a compiled `_native` (`cmake -S . -B FOLDER` with the options to compare, or a
 copy of an earlier one); their functions must take the same arguments. Calls alternate within a
 round. Times are CPU times of one thread, the best of three; printed are medians over the rounds, of
-the first build in ms and of the others relative to it.
+the first build in ms and of the others relative to it. Where results differ, so does what they are
+judged by: the least objective value of a problem, the energy of a batch's masks. Of that a second
+table has the mean difference to the first build with its standard error.
 """
 
 from __future__ import annotations
@@ -17,11 +19,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 
 from comixup.core.grid import edges
-from common import console, machine, table
+from common import console, machine, mean_and_error, table
 
 SOLVER = (((4, 4), 20, 5), ((4, 4), 100, 1), ((8, 8), 20, 1), ((16, 16), 6, 1))
 """Grid, inputs, problems."""
@@ -46,9 +49,14 @@ def load(folder: str) -> ModuleType:
     return module
 
 
-def solver_call(
-    grid: tuple[int, ...], m: int, problems: int, seed: int
-) -> Callable[[ModuleType], list[np.ndarray]]:
+class Case(NamedTuple):
+    """A call of a kernel, and the value of what it returns: less is better."""
+
+    call: Callable[[ModuleType], list[np.ndarray]]
+    value: Callable[[list[np.ndarray]], float]
+
+
+def solver_case(grid: tuple[int, ...], m: int, problems: int, seed: int) -> Case:
     """Returns a call of `solve` with the paper's weights on uniform maps."""
     rng, n = np.random.default_rng(seed), int(np.prod(grid))
     saliency = rng.random((problems, m, n)) ** 3
@@ -66,10 +74,10 @@ def solver_call(
         )  # fmt: skip
         return [sources, values]
 
-    return call
+    return Case(call, lambda found: float(found[1].min(1).mean()))
 
 
-def masks_call(side: int, seed: int) -> Callable[[ModuleType], list[np.ndarray]]:
+def masks_case(side: int, seed: int) -> Case:
     """Returns a call of `puzzle_masks` on energies of the published scale."""
     rng, n = np.random.default_rng(seed), side * side
     saliency = rng.random((2, SAMPLES, 1, n)) ** 2
@@ -85,7 +93,14 @@ def masks_call(side: int, seed: int) -> Callable[[ModuleType], list[np.ndarray]]
         kernel.puzzle_masks(unary, weights, [side, side], 1, labels)
         return [labels]
 
-    return call
+    def energy(found: list[np.ndarray]) -> float:
+        labels = found[0].astype(np.int64)
+        first, second = edges((side, side)).T
+        apart = (labels[:, first] - labels[:, second]) / LEVELS
+        own_cost = np.take_along_axis(unary, labels[:, None], 1).sum()
+        return float(own_cost + (weights * apart**2).sum())
+
+    return Case(call, energy)
 
 
 def main() -> None:
@@ -95,17 +110,18 @@ def main() -> None:
     arguments = parser.parse_args()
     console.print(machine())
     kernels = [load(folder) for folder in arguments.folders]
-    cases: dict[str, Callable[[int], Callable[[ModuleType], list[np.ndarray]]]] = {}
+    cases: dict[str, Callable[[int], Case]] = {}
     for grid, m, problems in SOLVER:
         name = f"solve {grid}, m = {m}, {problems} problem(s)"
-        cases[name] = lambda seed, case=(grid, m, problems): solver_call(*case, seed)
+        cases[name] = lambda seed, case=(grid, m, problems): solver_case(*case, seed)
     for side in MASKS:
-        cases[f"masks {side} x {side}"] = lambda seed, side=side: masks_call(side, seed)
-    rows, differences = [], 0
+        cases[f"masks {side} x {side}"] = lambda seed, side=side: masks_case(side, seed)
+    rows, values, differences = [], [], 0
     for name, make in cases.items():
         times: list[list[float]] = [[] for _ in kernels]
+        worse: list[list[float]] = [[] for _ in kernels]
         for seed in range(arguments.rounds):
-            call = make(seed)
+            call, value = make(seed)
             expected = call(kernels[0])
             order = range(len(kernels)) if seed % 2 else reversed(range(len(kernels)))
             for k in order:
@@ -115,13 +131,16 @@ def main() -> None:
                     found = call(kernels[k])
                     best = min(best, time.thread_time() - begin)
                 times[k].append(best)
+                worse[k].append(value(found) - value(expected))
                 differences += not all(map(np.array_equal, found, expected))
         ratios = [[t / b for t, b in zip(row, times[0], strict=True)] for row in times[1:]]
         rows.append(
             [name, f"{statistics.median(times[0]) * 1e3:.3f}"]
             + [f"{statistics.median(ratio):.2f}" for ratio in ratios]
         )
+        values.append([name, *("{:+.1e} ± {:.1e}".format(*mean_and_error(w)) for w in worse[1:])])
     table("Kernels", ["", "first, ms", *arguments.folders[1:]], rows)
+    table("Value, less the first kernel's", ["", *arguments.folders[1:]], values)
     console.print(f"calls with other results than the first build's: {differences}")
 
 

@@ -172,7 +172,7 @@ def test_the_kernels_map_names_every_header():
         assert f"`{header.name}`" in section, header
 
 
-def test_the_kernel_and_its_readable_twin_name_each_others_steps():
+def test_the_kernel_and_the_reference_name_each_others_steps():
     kernel = (ROOT / "native" / "solver" / "algorithm.hpp").read_text(encoding="utf-8")
     reference = (ROOT / "src" / "comixup" / "core" / "reference.py").read_text(encoding="utf-8")
     sources = "".join(

@@ -81,16 +81,13 @@ class PuzzleBounds {
       sweep<0, 0>(checkpoint);
   }
 
-  /// The bounds as numbers, for locations 0..n - 1; `low` is 0 around them, too.
+  /// The bounds as numbers, for locations 0..n - 1.
   const double* low() const { return &low_[index(margin_)]; }
   const double* high() const { return &high_[index(margin_)]; }
 
   /// v, the weight of (x[k] - x[k'])^2, where k' is k's next neighbour along an axis; 0 without
   /// one.
-  const double* weight(int axis) const { return &weight_[index(axis)][index(margin_)]; }
-
-  /// The sum of these weights over all of a location's neighbours.
-  const double* weights_at() const { return weights_at_.data(); }
+  const double* weight(std::size_t axis) const { return &weight_[axis][index(margin_)]; }
 
   /// What going from `label` to the next one costs each location by itself, without what its
   /// neighbours' labels save it: twice their sum, weighted by v. Rises with `label`.
@@ -190,7 +187,8 @@ class PuzzleBounds {
   int size_;                                 // n, padded to whole lanes
   int margin_ = 0;                           // zeros on either side, so that all have neighbours
   std::vector<std::vector<double>> weight_;  // for each axis
-  std::vector<double> weights_at_, step_cost_, low_, high_, new_low_, new_high_;
+  std::vector<double> weights_at_;           // the sum over all of a location's neighbours
+  std::vector<double> step_cost_, low_, high_, new_low_, new_high_;
 };
 
 }  // namespace comixup

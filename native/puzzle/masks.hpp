@@ -13,24 +13,17 @@
 //      E(x + y) - E(x) = sum_k step[k] y[k] + sum_edges v [y[a] != y[b]],
 //      step[k] = unary[x[k] + 1][k] - unary[x[k]][k] + sum_neighbours 2 v (x[k] - x[neighbour]),
 //    which is submodular: a minimum cut answers it, and its smallest set leads to no label above a
-//    minimum. So at most L cuts go up, and one more tells that nothing is left to gain. From one
-//    to the next only the steps change, and only where locations or their neighbours went up, so
-//    the flow of one cut serves the next (layer_cut.hpp).
+//    minimum. So at most L cuts go up, and one more tells that nothing is left to gain.
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 
 #include "common/checkpoint.hpp"
 #include "common/maxflow.hpp"
 #include "puzzle/bounds.hpp"
-#include "puzzle/layer_cut.hpp"
 
 namespace comixup {
 
@@ -55,18 +48,13 @@ inline EdgeList grid_edges(const std::vector<int>& sides) {
 class PuzzleSolver {
  public:
   PuzzleSolver(const std::vector<int>& sides, int levels)
-      : sides_(sides),
-        axes_(neighbour_axes(sides)),
+      : axes_(neighbour_axes(sides)),
         n_(count(sides)),
         levels_(levels),
-        bounds_(n_, axes_, levels) {
-    std::vector<int> strides;
-    for (const Axis& axis : axes_) strides.push_back(axis.stride);
-    if (n_ <= BitSet<kSmall>::kSize)
-      small_.emplace(strides);
-    else if (n_ <= BitSet<kMedium>::kSize)
-      medium_.emplace(strides);
-  }
+        bounds_(n_, axes_, levels),
+        graph_(n_, grid_edges(sides)),
+        cut_(graph_) {}
+  PuzzleSolver(const PuzzleSolver&) = delete;  // the cut points to the graph
 
   /// Writes the labels of least energy.
   ///
@@ -74,159 +62,58 @@ class PuzzleSolver {
   /// one number per edge, not negative. Sums of all of them are finite.
   void solve(const double* unary, const double* weight, std::int32_t* labels,
              Checkpoint& checkpoint) {
-    x_ = labels;
-    checkpoint.after(16 * index(n_) * index(levels_));
+    checkpoint.after(16 * static_cast<std::size_t>(n_) * static_cast<std::size_t>(levels_));
     bounds_.read(unary, weight);
     bounds_.find(checkpoint);
-    for (int k = 0; k < n_; ++k) x_[k] = static_cast<std::int32_t>(bounds_.low()[k]);
-    if (small_)
-      ascend(*small_);
-    else if (medium_)
-      ascend(*medium_);
-    else
-      while (raise_labels(checkpoint)) continue;
+    for (int k = 0; k < n_; ++k) labels[k] = static_cast<std::int32_t>(bounds_.low()[k]);
+    while (raise_labels(labels, checkpoint)) continue;
   }
 
  private:
-  /// Words for the locations of an 8 x 8 and of a 16 x 16 grid.
-  static constexpr int kSmall = 1, kMedium = 4;
-
-  /// The numbers of a cut, all together, stay below two to this power.
-  static constexpr int kBits = 60;
-
   static int count(const std::vector<int>& sides) {
     int size = 1;
     for (const int side : sides) size *= side;
     return size;
   }
-  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
-  int num_axes() const { return static_cast<int>(axes_.size()); }
 
-  // ---- Grids whose locations fit into a few words.
-
-  /// Moves the smallest best set of locations one label up, until there is none.
-  template <int W>
-  void ascend(LayerCut<W>& cut) {
-    BitSet<W> free;
-    for (int k = 0; k < n_; ++k) free.insert(k, bounds_.low()[k] < bounds_.high()[k]);
-    if (free.empty()) return;
-    find_scale(free);
-    begin(cut, free);
-    for (;;) {
-      const BitSet<W> up = cut.solve();
-      if (up.empty()) return;
-      raise_labels(cut, up);
+  /// Moves the smallest best set of locations one label up; returns whether any moved. A step
+  /// includes pairs with locations that stay, and not those of two free ones, which are arcs.
+  bool raise_labels(std::int32_t* x, Checkpoint& checkpoint) {
+    const auto is_free = [&](int k) { return x[k] < bounds_.high()[k]; };
+    cut_.clear();
+    bool any_free = false;
+    for (int k = 0; k < n_; ++k) {
+      if (!is_free(k)) continue;
+      any_free = true;
+      cut_.add_unary(k, 0, bounds_.step_cost(x[k])[k]);
     }
-  }
-
-  /// Finds the power of two that makes integers of costs, as in maxflow.hpp: integers and ordinary
-  /// floats lose nothing.
-  template <int W>
-  void find_scale(const BitSet<W>& free) {
-    double bound = 0;  // of all steps that free locations may ever meet, and of their pairs
-    const double *first = bounds_.step_cost(0), *last = bounds_.step_cost(levels_ - 1);
-    free.for_each([&](int k) {
-      bound +=
-          std::fabs(first[k]) + std::fabs(last[k]) + (2 * levels_ + 2) * bounds_.weights_at()[k];
-    });
-    int exponent = 0;
-    std::frexp(bound, &exponent);
-    scale_ = PowerOfTwo(kBits - exponent);
-  }
-  std::int64_t quantise(double cost) const { return static_cast<std::int64_t>(scale_.times(cost)); }
-
-  /// Sets up the first cut. A step includes pairs with locations that stay, and not those of two
-  /// free ones, which are arcs.
-  template <int W>
-  void begin(LayerCut<W>& cut, const BitSet<W>& free) {
-    cut.clear(free);
-    free.for_each([&](int k) { cut.set_excess(k, -quantise(bounds_.step_cost(x_[k])[k])); });
-    for (int a = 0; a < num_axes(); ++a) {
-      const int stride = axes_[index(a)].stride;
-      const double *v = bounds_.weight(a), *low = bounds_.low();
-      const BitSet<W> next_free = free.shifted_down(stride), last_free = free.shifted_up(stride);
-      free.for_each([&](int k) {
-        const std::int64_t next = quantise(v[k]), last = quantise(v[k - stride]);
-        const int next_label = static_cast<int>(low[k + stride]);
-        const int last_label = static_cast<int>(low[k - stride]);
-        cut.add_excess(k, next * (2 * next_label + next_free.has(k)) +
-                              last * (2 * last_label + last_free.has(k)));
-        if (next_free.has(k)) cut.add_edge(a, k, next);
-      });
-    }
-  }
-
-  /// Moves locations up, and turns the cut into the question that is asked from there.
-  template <int W>
-  void raise_labels(LayerCut<W>& cut, const BitSet<W>& up) {
-    up.for_each([&](int k) {
-      const int label = ++x_[k];
-      if (label < levels_)
-        cut.add_excess(
-            k, quantise(bounds_.step_cost(label - 1)[k]) - quantise(bounds_.step_cost(label)[k]));
-    });
-    for (int a = 0; a < num_axes(); ++a) {
-      const int stride = axes_[index(a)].stride;
-      const double* v = bounds_.weight(a);
-      const BitSet<W> before_free = up & cut.nodes().shifted_down(stride);
-      const BitSet<W> behind_free = up & cut.nodes().shifted_up(stride);
-      before_free.for_each([&](int k) { cut.add_excess(k + stride, 2 * quantise(v[k])); });
-      behind_free.for_each([&](int k) { cut.add_excess(k - stride, 2 * quantise(v[k - stride])); });
-    }
-    up.for_each([&](int k) {
-      if (x_[k] == static_cast<int>(bounds_.high()[k])) cut.remove_node(k);
-    });
-  }
-
-  // ---- Larger grids.
-
-  /// Moves the smallest best set of locations one label up; returns whether any moved.
-  bool raise_labels(Checkpoint& checkpoint) {
-    if (!large_) large_ = std::make_unique<Graph>(n_, grid_edges(sides_));
-    MinCut& cut = large_->cut;
-    cut.clear();
-    const auto is_free = [&](int k) { return x_[k] < bounds_.high()[k]; };
-    for (int k = 0; k < n_; ++k)
-      if (is_free(k)) cut.add_unary(k, 0, bounds_.step_cost(x_[k])[k]);
+    if (!any_free) return false;
     int edge = 0;
-    for (int a = 0; a < num_axes(); ++a) {
-      const Axis axis = axes_[index(a)];
-      for (int k = 0; k < n_; ++k) {
-        if (k % axis.block + axis.stride >= axis.block) continue;
-        const int next = k + axis.stride;
-        const double v = bounds_.weight(a)[k];
-        const bool inside = is_free(k) && is_free(next);
-        if (is_free(k)) cut.add_unary(k, 0, -v * (2 * x_[next] + inside));
-        if (is_free(next)) cut.add_unary(next, 0, -v * (2 * x_[k] + inside));
-        if (inside) cut.add_potts(edge, v);
-        ++edge;
-      }
+    for (std::size_t a = 0; a < axes_.size(); ++a) {
+      const double* v = bounds_.weight(a);
+      for (int begin = 0; begin < n_; begin += axes_[a].block)
+        for (int k = begin; k < begin + axes_[a].block - axes_[a].stride; ++k, ++edge) {
+          const int next = k + axes_[a].stride;
+          const bool inside = is_free(k) && is_free(next);
+          if (is_free(k)) cut_.add_unary(k, 0, -v[k] * (2 * x[next] + inside));
+          if (is_free(next)) cut_.add_unary(next, 0, -v[k] * (2 * x[k] + inside));
+          if (inside) cut_.add_potts(edge, v[k]);
+        }
     }
-    cut.solve(checkpoint);
+    cut_.solve(checkpoint);
     bool moved = false;
     for (int k = 0; k < n_; ++k) {
-      x_[k] += cut.label(k);
-      moved |= cut.label(k) > 0;
+      x[k] += cut_.label(k);
+      moved |= cut_.label(k) > 0;
     }
     return moved;
   }
 
-  /// A graph for cuts by trees, made when it is first needed.
-  struct Graph {
-    Graph(int nodes, const EdgeList& edges) : graph(nodes, edges), cut(graph) {}
-    Topology graph;
-    MinCut cut;
-  };
-
-  std::vector<int> sides_;
-  std::vector<Axis> axes_;
-  int n_, levels_;
+  const std::vector<Axis> axes_;
+  const int n_, levels_;
   PuzzleBounds bounds_;
-  std::int32_t* x_ = nullptr;
-  PowerOfTwo scale_{0};
-  std::optional<LayerCut<kSmall>> small_;  // one of these two, or none
-  std::optional<LayerCut<kMedium>> medium_;
-  std::unique_ptr<Graph> large_;
+  const Topology graph_;
+  MinCut cut_;
 };
 
 }  // namespace comixup

@@ -1,24 +1,22 @@
 // Algorithm 1: iterative submodular minimisation over the outputs of one batch.
 //
-// src/comixup/core/reference.py is this file's twin, written to be read: the same steps in the same
-// order. Letters are the paper's in both: i input, j output, k location, m inputs, n locations, L
-// levels, z_j the labels of output j, o_j its source counts, v the pressure, A the compatibility; t
-// is a location in visiting order (see grid.hpp).
+// The outer loop is that of src/comixup/core/reference.py, written to be read: the same steps in
+// the same order, and the paper's letters in both: i input, j output, k location, m inputs, n
+// locations, L levels, z_j the labels of output j, o_j its source counts, v the pressure, A the
+// compatibility; t is a location in visiting order (see grid.hpp). The inner step, minimise.hpp, is
+// another one than the reference's: where several labellings are nearly best the two may differ.
 //
 //   here                             there
 //   Algorithm1::run                  solve
-//   largest_energy, EnergyUnit       energy_unit
-//   kick                             kick
-//   minimise_output                  minimise_output
-//   update_support                   source_counts
+//   run_sweep                        algorithm_1
+//   minimise_output                  pressure, modularise, argmin
 //   Candidates                       candidate_labels, mixing_bonus, pairwise_costs
 //   Weights::phi                     phi
+//   update_support                   source_counts
+//   kick                             kick
 //   find_duplicates                  duplicates, resolving_penalty
 //   objective_value                  objective_value
 //   is_better                        is_better
-//   Minimiser                        minimise
-//   Elimination                      eliminate
-//   Frontier                         frontier_minimum
 #pragma once
 
 #include <algorithm>
@@ -85,10 +83,7 @@ class Algorithm1 {
         objective_values_[sweep] = objective_values_[sweep - 1];
         continue;
       }
-      bool changed = false;
-      for (int j = 0; j < problem_.outputs; ++j)
-        changed |= minimise_output(j, sweep > 0, resolving);
-      sum_pressure();  // afresh, so that rounding errors do not accumulate
+      const bool changed = run_sweep(sweep > 0, resolving);
       objective_values_[sweep] = objective_value();
       const Rank rank = {settings_.resolve ? find_duplicates() : 0.0, objective_values_[sweep]};
       const bool better = sweep == 0 || is_better(rank, best_rank_);
@@ -223,7 +218,16 @@ class Algorithm1 {
     checkpoint_.after(own_pressure_.size());
   }
 
-  // ---- One pass of the inner loop.
+  // ---- Algorithm 1.
+
+  /// One step of Algorithm 1's loop over t; returns whether any output changed. `mixed`: labels
+  /// may be blends; `resolving`: outputs pay for `penalised_`, too.
+  bool run_sweep(bool mixed, bool resolving) {
+    bool changed = false;
+    for (int j = 0; j < problem_.outputs; ++j) changed |= minimise_output(j, mixed, resolving);
+    sum_pressure();  // afresh, so that rounding errors do not accumulate
+    return changed;
+  }
 
   /// Solves z_j = argmin of the modularised f_j; returns whether z_j changed.
   bool minimise_output(int j, bool mixed, bool resolving) {

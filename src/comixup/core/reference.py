@@ -1,12 +1,13 @@
 """Algorithm 1 in NumPy, written to be read beside the paper; the kernel is tested against it.
 
-`native/solver/algorithm.hpp` is this file's twin, written to be fast: the same steps in the same
-order. Its header lists which function here is which there.
+`algorithm_1` is the paper's box. What is not in the box is around it, in `solve`: units, the best
+sweep, kicks, duplicates. `native/solver/algorithm.hpp` runs the same outer loop, with the same
+steps and letters; its header lists which function here is which there. The inner step, from
+`minimise` on, is another one than the kernel's: exact more often, and slow.
 
 Letters are the paper's in both: i input, j output, k location, m inputs, n locations, L levels, z_j
-the labels of output j, o_j its source counts, v the pressure, A the compatibility; t is a location
-in visiting order. A label is a multiset of L inputs, kept as a sorted row of a (labels, L) array:
-z = (1/L) sum_l onehot.
+the labels of output j, o_j its source counts, v the pressure, A the compatibility. A label is a
+multiset of L inputs, kept as a sorted row of a (labels, L) array: z = (1/L) sum_l onehot.
 """
 
 from __future__ import annotations
@@ -54,47 +55,94 @@ class ScaledProblem(NamedTuple):
     smoothness: str
 
 
+class Modular(NamedTuple):
+    """The modularised f_j: sum_k unary[z_k, k] + sum_(k,k') pairwise[z_k, z_k']."""
+
+    labels: Ints  # (labels, L), those that the output may take
+    unary: Floats  # (labels, n)
+    pairwise: Floats  # (labels, labels)
+
+
+# ---- Algorithm 1 ---------------------------------------------------------------------------------
+
+
+def algorithm_1(p: ScaledProblem, z: Ints, *, T: int, L: int, extra: Floats) -> Ints:
+    """Returns z^(T) of Algorithm 1, from labels z^(0), (m', n, levels).
+
+    A label mixes up to L inputs. `extra`, (m', m), is added to Eq. (2)'s penalty: 0, or
+    `resolving_penalty`.
+    """
+    for _t in range(T):
+        z = z.copy()  # z^(t), which begins as z^(t-1)
+        for j in range(len(z)):
+            v = pressure(p, z, j)  # all that f_j(z_j) needs of the other outputs
+            f = modularise(p, v, extra[j], z[j], L)  # Phi(f_j)
+            z[j] = argmin(f, p.grid, z[j])
+    return z
+
+
+def pressure(p: ScaledProblem, z: Ints, j: int) -> Floats:
+    """Returns v_-j = 2 A sum_(j' != j) o_j', (m,)."""
+    o = np.stack([source_counts(z_j, len(p.cost)) for z_j in z])
+    v: Floats = 2 * p.compatibility @ (o.sum(0) - o[j])
+    return v
+
+
+def modularise(p: ScaledProblem, v: Floats, extra: Floats, z_j: Ints, L: int) -> Modular:
+    """Returns f_j with the penalty of Eq. (2): costs of labels and of pairs of them."""
+    m = len(p.cost)
+    penalty = p.gamma * phi(v, p) + extra
+    labels = candidate_labels(z_j, m, L)
+    unary = (p.cost + penalty[:, None])[labels].mean(1) - p.eta * mixing_bonus(labels)[:, None]
+    return Modular(labels, unary, p.beta * pairwise_costs(labels, m, p.smoothness))
+
+
+def argmin(f: Modular, grid: Sequence[int], z_j: Ints) -> Ints:
+    """Returns labels of one output that minimise f, looked for from z_j on."""
+    start = np.array([index_of(f.labels, z_jk) for z_jk in z_j])
+    return f.labels[minimise(f.unary, f.pairwise, grid, start)]
+
+
+# ---- Around it: the best sweep, kicks, duplicates ------------------------------------------------
+
+
 def solve(
     p: ScaledProblem, start: Ints, *, sweeps: int, levels: int, resolve: bool
 ) -> tuple[Ints, Floats]:
-    """Returns the labels, (m', n, L), and the objective value after every sweep: Algorithm 1.
+    """Returns the labels, (m', n, L), and the objective value after every sweep.
 
-    With `resolve`, a labelling with fewer duplicated outputs is the better one whatever its
-    objective value.
+    A sweep is one t of Algorithm 1; the first one knows one-hot labels alone. The best sweep is
+    returned. With `resolve`, the last sweep drives outputs with the same support apart, and a
+    labelling with fewer of them is the better one whatever its objective value.
 
     Paper: the algorithm ends when a sweep changes nothing. Sweeps left over are spent on kicks:
     see `kick`.
     """
     unit = energy_unit(p, len(start))
     p = p._replace(cost=p.cost / unit, beta=p.beta / unit, gamma=p.gamma / unit, eta=p.eta / unit)
-    z = np.repeat(start[..., None], levels, axis=2)
-    best, best_rank = z, (0.0, 0.0)
+    z = best = np.repeat(start[..., None], levels, axis=2)
+    best_rank = (math.inf, math.inf)
     objective_values = np.zeros(sweeps)
-    settled = False
+    settled = False  # whether a sweep has changed nothing: the rest are spare
     kicks = itertools.count()
     for sweep in range(sweeps):
-        resolving = resolve and sweep > 0 and sweep == sweeps - 1
+        resolving = resolve and 0 < sweep == sweeps - 1
         spare = settled and not resolving
-        if resolving or settled:
-            z = best
+        before: Ints | None = best if resolving or settled else z
         if spare:
-            kicked = kick(z, len(p.cost), next(kicks))
-            if kicked is None:
-                objective_values[sweep] = objective_values[sweep - 1]
-                continue
-            z = kicked
-        extra = resolving_penalty(p, z) if resolving else np.zeros((len(z), len(p.cost)))
-        previous, z = z, z.copy()
-        for j in range(len(z)):
-            allowed = levels if sweep > 0 else 1  # the first sweep knows one-hot labels alone
-            z[j] = minimise_output(p, z, j, allowed, extra[j])
-        objective_values[sweep] = objective_value(p, z)
-        rank = (duplicates(z) if resolve else 0, objective_values[sweep])
-        better = sweep == 0 or is_better(rank, best_rank)
+            before = kick(best, len(p.cost), next(kicks))
+        if before is None:  # all kicks have been tried
+            objective_values[sweep] = objective_values[sweep - 1]
+            continue
+        extra = resolving_penalty(p, before) if resolving else np.zeros((len(z), len(p.cost)))
+        z = algorithm_1(p, before, T=1, L=levels if sweep > 0 else 1, extra=extra)
+        z_rank = rank(p, z, resolve)
+        objective_values[sweep] = z_rank[1]
+        better = sweep == 0 or is_better(z_rank, best_rank)
         if better:
-            best, best_rank = z, rank
-        settled = not better if spare else sweep > 0 and np.array_equal(z, previous)
-        if spare and not better:
+            best, best_rank = z, z_rank
+        settled = not better if spare else sweep > 0 and np.array_equal(z, before)
+        if spare and not better:  # the result of the kick is discarded
             objective_values[sweep] = objective_values[sweep - 1]
     return best, objective_values * unit
 
@@ -110,6 +158,11 @@ def energy_unit(p: ScaledProblem, num_outputs: int) -> float:
     # Whatever else there is has to stay finite.
     largest = max(largest, _WIDEST * max(penalty, float(np.abs(p.cost).max())))
     return 2.0 ** (math.frexp(largest)[1] - 1) if largest > 0 else 1.0
+
+
+def rank(p: ScaledProblem, z: Ints, resolve: bool) -> tuple[float, float]:
+    """Returns (duplicated outputs if they are to be resolved, objective value): less is better."""
+    return (duplicates(z) if resolve else 0, objective_value(p, z))
 
 
 def is_better(rank: tuple[float, float], other: tuple[float, float]) -> bool:
@@ -139,19 +192,6 @@ def kick(z: Ints, m: int, number: int) -> Ints | None:
         return None
     z[j] = i
     return z
-
-
-def minimise_output(p: ScaledProblem, z: Ints, j: int, levels: int, extra: Floats) -> Ints:
-    """Returns argmin of the modularised f_j: one pass of the inner loop of Algorithm 1."""
-    m = len(p.cost)
-    counts = np.stack([source_counts(z_j, m) for z_j in z])
-    v = 2 * p.compatibility @ (counts.sum(0) - counts[j])
-    penalty = p.gamma * phi(v, p) + extra
-    labels = candidate_labels(z[j], m, levels)
-    unary = (p.cost + penalty[:, None])[labels].mean(1) - p.eta * mixing_bonus(labels)[:, None]
-    pairwise = p.beta * pairwise_costs(labels, m, p.smoothness)
-    start = np.array([index_of(labels, z_jk) for z_jk in z[j]])
-    return labels[minimise(unary, pairwise, p.grid, start)]
 
 
 def phi(v: Floats, p: ScaledProblem) -> Floats:

@@ -163,16 +163,13 @@ def _solve_reference(
         ]
         z, sweep_values = runs[0]
         for run in runs[1:]:
-            if reference.is_better(_rank(scaled, run[0], resolve), _rank(scaled, z, resolve)):
+            ranks = [reference.rank(scaled, labels, resolve) for labels in (run[0], z)]
+            if reference.is_better(*ranks):
                 z, sweep_values = run
         sources.append(z.transpose(0, 2, 1).reshape(len(z), levels, *problem.grid) + first)
         objective_values.append(sweep_values)
         first += problem.num_inputs
     return np.concatenate(sources), np.stack(objective_values)
-
-
-def _rank(scaled: reference.ScaledProblem, z: reference.Ints, resolve: bool) -> tuple[float, float]:
-    return (reference.duplicates(z) if resolve else 0, reference.objective_value(scaled, z))
 
 
 def random_labels(problem: Problem, starts: int, generator: torch.Generator | None) -> _Starts:
