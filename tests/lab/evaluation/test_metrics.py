@@ -10,9 +10,9 @@ import torch
 from torchmetrics.classification import MulticlassCalibrationError
 
 from cases import each_case
+from comixup.lab._calibration import calibration_error
 from comixup.lab.evaluation._metrics import (
     Bin,
-    calibration_error,
     measure,
     predict,
     reliability_bins,
