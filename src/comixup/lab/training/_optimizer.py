@@ -48,6 +48,6 @@ def make_optimizer(recipe: Recipe, model: nn.Module, head: str = "") -> torch.op
 
 
 def set_lr(optimizer: torch.optim.Optimizer | FabricOptimizer, lr: float) -> None:
-    """Sets the learning rate of an optimiser; groups of `make_optimizer` have their multiple of it."""
+    """Sets the learning rate of an optimiser; groups may have a multiple of it."""
     for group in optimizer.param_groups:
         group["lr"] = lr * group.get(_FACTOR, 1.0)
