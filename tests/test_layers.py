@@ -71,7 +71,7 @@ BUILT_ON_THE_CORE = ("mixers", "plots", "paper")
 """Packages that import from the files of the core; others import what `comixup` exports."""
 ABOVE_THE_METHOD = ("models", "data", "training", "evaluation", "paper", "explorer", "cli")
 """Packages that may import the files of `comixup.lab` itself."""
-OF_SEVERAL = ("grid", "masks", "tensors")
+OF_SEVERAL = ("grid", "masks", "tensors", "weights")
 """Files of the core that others need too."""
 
 

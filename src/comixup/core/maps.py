@@ -19,9 +19,6 @@ from comixup._checks import MAX_MAGNITUDE
 from comixup.core.grid import MAX_DIMENSIONS
 from comixup.core.tensors import Floats, floating, on_host, thread_count
 
-GRID = 4
-"""Cells per side of the paper's grid."""
-
 MAX_LOCATIONS = 2**20
 """Largest grid that is not a mistake."""
 

@@ -21,10 +21,11 @@ from comixup.core.compatibility import (
     warn_if_indefinite,
 )
 from comixup.core.grid import MAX_DIMENSIONS
-from comixup.core.maps import GRID, MAX_LOCATIONS, Maps, grid_sides, pool_maps
+from comixup.core.maps import MAX_LOCATIONS, Maps, grid_sides, pool_maps
 from comixup.core.tensors import Floats, check_finite, floating, host_copy
 from comixup.core.weights import (
     ALPHA,
+    GRID,
     OMEGA,
     Clip,
     Smoothness,

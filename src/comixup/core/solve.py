@@ -15,9 +15,7 @@ from comixup.core import reference
 from comixup.core.labelling import Labelling
 from comixup.core.problem import MAX_LABELS, Problem
 from comixup.core.tensors import MAX_THREADS, thread_count
-
-SWEEPS, LEVELS = 4, 2
-"""T and L of the paper's main setting."""
+from comixup.core.weights import LEVELS, SWEEPS
 
 MAX_LEVELS = 16
 """Mixed labels grow with the square of the levels; the paper uses 2, and 3 in a timing figure."""

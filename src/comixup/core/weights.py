@@ -1,4 +1,7 @@
-"""The weights of the objective's terms: the paper's values, checked once, carried to the solver."""
+"""The paper's settings, each written here alone; the weights are checked once, and carried along.
+
+Without torch.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,12 @@ OMEGA = 0.001
 
 ALPHA = 2.0
 """The paper's parameter of the prior's Dirichlet distribution."""
+
+GRID, PARTITION_SIZE = 4, 20
+"""Cells per side; inputs that are mixed together."""
+
+SWEEPS, LEVELS = 4, 2
+"""T and L of Algorithm 1 in the paper's main setting."""
 
 
 @dataclass(frozen=True)

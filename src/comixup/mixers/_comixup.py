@@ -12,15 +12,19 @@ from torch import Tensor
 from comixup._checks import check_boolean, check_choice, check_count, warn_caller
 from comixup.core.compatibility import CompatibilityFn
 from comixup.core.labelling import Labelling
-from comixup.core.maps import GRID, check_grid, grid_sides, pool_maps
+from comixup.core.maps import check_grid, grid_sides, pool_maps
 from comixup.core.mix import Plan
 from comixup.core.problem import Partition, build_problems, check_term_scale
 from comixup.core.saliency import check_scale
-from comixup.core.solve import LEVELS, SWEEPS, check_settings, solve
+from comixup.core.solve import check_settings, solve
 from comixup.core.tensors import floating
 from comixup.core.weights import (
     ALPHA,
+    GRID,
+    LEVELS,
     OMEGA,
+    PARTITION_SIZE,
+    SWEEPS,
     Clip,
     Smoothness,
     Weighted,
@@ -163,7 +167,7 @@ class CoMixup(Weighted, SaliencyMixer):
         num_classes: int | None = None,
         *,
         p: float = 1.0,
-        partition_size: int | None = 20,
+        partition_size: int | None = PARTITION_SIZE,
         num_outputs: int | None = None,
         clean_weight: float = 1.0,
         clean_reduction: CleanReduction = "sum",
