@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from lightning_fabric import Fabric
 from torch.testing import assert_close
 
-sys.path.append(str(Path(__file__).parent / "training"))
+sys.path.append(str(Path(__file__).parent / "lab" / "training"))
 
 import two_processes
 from batches import CLASSES, batch, gradients, net

@@ -37,8 +37,6 @@ class Mixed:
             (see `Mixer.mixed_weight`).
         chosen: the method that mixed it, as an index of `Choice.mixers`; None for other mixers, and
             for batches that were left as they were.
-        clean: whether it is a clean batch of a method that takes turns (`OnePass`): its loss is the
-            clean one.
     """
 
     plan: Plan
@@ -50,7 +48,6 @@ class Mixed:
     problems: tuple[Problem, ...] = ()
     loss_weight: float = 1.0
     chosen: int | None = None
-    clean: bool = False
 
 
 @dataclass

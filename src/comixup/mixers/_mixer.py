@@ -317,7 +317,11 @@ class Mixer(ABC):
         check_model(model, "model, images, targets", (Mixer,))
         self.forget_clean_pass()
         if self.next_batch().takes_clean_pass:
-            check_and_disarm(layer_hooks(model))  # nothing is mixed inside the model
+            try:
+                check_and_disarm(layer_hooks(model))  # nothing is mixed inside the model
+            except RuntimeError:
+                self.forget_clean_pass()
+                raise
         return self.run_clean_pass(model, images, targets, loss_fn, backward)
 
     def run_clean_pass(

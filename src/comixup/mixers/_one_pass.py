@@ -351,7 +351,7 @@ class OnePass(Mixer):
 
     def _clean(self, images: Tensor, soft: Tensor, origin: Origin) -> tuple[Tensor, Tensor]:
         """Returns the batch as it is, set up to refresh its examples' maps."""
-        self.mixer.remember(Mixed(self.leave(images), mixed=False, clean=self.enabled))
+        self.mixer.remember(Mixed(self.leave(images), mixed=False))
         return self._refreshing(images, origin), soft
 
     def _mix_within(self, images: Tensor, soft: Tensor, origin: Origin) -> tuple[Tensor, Tensor]:

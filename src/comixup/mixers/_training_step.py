@@ -91,12 +91,15 @@ def training_step(
     if mixer is not None:
         mixer.attach(model)
         guide: Any = origin
-        if not mixer.needs_origin:
+        takes_turns = mixer.needs_origin
+        if not takes_turns:
+            guide = None
             mixer.forget_clean_pass()  # of a batch that was never mixed
             clean = mixer.run_clean_pass(model, images, targets, clean_loss_fn or loss_fn, backward)
-            guide = None if clean is None else clean.saliency
+            if clean is not None:
+                guide = clean.saliency
         images, targets = mixer(images, targets, guide)
-        if mixer.last.clean:
+        if takes_turns and mixer.enabled and not mixer.last.mixed:  # the paper's clean batch
             loss_fn = clean_loss_fn or loss_fn
     if images is given:  # models may work in place
         images = images.clone()
