@@ -7,7 +7,8 @@ import pytest
 import torch
 
 import comixup
-from comixup._devices import communicating_device, to_device
+from comixup.core.memory import communicating_device
+from comixup.core.tensors import to_device
 
 
 @pytest.mark.parametrize(("device", "waits"), [("cpu", True), ("cuda", False), ("mps", False)])
@@ -25,7 +26,7 @@ def test_the_dtype_stays_what_it_is():
 def test_nobody_copies_without_waiting_by_other_means():
     package = Path(comixup.__file__).parent
     found = [path.name for path in package.rglob("*.py") if "non_blocking" in path.read_text()]
-    assert found == ["_devices.py"]
+    assert found == ["tensors.py"]
 
 
 @pytest.mark.parametrize(

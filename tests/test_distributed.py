@@ -11,12 +11,12 @@ import torch.nn.functional as F
 from lightning_fabric import Fabric
 from torch.testing import assert_close
 
-sys.path.append(str(Path(__file__).parent / "training"))
+sys.path.append(str(Path(__file__).parent / "lab" / "training"))
 
 import two_processes
 from batches import CLASSES, batch, gradients, net
 from comixup import CoMixup, saliency, training_step
-from comixup._wrappers import unwrapped
+from comixup._passes import unwrapped
 from problems import generator
 from small_runs import WAIT_SECONDS, processes
 from two_processes import CASES, co_mixup, cutmix, half, manifold_mixup, whole_batch

@@ -75,7 +75,7 @@ def test_an_interrupted_clean_pass_leaves_nothing_behind(where, keep):
     assert all(p.requires_grad for p in model.parameters())
     if not keep:
         assert_close(dict(model.state_dict()), state, rtol=0, atol=0)
-    assert mixer._toss is None  # the next batch tosses its own coin
+    assert mixer._next is None  # the next batch tosses its own coin
     decided = set()
     for _ in range(20):
         mixer(images, targets, maps)

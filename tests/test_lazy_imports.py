@@ -19,6 +19,7 @@ HEAVY = (
 """Libraries that take from tenths of a second to seconds to import."""
 PACKAGES = (
     "comixup",
+    "comixup.plots",
     "comixup.lab.data",
     "comixup.lab.models",
     "comixup.lab.training",

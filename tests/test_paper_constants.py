@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-sys.path.append(str(Path(__file__).parent / "data"))
+sys.path.append(str(Path(__file__).parent / "lab" / "data"))
 
 from comixup import CoMixup, Labelling, Problem, PuzzleMix, mix, objective, solve
 from comixup.lab import data

@@ -1,5 +1,7 @@
-"""The road from batch to mix: the main class takes it, through the public functions."""
+"""The road from batch to mix: the main class takes it, and takes no detours."""
 
+import importlib.util
+import operator
 import re
 import sys
 from pathlib import Path
@@ -27,8 +29,12 @@ from comixup import (
 from comixup.mixers import _comixup
 from problems import generator
 
-PACKAGE = Path(comixup.__file__).parent
-CONTRIBUTING = Path(__file__).parents[1] / "CONTRIBUTING.md"
+ROOT = Path(__file__).parents[1]
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
+
+SPEC = importlib.util.spec_from_file_location("walk", ROOT / "benchmarks" / "walk.py")
+walk = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(walk)
 
 SETTINGS = {
     "the paper's": {},
@@ -74,36 +80,38 @@ def test_the_mixer_solves_the_problem_that_from_saliency_builds(settings, dtype,
     assert_close((mixed, soft), expected, rtol=0, atol=0)
 
 
-def walk_of_a_batch():
-    """What a real call runs, in order: files and functions whose arguments hold the batch."""
-    images, targets, saliency = batch(8, size=(16, 16))
-    mixer = CoMixup(CLASSES, generator=generator(0))
-    walk = []
-
-    def note(frame, event, _):
-        code = frame.f_code
-        if event != "call" or not code.co_filename.startswith(str(PACKAGE)):
-            return
-        name = code.co_qualname if hasattr(code, "co_qualname") else code.co_name
-        step = f"{Path(code.co_filename).relative_to(PACKAGE)}: {name}"
-        if step not in walk:
-            walk.append(step)
-
-    mixer(images, targets, saliency)
-    sys.setprofile(note)
-    try:
-        mixer(images, targets, saliency)
-    finally:
-        sys.setprofile(None)
-    return walk
+def blocks_of_contributing():
+    """The two texts of CONTRIBUTING.md about the walk: its main steps, and all of its functions."""
+    found = re.findall(r"```text\n(\s*mixers/_mixer\.py.*?)```", CONTRIBUTING.read_text(), re.S)
+    assert len(found) == 2
+    return found
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="code objects have no qualified names")
 def test_the_walk_of_a_batch_is_the_one_that_contributing_shows():
-    (shown,) = re.findall(r"```text\n(\s*mixers/_mixer\.py.*?)```", CONTRIBUTING.read_text(), re.S)
-    steps = [line.strip().split("  ")[0] for line in shown.strip().splitlines()]
-    walk = walk_of_a_batch()
-    assert [step for step in walk if step in steps] == steps
+    main, every = blocks_of_contributing()
+    steps = walk.walks()["`CoMixup()`"].steps
+    shown = [line.strip().split("  ")[0] for line in main.strip().splitlines()]
+    assert [step for step in dict.fromkeys(steps) if step in shown] == shown
+
+    by_file = {}
+    for step in dict.fromkeys(steps):
+        file, name = step.replace(".<locals>.call", "").split(": ")
+        by_file.setdefault(file, []).append(name.rpartition(".")[2])
+    listed = {}
+    for file, names in re.findall(r"(\S+\.py) +([^/]+?)(?=\n\s+\S+\.py|\s*$)", every):
+        listed[file] = re.split(r",\s+", names.strip())
+    assert listed == by_file
+    assert list(listed) == list(by_file)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="code objects have no qualified names")
+def test_a_batch_takes_no_more_calls_than_contributing_says():
+    text = CONTRIBUTING.read_text()
+    for name, made in walk.walks().items():
+        row = re.search(rf"\| {re.escape(name)} \| (\d+) \| (\d+) \| (\d+) \|", text)
+        assert row is not None, name
+        assert all(map(operator.le, made.counts, map(int, row.groups()))), name
 
 
 @pytest.mark.parametrize(
@@ -142,7 +150,7 @@ def test_a_repr_names_what_is_not_at_its_default():
 
 
 def test_the_weights_can_be_read_as_all_other_settings():
-    mixup = CoMixup(10, beta=0.5, gamma=2, tau=0.25, eta=0.125, clip=None, smoothness="released")
+    mixup = CoMixup(10, beta=0.5, gamma=2, tau=0.25, eta=0.125, clip=None, smoothness="official")
     assert (mixup.beta, mixup.gamma, mixup.tau, mixup.eta) == (0.5, 2.0, 0.25, 0.125)
     assert (mixup.clip, mixup.smoothness) == (None, "official")
     assert (mixup.omega, mixup.alpha, mixup.grid) == (0.001, 2.0, 4)

@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 from batches import batch, net
 from comixup import saliency
-from comixup._wrappers import layers_of_wrapping, unwrapped, without_sync
+from comixup._passes import layers_of_wrapping, unwrapped, without_sync
 
 
 class DistributedDataParallel(nn.Module):

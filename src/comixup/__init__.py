@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from comixup.core.objective import Terms as Terms
     from comixup.core.objective import objective as objective
     from comixup.core.problem import Problem as Problem
-    from comixup.core.saliency import Backward as Backward
-    from comixup.core.saliency import CleanPass as CleanPass
     from comixup.core.saliency import LossFn as LossFn
     from comixup.core.saliency import saliency as saliency
     from comixup.core.solve import solve as solve
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
     from comixup.mixers import Schedule as Schedule
     from comixup.mixers import Step as Step
     from comixup.mixers import mix_dict as mix_dict
-    from comixup.mixers import plot_batch as plot_batch
     from comixup.mixers import training_step as training_step
+    from comixup.plots import plot_batch as plot_batch
 else:
     __getattr__, __dir__, __all__ = lazy_imports(__name__)

@@ -1,6 +1,6 @@
 """Checks of what a caller gives; error messages name argument, rule, value and remedy.
 
-Without torch: those of tensors are in `core/tensor_checks.py`.
+Without torch: those of tensors are in `core/tensors.py`.
 """
 
 from __future__ import annotations

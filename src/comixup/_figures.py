@@ -1,4 +1,4 @@
-"""Writing matplotlib's figures, and how much room their words take."""
+"""Writing matplotlib's figures, their colours, and how much room their words take."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ from comixup._atomic_write import atomic_write, make_folder
 
 SUFFIXES = (".png", ".pdf", ".svg")
 DPI = 110
+BLUE, ORANGE, GREEN, RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
+PURPLE, SKY_BLUE, YELLOW, BLACK = "#CC79A7", "#56B4E9", "#F0E442", "#000000"
+"""Okabe and Ito's palette, told apart by colour-blind readers too; their red is vermilion."""
+GREY = "#777777"
 _POINTS = 72.0
 _FONT = "DejaVu Sans"
 """Of matplotlib's default style, which comes with it."""

@@ -19,7 +19,7 @@ import comixup
 from comixup.adapters.timm import MinMaxCutMix, Mixup
 from comixup.adapters.torchvision import BatchMix
 from comixup.mixers._input import Blend
-from comixup.mixers._mixer import Mixed
+from comixup.mixers._mixed import Mixed
 
 CLASSES = 5
 
@@ -203,7 +203,14 @@ class TestBatchMixRejects:
         ("make", "message"),
         [
             (lambda: BatchMix(v2.MixUp(num_classes=2)), "`mixer` must be one of comixup's methods"),
-            (lambda: BatchMix(comixup.ManifoldMixup(2, layers=["0"])), "`mixer` must mix images"),
+            (
+                lambda: BatchMix(comixup.ManifoldMixup(2, layers=["0"])),
+                "`mixer` must be .*that mix images by themselves.*got ManifoldMixup.*inside the",
+            ),
+            (
+                lambda: BatchMix(comixup.OnePass(comixup.CoMixup(2), comixup.SaliencyMemory(9))),
+                "`mixer` must be .*that mix images by themselves.*got OnePass.*where images come",
+            ),
             (
                 lambda: BatchMix(comixup.CutMix(2, clean_weight=0.5)),
                 "`mixer` must have clean_weight = 0 in a transform",

@@ -7,7 +7,7 @@ from torch.testing import assert_close
 
 from batches import CLASSES, batch, net
 from comixup import CoMixup, saliency, training_step
-from comixup.core.buffers import unchanged_buffers
+from comixup._passes import unchanged_buffers
 from comixup.lab.training._vat import vat_loss
 from problems import generator
 from rejections import rejects

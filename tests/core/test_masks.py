@@ -11,7 +11,7 @@ from comixup import CoMixup, Labelling, PuzzleMix, mix_mask_probabilities
 from comixup.core.masks import leading_class
 from comixup.mixers._cutmix import Boxes
 from comixup.mixers._input import Blend
-from comixup.mixers._partly_mixed import PartlyMixed
+from comixup.mixers._one_pass import PartlyMixed
 from problems import generator
 from rejections import rejects
 

@@ -16,7 +16,7 @@ from comixup import CoMixup, Problem, objective, solve
 from comixup._random import numpy_generator
 from comixup.core.maps import location_distances, salient_locations
 from comixup.core.problem import PRIOR_FLOOR
-from comixup.core.tensor_checks import on_host
+from comixup.core.tensors import on_host
 from problems import generator, maps, ratio
 
 
@@ -43,21 +43,6 @@ def test_defaults_are_the_papers():
     assert (problem.clip, problem.smoothness, problem.prior) == ("soft", "squared", None)
     assert (problem.num_inputs, problem.num_outputs) == (3, 3)
     assert (problem.grid, problem.num_locations) == ((4, 4), 16)
-
-
-def test_the_former_name_of_the_official_smoothness_still_works():
-    fields = {"cost": -maps(4, (4, 4), 1, power=1), "compatibility": torch.eye(4)}
-    old = Problem(**fields, smoothness="released", prior=ratio(4, 1))
-    new = Problem(**fields, smoothness="official", prior=ratio(4, 1))
-    assert old.smoothness == new.smoothness == "official"
-    for method in ("native", "reference"):
-        z = [solve(p, method=method, generator=generator(2)) for p in (old, new)]
-        assert_close(z[0].sources, z[1].sources)
-        assert_close(objective(old, z[0]).total, objective(new, z[1]).total)
-    assert Problem.from_saliency(torch.rand(2, 8, 8), smoothness="released").smoothness == (
-        "official"
-    )
-    assert CoMixup(3, smoothness="released").weights.smoothness == "official"
 
 
 def test_clip_levels_are_relative_to_the_mean_load():

@@ -7,7 +7,7 @@ from torch.testing import assert_close
 
 from batches import batch
 from comixup import InputMixup, Labelling, mix
-from comixup.core.targets import soft_targets
+from comixup.core.mix import soft_targets
 from problems import generator
 from rejections import rejects
 

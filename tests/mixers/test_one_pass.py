@@ -267,7 +267,7 @@ def test_wrong_use_is_told():
         mixup(images, targets, Origin(torch.arange(7)))
     with pytest.raises(ValueError, match=r"`origin.cells` must have the images' size \(8, 8\)"):
         mixup(images, targets, Origin(torch.arange(8), torch.ones(8, 4, 4, dtype=torch.int64)))
-    with pytest.raises(ValueError, match="`origin` must be given to a one-pass mixer"):
+    with pytest.raises(ValueError, match="`origin` must say which examples"):
         training_step(small_model(), mixup, images, targets)
     with pytest.raises(TypeError, match="`images` must be floating point"):
         mixup((images * 255).byte(), targets, Origin(torch.arange(8)))

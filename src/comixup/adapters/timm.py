@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from comixup import Backward, CleanPass, LossFn, spectral_residual
+from comixup import spectral_residual
 from comixup._checks import check_boolean, check_number
 from comixup.mixers import (
     Boxes,
@@ -15,9 +15,9 @@ from comixup.mixers import (
     CoMixup,
     CutMix,
     InputMixup,
-    ManifoldMixup,
     Mixed,
     Mixer,
+    mixes_images,
 )
 
 
@@ -166,27 +166,13 @@ class Mixup(Choice):
 
     def decide(self, images: Tensor, saliency: Tensor | None) -> Mixed:
         """Returns how a batch is mixed, by maps of `saliency_fn` if it had no clean pass."""
-        if saliency is None and self._toss is None:
-            method = self.next_method()
-            if method is not None and method.needs_saliency:
-                saliency = self.saliency_fn(images)
+        if saliency is None and self._next is None and self.next_batch().needs_saliency:
+            saliency = self.saliency_fn(images)
         return super().decide(images, saliency)
 
-    def clean_pass(
-        self,
-        model: nn.Module,
-        images: Tensor,
-        targets: Tensor,
-        *,
-        loss_fn: LossFn | None = None,
-        backward: Backward | None = None,
-    ) -> CleanPass | None:
-        """Returns saliency, loss and outputs of the clean batch if it is Co-Mixup's turn.
-
-        The loss function is given smoothed soft targets, as for mixed batches.
-        """
-        soft = self.smooth(targets)
-        return super().clean_pass(model, images, soft, loss_fn=loss_fn, backward=backward)
+    def clean_targets(self, targets: Tensor) -> Tensor:
+        """Returns smoothed soft targets for the clean loss, as for that of mixed batches."""
+        return self.smooth(targets)
 
 
 class MinMaxCutMix(CutMix):
@@ -232,7 +218,7 @@ class MinMaxCutMix(CutMix):
 
 def _check_mixer(mixer: Mixer, num_classes: int) -> None:
     """Rejects a method that the shim's own arguments would contradict."""
-    if not isinstance(mixer, Mixer) or isinstance(mixer, ManifoldMixup | Choice):
+    if not mixes_images(mixer) or isinstance(mixer, Choice):
         raise TypeError(
             "`mixer` must be a method that mixes images, such as comixup.CoMixup(num_classes), got "
             f"{type(mixer).__name__}."

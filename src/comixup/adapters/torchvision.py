@@ -13,9 +13,8 @@ from torchvision import tv_tensors  # type: ignore[import-untyped]
 from torchvision.transforms import v2  # type: ignore[import-untyped]
 
 from comixup import Plan, spectral_residual
-from comixup._unmixable import check_mixable
-from comixup.core.masks import IGNORE_INDEX
-from comixup.mixers import ManifoldMixup, Mixer
+from comixup.core.masks import IGNORE_INDEX, check_mixable
+from comixup.mixers import Mixer, mixes_images
 
 SaliencyFn = Callable[[Tensor], Tensor]
 """Returns maps (m, *size) of images (m, C, *size), without a model or with one of its own."""
@@ -66,14 +65,11 @@ class BatchMix(v2.Transform):  # type: ignore[misc]  # torchvision ships no type
         ignore_index: int | None = IGNORE_INDEX,
     ) -> None:
         super().__init__()
-        if not isinstance(mixer, Mixer):
+        if not mixes_images(mixer):
             raise TypeError(
-                "`mixer` must be one of comixup's methods, such as comixup.CoMixup(num_classes), "
-                f"got {type(mixer).__name__}."
-            )
-        if isinstance(mixer, ManifoldMixup):
-            raise TypeError(
-                "`mixer` must mix images, got ManifoldMixup, which mixes inside the model. Use "
+                "`mixer` must be one of comixup's methods that mix images by themselves, such as "
+                f"comixup.CoMixup(num_classes), got {type(mixer).__name__}. ManifoldMixup mixes "
+                "inside the model, OnePass must know where images come from: use "
                 "comixup.training_step."
             )
         if mixer.needs_clean_pass:
@@ -114,9 +110,7 @@ class BatchMix(v2.Transform):  # type: ignore[misc]  # torchvision ships no type
             _check_item(keystr(path), item, batch, index in images or item is labels)
         self._part_from_other_workers()
 
-        method = self.mixer.next_method()
-        wanted = method is not None and method.needs_saliency
-        maps = self.saliency_fn(batch) if wanted else None
+        maps = self.saliency_fn(batch) if self.mixer.next_batch().needs_saliency else None
         targets = labels
         if labels is None:  # the mixer needs some; these are not used
             targets = batch.new_zeros(len(batch), self.mixer.num_classes or 1)

@@ -8,8 +8,8 @@ No step imports a later one:
    `objective` its objective, term by term; `puzzle` solves the problems of Puzzle Mix;
 4. `mix`: labelling -> mixed images and targets, by `gather` and `masks`.
 
-Steps share `grid` and `weights` (of the objective's terms), `targets`, `cell_means`, `buffers`,
-and the checks of their arguments.
+Steps share `grid` and `weights` (of the objective's terms), `cell_means`, and the checks of their
+arguments.
 
 torch and numpy alone. Import the names from `comixup` itself: where they stand in here may change.
 """

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from comixup._checks import warn_caller
 from comixup.core.maps import location_distances
-from comixup.core.tensor_checks import Floats, check_finite, floating, host_copy
+from comixup.core.tensors import Floats, check_finite, floating, host_copy
 
 CompatibilityFn: TypeAlias = Callable[[Tensor], Tensor]
 

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from comixup import _native
-from comixup._devices import to_device
 from comixup.core.grid import cell_of_pixel, upsampled
-from comixup.core.tensor_checks import thread_count
+from comixup.core.tensors import thread_count, to_device
 
 RUN_ELEMENTS = 2**21
 """Elements that torch operations mix at a time: enough to keep a device busy."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from operator import lt
 
 import torch
 from torch import Tensor
@@ -11,7 +13,7 @@ from torch import Tensor
 from comixup.core.gather import gather_cells
 from comixup.core.grid import MAX_DIMENSIONS, cell_weights
 from comixup.core.masks import IGNORE_INDEX, check_masks, leading_class, with_channels
-from comixup.core.tensor_checks import check_precision
+from comixup.core.tensors import check_precision
 
 _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
@@ -56,17 +58,17 @@ class Labelling:
                     f"{self.num_inputs} inputs), got values from {low} to {high}."
                 )
 
-    @property
+    @cached_property
     def num_outputs(self) -> int:
         """m', the number of outputs."""
         return self.sources.shape[0]
 
-    @property
+    @cached_property
     def levels(self) -> int:
         """L: the entries of a mask are multiples of 1/L."""
         return self.sources.shape[1]
 
-    @property
+    @cached_property
     def grid(self) -> tuple[int, ...]:
         """The sides of the grid of locations."""
         return tuple(self.sources.shape[2:])
@@ -136,11 +138,11 @@ class Labelling:
         self.check_batch(images, "images")
         if self.levels > 1:
             check_precision("images", images)
-        if self.levels > 1 and not images.is_floating_point():
-            raise TypeError(
-                f"`images` must be floating point to be averaged, got {images.dtype}. Convert "
-                "them, or solve with levels=1. Masks of class indices: use `mix_masks`."
-            )
+            if not images.is_floating_point():
+                raise TypeError(
+                    f"`images` must be floating point to be averaged, got {images.dtype}. Convert "
+                    "them, or solve with levels=1. Masks of class indices: use `mix_masks`."
+                )
 
     def to(self, device: torch.device | str) -> Labelling:
         """Returns the same labelling with its sources on a device."""
@@ -162,7 +164,7 @@ class Labelling:
             raise ValueError(
                 f"`size` must have one number per side of the grid {self.grid}, got {tuple(size)}."
             )
-        if any(pixels < cells for pixels, cells in zip(size, self.grid, strict=True)):
+        if any(map(lt, size, self.grid)):
             raise ValueError(
                 f"`size` must be at least the grid {self.grid} along every side, got "
                 f"{tuple(size)}. Solve on a smaller grid."
@@ -172,5 +174,5 @@ class Labelling:
         """Returns sum_k weights_k z_jk without building the masks, (m', m) float32."""
         sources = self.sources.long().flatten(1)
         share = (weights.to(sources.device) / self.levels).flatten().repeat(self.levels)
-        counts = torch.zeros(self.num_outputs, self.num_inputs, device=sources.device)
+        counts = torch.zeros(len(sources), self.num_inputs, device=sources.device)
         return counts.scatter_add_(1, sources, share.expand_as(sources))

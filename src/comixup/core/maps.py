@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import mod
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from torch import Tensor
 from comixup import _native
 from comixup._checks import MAX_MAGNITUDE
 from comixup.core.grid import MAX_DIMENSIONS
-from comixup.core.tensor_checks import Floats, floating, on_host, thread_count
+from comixup.core.tensors import Floats, floating, on_host, thread_count
 
 MAX_LOCATIONS = 2**20
 """Largest grid that is not a mistake."""
@@ -34,9 +35,8 @@ _ADAPTIVE_MEAN: dict[int, Callable[[Tensor, Any], Tensor]] = {
 def check_grid(grid: object) -> None:
     """Rejects what is neither a positive integer nor a sequence of one to three of them."""
     sides = tuple(grid) if isinstance(grid, Iterable) else (grid,)
-    if not 1 <= len(sides) <= MAX_DIMENSIONS or any(
-        isinstance(side, bool) or not isinstance(side, int) or side < 1 for side in sides
-    ):
+    counts = [side for side in sides if type(side) is int and side > 0]
+    if not 1 <= len(sides) == len(counts) <= MAX_DIMENSIONS:
         raise ValueError(
             f"`grid` must be a positive integer, or one per spatial side, got {grid!r}. The "
             "paper's is 4."
@@ -56,7 +56,7 @@ def grid_sides(grid: int | Sequence[int], size: tuple[int, ...]) -> tuple[int, .
             "`grid` must be a positive integer, or one per spatial side of the saliency "
             f"{size}, got {grid!r}."
         )
-    sides = tuple(min(cells, pixels) for cells, pixels in zip(sides, size, strict=True))
+    sides = tuple(map(min, sides, size))
     if math.prod(sides) > MAX_LOCATIONS:
         raise ValueError(
             f"`grid` must have at most {MAX_LOCATIONS} locations, got {grid!r}, which makes "
@@ -65,16 +65,10 @@ def grid_sides(grid: int | Sequence[int], size: tuple[int, ...]) -> tuple[int, .
     return sides
 
 
-def grid_of_batch(grid: int | Sequence[int], images: Tensor, saliency: Tensor) -> tuple[int, ...]:
-    """Returns the cells along each side: as asked for, at most one per pixel of image and map."""
-    size = [min(sides) for sides in zip(images.shape[2:], saliency.shape[1:], strict=True)]
-    return grid_sides(grid, tuple(size))
-
-
 def pool(saliency: Tensor, sides: tuple[int, ...]) -> Tensor:
     """Returns the mean of each map over each cell, (m, *sides)."""
     size = saliency.shape[1:]
-    if all(pixels % cells == 0 for pixels, cells in zip(size, sides, strict=True)):
+    if not any(map(mod, size, sides)):
         # Cells of one size: a plain mean, several times as fast as the adaptive one.
         blocks = [b for p, c in zip(size, sides, strict=True) for b in (c, p // c)]
         axes = tuple(range(2, len(blocks) + 1, 2))
@@ -157,14 +151,13 @@ def summarize_maps(maps: Tensor, sides: tuple[int, ...]) -> Floats:
     take the functions above.
     """
     size = tuple(maps.shape[1:])
-    even = all(pixels % cells == 0 for pixels, cells in zip(size, sides, strict=True))
-    if even and maps.device.type == "cpu" and maps.dtype == torch.float32:
+    if not any(map(mod, size, sides)) and maps.device.type == "cpu" and maps.dtype == torch.float32:
         padding = (1,) * (MAX_DIMENSIONS - len(size))
         numbers = np.empty((len(maps), 2 + math.prod(sides) + MAX_DIMENSIONS))
         _native.summarise_maps(
             maps.contiguous().view(-1, *padding, *size),
             (*padding, *sides),
-            (*padding, *(min(SALIENT_WINDOW, side) for side in size)),
+            (*padding, *map(min, size, (SALIENT_WINDOW,) * len(size))),
             thread_count(None),
             numbers,
         )

@@ -1,7 +1,11 @@
-"""Integer masks: class indices have no mean, so a mixture shows the class of the largest share."""
+"""Integer masks: class indices have no mean, so a mixture shows the class of the largest share.
+
+What belongs to an image and has no mixture at all: boxes of detection, key points.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from numbers import Integral
 
@@ -12,6 +16,12 @@ _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, tor
 
 IGNORE_INDEX = 255
 """What most data sets mark pixels without a class with."""
+
+_UNMIXABLE = re.compile(
+    r"(^|[_\W])(b?box(es)?|bounding_?box(es)?|key_?points?|landmarks?)($|[_\W])", re.IGNORECASE
+)
+_UNMIXABLE_TYPES = ("BoundingBoxes", "KeyPoints")
+"""Classes of torchvision's tv_tensors, by name: not every version has them, nor every user."""
 
 
 def check_masks(masks: Tensor, ignore_index: int | None) -> None:
@@ -116,3 +126,23 @@ def one_hot_masks(masks: Tensor, num_classes: int, ignore_index: int | None) -> 
     one_hot = torch.zeros(shape, device=masks.device)
     ones = torch.ones(masks.shape, device=masks.device) if unknown is None else (~unknown).float()
     return one_hot.scatter_(1, known.long().unsqueeze(1), ones.unsqueeze(1))
+
+
+def check_mixable(name: str, value: object) -> None:
+    """Raises for boxes and key points, known by an entry's name or a value's type.
+
+    >>> check_mixable("index", [3, 5])
+    >>> check_mixable("boxes", None)
+    Traceback (most recent call last):
+    ...
+    ValueError: `boxes` must be left out of a batch that is mixed, got NoneType. Boxes and key \
+points have no mixture: cells cut them, and several images' would overlap. Draw boxes as masks, \
+which are mixed pixel by pixel.
+    """
+    kind = type(value).__name__
+    if kind in _UNMIXABLE_TYPES or _UNMIXABLE.search(name):
+        raise ValueError(
+            f"`{name}` must be left out of a batch that is mixed, got {kind}. Boxes and key points "
+            "have no mixture: cells cut them, and several images' would overlap. Draw boxes as "
+            "masks, which are mixed pixel by pixel."
+        )

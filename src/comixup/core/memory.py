@@ -11,12 +11,11 @@ from torch import Tensor
 
 from comixup import _native
 from comixup._checks import check_count, check_number, warn_caller
-from comixup._devices import communicating_device, to_device
 from comixup.core.cell_means import cell_means, joined, looked_up, pixel_layout
 from comixup.core.grid import MAX_DIMENSIONS, cell_numbers
 from comixup.core.maps import check_grid
 from comixup.core.saliency import channel_norm
-from comixup.core.tensor_checks import thread_count
+from comixup.core.tensors import thread_count, to_device
 
 MAX_CELLS = 254
 """Cells of a map: their numbers, from 1, fit into a byte, and so does 0 for none."""
@@ -145,7 +144,7 @@ class SaliencyMemory:
                 f"`size` must have {len(self.grid)} sides, as the memory's cells {self.grid} have, "
                 f"got {tuple(size)}."
             )
-        return cell_numbers(size, self.grid, self.device).to(torch.uint8)
+        return cell_numbers(size, self.grid, self._maps.device).to(torch.uint8)
 
     def read(self, origin: Origin | Tensor, size: Sequence[int] | None = None) -> Tensor:
         """Returns a saliency map for each image of a batch, (m, *size) float32.
@@ -158,7 +157,7 @@ class SaliencyMemory:
             size: of the images, needed where `origin` has no cell numbers.
         """
         rows, numbers = self._locate(origin, size)
-        if self.device.type != "cpu" or not numbers.numel():
+        if self._maps.device.type != "cpu" or not numbers.numel():
             return looked_up(self._maps.index_select(0, rows), numbers)
         saliency = torch.empty(numbers.shape, dtype=torch.float32, device="cpu")
         _native.read_maps(
@@ -362,7 +361,7 @@ class SaliencyMemory:
                 f"`origin.indices` must be a tensor of integers, one per image, got {got}. Let the "
                 "data set return each example's index beside its image and target."
             )
-        moved = to_device(indices, self.device, torch.int64)
+        moved = to_device(indices, self._maps.device, torch.int64)
         known = _on_host(indices, moved)
         if known is not None and len(known):
             low, high = map(int, torch.aminmax(known))
@@ -375,9 +374,27 @@ class SaliencyMemory:
         return moved
 
 
+def communicating_device(own: torch.device, backends: str) -> torch.device:
+    """Returns the device on which processes can exchange a tensor: its own if that is possible.
+
+    Args:
+        own: where the tensor is.
+        backends: what `torch.distributed.get_backend_config()` returns.
+
+    >>> communicating_device(torch.device("cpu"), "cpu:gloo,cuda:nccl").type
+    'cpu'
+    >>> communicating_device(torch.device("cpu"), "cuda:nccl").type
+    'cuda'
+    """
+    kinds = [pair.split(":")[0] for pair in backends.split(",")]
+    return own if own.type in kinds else torch.device(kinds[0])
+
+
 def _on_host(given: Tensor, moved: Tensor) -> Tensor | None:
     """Returns which of two copies can be looked at without waiting for a device."""
-    return next((values for values in (given, moved) if values.device.type == "cpu"), None)
+    if given.device.type == "cpu":
+        return given
+    return moved if moved.device.type == "cpu" else None
 
 
 def warn_of_skipped(memory: SaliencyMemory) -> None:

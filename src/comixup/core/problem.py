@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -20,16 +21,29 @@ from comixup.core.compatibility import (
     warn_if_indefinite,
 )
 from comixup.core.grid import MAX_DIMENSIONS
-from comixup.core.maps import Maps, grid_sides, pool_maps
-from comixup.core.problem_checks import (
-    PRIOR_FLOOR,
+from comixup.core.maps import MAX_LOCATIONS, Maps, grid_sides, pool_maps
+from comixup.core.tensors import Floats, check_finite, floating, host_copy
+from comixup.core.weights import (
+    ALPHA,
+    GRID,
+    OMEGA,
+    Clip,
+    Smoothness,
+    Weighted,
+    Weights,
     check_prior_settings,
-    check_size,
-    check_term_scale,
-    checked_prior,
 )
-from comixup.core.tensor_checks import Floats, check_finite, floating, host_copy
-from comixup.core.weights import Clip, Smoothness, Weighted, Weights
+
+PRIOR_FLOOR = 1e-8
+"""Smallest mixing ratio: log(0) would forbid an input outright."""
+
+MAX_LABELS = 2**28
+"""Largest number of labels (outputs x locations) that is not a mistake."""
+
+_SUM_TOLERANCE = 1e-3
+
+_NEGLIGIBLE = 1e-35
+"""Terms smaller than this, relative to the others, would be 0 in the kernel's single precision."""
 
 _HOST = torch.device("cpu")
 
@@ -73,13 +87,17 @@ class Problem(Weighted):
             official implementation) all of what lies above it, None (the appendix's tables)
             ignores it.
         smoothness: pairwise cost of two neighbours z, z': "squared" is |z - z'|^2 / 2, "inner" is
-            1 - z.z' (Eq. (1) to the letter), "official" the table of the official implementation
-            ("released", its former name, still works). All the same for one-hot labels.
+            1 - z.z' (Eq. (1) to the letter), "official" the table of the official implementation.
+            All the same for one-hot labels.
 
     Attributes:
         weights: `beta`, `gamma`, `tau`, `eta`, `clip` and `smoothness`, which can also be read as
             attributes of the problem.
         grid: the sides of the grid of locations.
+        num_inputs: m, the number of inputs.
+        num_locations: n, the number of locations.
+        pressure_clip: tau' = 2 tau n m'/m, where Eq. (2) clips the pressure v_-j on an input.
+        total_clip: tau n^2 m'^2 / m, where Eq. (1) clips the sum over all pairs of outputs.
         device: of `cost`; labellings are returned there.
         host: the tensors as arrays in host memory.
 
@@ -88,7 +106,11 @@ class Problem(Weighted):
     (2, 2, (2,), 0.32)
     """
 
+    num_inputs: int
     num_outputs: int
+    num_locations: int
+    pressure_clip: float
+    total_clip: float
     grid: tuple[int, ...]
     device: torch.device
     dtype: torch.dtype
@@ -99,13 +121,13 @@ class Problem(Weighted):
         cost: Tensor,
         compatibility: Tensor,
         num_outputs: int | None = None,
-        beta: float = 0.32,
-        gamma: float = 1.0,
-        tau: float = 0.83,
-        eta: float = 0.05,
+        beta: float = Weights.beta,
+        gamma: float = Weights.gamma,
+        tau: float = Weights.tau,
+        eta: float = Weights.eta,
         prior: Tensor | None = None,
-        clip: Clip = "soft",
-        smoothness: Smoothness = "squared",
+        clip: Clip = Weights.clip,
+        smoothness: Smoothness = Weights.smoothness,
     ) -> None:
         weights = Weights(beta, gamma, tau, eta, clip, smoothness)
         cost = floating("cost", cost)
@@ -142,11 +164,16 @@ class Problem(Weighted):
         for array in host:
             if array is not None:
                 array.setflags(write=False)
+        m, n = host.cost.shape
         vars(self).update(
             host=host,
             weights=weights,
             grid=grid,
+            num_inputs=m,
             num_outputs=num_outputs,
+            num_locations=n,
+            pressure_clip=2 * weights.tau * n * num_outputs / m,
+            total_clip=weights.tau * (n * num_outputs) ** 2 / m,
             device=device,
             dtype=dtype,
         )
@@ -204,42 +231,22 @@ class Problem(Weighted):
     def _tensor(self, array: Floats) -> Tensor:
         return torch.tensor(array, dtype=self.dtype, device=self.device)
 
-    @property
-    def num_inputs(self) -> int:
-        """m, the number of inputs."""
-        return int(self.host.cost.shape[0])
-
-    @property
-    def num_locations(self) -> int:
-        """n, the number of locations."""
-        return int(self.host.cost.shape[1])
-
-    @property
-    def pressure_clip(self) -> float:
-        """tau' = 2 tau n m'/m, where Eq. (2) clips the pressure v_-j on an input."""
-        return 2 * self.tau * self.num_locations * self.num_outputs / self.num_inputs
-
-    @property
-    def total_clip(self) -> float:
-        """Where Eq. (1) clips the sum over all pairs of outputs: tau n^2 m'^2 / m."""
-        return self.tau * (self.num_locations * self.num_outputs) ** 2 / self.num_inputs
-
     @classmethod
     def from_saliency(
         cls,
         saliency: Tensor,
         *,
-        grid: int | Sequence[int] = 4,
+        grid: int | Sequence[int] = GRID,
         num_outputs: int | None = None,
-        beta: float = 0.32,
-        gamma: float = 1.0,
-        tau: float = 0.83,
-        eta: float = 0.05,
-        omega: float = 0.001,
-        alpha: float | None = 2.0,
+        beta: float = Weights.beta,
+        gamma: float = Weights.gamma,
+        tau: float = Weights.tau,
+        eta: float = Weights.eta,
+        omega: float = OMEGA,
+        alpha: float | None = ALPHA,
         compatibility: Tensor | CompatibilityFn | None = None,
-        clip: Clip = "soft",
-        smoothness: Smoothness = "squared",
+        clip: Clip = Weights.clip,
+        smoothness: Smoothness = Weights.smoothness,
         generator: torch.Generator | None = None,
     ) -> Problem:
         """Returns the problem of a batch, from the saliency map of each of its inputs.
@@ -301,21 +308,6 @@ class Problem(Weighted):
         return problem
 
 
-class BuiltProblem(Problem):
-    """A problem whose arrays are right by construction: checks would take longer than the rest."""
-
-    def __init__(
-        self,
-        host: HostArrays,
-        weights: Weights,
-        grid: tuple[int, ...],
-        num_outputs: int,
-        device: torch.device,
-        dtype: torch.dtype,
-    ) -> None:
-        self._hold(host, weights, grid, num_outputs, device, dtype)
-
-
 def build_problems(
     maps: Maps,
     partitions: Sequence[Partition],
@@ -346,7 +338,7 @@ def build_problems(
     n, grid = cost.shape[1], maps.cells.shape[1:]
     problems: list[Problem] = []
     first = 0
-    for m, run in itertools.groupby(partitions, key=lambda partition: partition.num_inputs):
+    for m, run in itertools.groupby(partitions, key=attrgetter("num_inputs")):
         alike = list(run)  # built together: five small arrays cost five times one large array
         rows = slice(first, first + m * len(alike))
         matrices = _compatibilities(compatibility, maps, rows, m, omega)
@@ -356,7 +348,10 @@ def build_problems(
         costs = cost[rows].reshape(-1, m, n)
         priors = _draw_priors(alpha, m, len(alike), random)
         for host, partition in zip(map(HostArrays, costs, matrices, priors), alike, strict=True):
-            problems.append(BuiltProblem(host, weights, grid, partition.num_outputs, device, dtype))
+            # Right by construction: checks would take longer than the rest.
+            problem = Problem.__new__(Problem)
+            problem._hold(host, weights, grid, partition.num_outputs, device, dtype)
+            problems.append(problem)
         first = rows.stop
     return problems
 
@@ -385,3 +380,53 @@ def _draw_priors(
         return itertools.repeat(None, rows)
     priors: Floats = np.maximum(dirichlet(alpha, m, random, rows).numpy(), PRIOR_FLOOR)
     return priors
+
+
+def checked_prior(prior: Tensor, m: int) -> Floats:
+    """Returns a copy of a distribution over m inputs, none of them impossible."""
+    ratio = host_copy(floating("prior", prior))
+    if ratio.shape != (m,):
+        raise ValueError(f"`prior` must have shape ({m},), one ratio per input, got {ratio.shape}.")
+    if not np.isfinite(ratio).all() or ratio.min() < 0:
+        raise ValueError(f"`prior` must be finite and not negative, got {ratio.tolist()}.")
+    if abs(ratio.sum() - 1) > _SUM_TOLERANCE:
+        raise ValueError(f"`prior` must sum to 1, got {ratio.sum():g}. Divide it by its sum.")
+    return np.maximum(ratio, PRIOR_FLOOR)
+
+
+def check_size(n: int, num_outputs: int) -> None:
+    """Rejects more locations or labels than the kernel takes."""
+    if n > MAX_LOCATIONS or num_outputs * n > MAX_LABELS:
+        raise ValueError(
+            f"`cost` must have a grid of at most {MAX_LOCATIONS} locations and {MAX_LABELS} "
+            f"labels in all, got {n} locations x {num_outputs} outputs. Use a coarser grid: "
+            "the paper's is 4 x 4."
+        )
+
+
+def check_term_scale(
+    cost: float, weights: Weights, n: int, largest_entry: float, *, has_prior: bool
+) -> None:
+    """Rejects terms that are not 0, but so small that the others leave nothing of them.
+
+    Args:
+        cost: how much the costs of a location differ.
+        weights: of the other terms.
+        n: locations.
+        largest_entry: of the compatibility matrix.
+        has_prior: whether `eta` weighs anything.
+    """
+    sizes = {
+        "cost": cost,
+        "beta": weights.beta / n,
+        "eta": weights.eta / n if has_prior else 0.0,
+        "gamma": weights.gamma / n * float(largest_entry),
+    }
+    # The penalty has no say in this: where it is large, costs decide between inputs without one.
+    largest = max(sizes["cost"], sizes["beta"], sizes["eta"])
+    for name, size in sizes.items():
+        if 0 < size < _NEGLIGIBLE * largest:
+            raise ValueError(
+                f"`{name}` must be 0, or at least {_NEGLIGIBLE:g} of the largest term, got "
+                f"{size:g} per location where another term has {largest:g}. Scale it, or use 0."
+            )

@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 
 from comixup import _native
-from comixup._devices import to_device
 from comixup.core.grid import edges
 from comixup.core.maps import MAX_LOCATIONS, pool
-from comixup.core.tensor_checks import thread_count
+from comixup.core.tensors import thread_count, to_device
 
 BETA_SCALE = 16
 """A pair's weight is beta / g / 16 on a g x g grid, in the official implementation."""

@@ -12,10 +12,20 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from comixup._checks import check_boolean, check_number, check_positive
-from comixup._recording import check_no_transform, gradient_by, recordable, recording
-from comixup._wrappers import allowing_gradients, without_sync
-from comixup.core.buffers import unchanged_buffers
-from comixup.core.tensor_checks import check_images, check_model, check_precision
+from comixup._passes import (
+    allowing_gradients,
+    gradient_by,
+    recordable,
+    recording,
+    unchanged_buffers,
+    without_sync,
+)
+from comixup.core.tensors import (
+    check_images,
+    check_model,
+    check_no_transform,
+    check_precision,
+)
 
 LossFn: TypeAlias = Callable[[Any, Tensor], Tensor]
 """Returns the scalar loss of a model's outputs, whatever they are, and targets."""
@@ -76,6 +86,10 @@ def saliency(
     >>> saliency(model, torch.rand(5, 1, 8, 8), torch.tensor([0, 1, 2, 0, 1])).shape
     torch.Size([5, 8, 8])
     """
+    check_model(model, "model, images, targets")
+    check_number("clean_weight", clean_weight)
+    check_boolean("keep_gradients", keep_gradients)
+    check_scale("scale", scale, keep_gradients and clean_weight > 0)
     maps, _, _ = _pass_to_the_images(
         model, images, targets, loss_fn, keep_gradients, clean_weight, backward, scale
     )
@@ -97,7 +111,7 @@ def clean_pass(
     """Returns the clean loss and outputs, and the saliency if it is asked for; see `saliency`.
 
     Without saliency it is an ordinary forward and backward pass: only the weights have gradients,
-    and `keep_gradients` plays no part.
+    and `keep_gradients` plays no part. Model and settings have been checked.
     """
     if with_saliency:
         return CleanPass(
@@ -106,7 +120,6 @@ def clean_pass(
             )
         )
     check_images(images)
-    check_number("clean_weight", clean_weight)
     check_no_transform("A clean pass")
     with without_sync(model), recording():
         outputs = model(images.detach().clone())  # models may work in place
@@ -131,7 +144,6 @@ def _pass_to_the_images(
     scale: float,
 ) -> tuple[Tensor, Tensor, Any]:
     """Returns saliency, loss and outputs of a clean batch; see `saliency`."""
-    check_model(model, "model, images, targets")
     check_images(images)
     if not images.is_floating_point():
         raise TypeError(
@@ -139,11 +151,8 @@ def _pass_to_the_images(
             "for instance by torchvision's v2.ToDtype(torch.float32, scale=True)."
         )
     check_precision("images", images)
-    check_number("clean_weight", clean_weight)
-    check_boolean("keep_gradients", keep_gradients)
     check_no_transform("Gradient saliency")
     keep = keep_gradients and clean_weight > 0
-    check_scale("scale", scale, keep)
     still = contextlib.nullcontext() if keep else unchanged_buffers(model)
     with still, without_sync(model), recording():
         inputs = recordable(shrunk(images.detach(), scale)).requires_grad_()

@@ -13,9 +13,9 @@ from comixup import _native
 from comixup._checks import check_boolean, check_count
 from comixup.core import reference
 from comixup.core.labelling import Labelling
-from comixup.core.problem import Problem
-from comixup.core.problem_checks import MAX_LABELS
-from comixup.core.tensor_checks import MAX_THREADS, thread_count
+from comixup.core.problem import MAX_LABELS, Problem
+from comixup.core.tensors import MAX_THREADS, thread_count
+from comixup.core.weights import LEVELS, SWEEPS
 
 MAX_LEVELS = 16
 """Mixed labels grow with the square of the levels; the paper uses 2, and 3 in a timing figure."""
@@ -29,8 +29,8 @@ _Starts: TypeAlias = npt.NDArray[np.int32]
 def solve(
     problem: Problem | Sequence[Problem],
     *,
-    sweeps: int = 4,
-    levels: int = 2,
+    sweeps: int = SWEEPS,
+    levels: int = LEVELS,
     starts: int = 1,
     resolve: bool = False,
     method: Literal["native", "reference"] = "native",
@@ -66,7 +66,8 @@ def solve(
     problems = _checked_problems(problem)
     check_settings(sweeps=sweeps, levels=levels, starts=starts, num_threads=num_threads)
     check_boolean("resolve", resolve)
-    labels = starts * levels * sum(p.num_outputs * p.num_locations for p in problems)
+    outputs = sum([p.num_outputs for p in problems])
+    labels = starts * levels * outputs * problems[0].num_locations
     if labels > MAX_LABELS:
         raise ValueError(
             f"`problem` must have at most {MAX_LABELS} labels over all starts and levels, got "
@@ -79,7 +80,7 @@ def solve(
     sources, objective_values = run(problems, begin, sweeps, levels, resolve, num_threads)
     return Labelling(
         torch.from_numpy(sources).to(problems[0].device),
-        sum(p.num_inputs for p in problems),
+        sum([p.num_inputs for p in problems]),
         torch.from_numpy(objective_values),
     )
 
@@ -127,7 +128,8 @@ def _solve_native(
     num_threads: int | None,
 ) -> tuple[reference.Ints, reference.Floats]:
     grid = problems[0].grid
-    sources = np.empty((sum(p.num_outputs for p in problems), levels, *grid), dtype=np.int64)
+    outputs = sum([p.num_outputs for p in problems])
+    sources = np.empty((outputs, levels, *grid), dtype=np.int64)
     objective_values = np.empty((len(problems), sweeps))
     scaled = [scaled_problem(p) for p in problems]
     _native.solve(

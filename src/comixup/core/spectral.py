@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from comixup.core.tensor_checks import check_images
+from comixup.core.tensors import check_images
 
 SPECTRAL_SIDE = 64
 """Longest side in pixels at which spectra are compared: finer texture is not what stands out."""

@@ -1,17 +1,30 @@
-"""The weights of the objective's terms, checked once and carried from mixer to solver."""
+"""The paper's settings, each written here alone; the weights are checked once, and carried along.
+
+Without torch.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Literal, TypeAlias, get_args
 
-from comixup._checks import check_choice, check_number
+from comixup._checks import check_choice, check_number, check_positive
 
 Clip: TypeAlias = Literal["soft", "hard"] | None
 Smoothness: TypeAlias = Literal["squared", "inner", "official"]
 
-_FORMER_OFFICIAL = "released"
-"""The former name of `smoothness="official"`, which recipes and scripts may still have."""
+OMEGA = 0.001
+"""The paper's weight of the distances between salient locations in the compatibility matrix."""
+
+ALPHA = 2.0
+"""The paper's parameter of the prior's Dirichlet distribution."""
+
+GRID, PARTITION_SIZE = 4, 20
+"""Cells per side; inputs that are mixed together."""
+
+SWEEPS, LEVELS = 4, 2
+"""T and L of Algorithm 1 in the paper's main setting."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +59,6 @@ class Weights:
             check_number(name, getattr(self, name))
             object.__setattr__(self, name, float(getattr(self, name)))
         check_choice("clip", self.clip, ("soft", "hard", None))
-        if self.smoothness == _FORMER_OFFICIAL:
-            object.__setattr__(self, "smoothness", "official")
         check_choice("smoothness", self.smoothness, get_args(Smoothness))
 
 
@@ -55,33 +66,21 @@ class Weighted:
     """Something that carries weights, which can be read as attributes of its own."""
 
     weights: Weights
+    beta = property(attrgetter("weights.beta"), doc="Weight of smoothness.")
+    gamma = property(
+        attrgetter("weights.gamma"), doc="Weight of the compatibility penalty between outputs."
+    )
+    tau = property(
+        attrgetter("weights.tau"),
+        doc="Load up to which nothing is penalised, relative to the mean load of an input.",
+    )
+    eta = property(attrgetter("weights.eta"), doc="Weight of the prior.")
+    clip = property(attrgetter("weights.clip"), doc="What `tau` does to the penalty.")
+    smoothness = property(attrgetter("weights.smoothness"), doc="The pairwise cost of neighbours.")
 
-    @property
-    def beta(self) -> float:
-        """Weight of smoothness."""
-        return self.weights.beta
 
-    @property
-    def gamma(self) -> float:
-        """Weight of the compatibility penalty between outputs."""
-        return self.weights.gamma
-
-    @property
-    def tau(self) -> float:
-        """Load up to which nothing is penalised, relative to the mean load of an input."""
-        return self.weights.tau
-
-    @property
-    def eta(self) -> float:
-        """Weight of the prior."""
-        return self.weights.eta
-
-    @property
-    def clip(self) -> Clip:
-        """What `tau` does to the penalty."""
-        return self.weights.clip
-
-    @property
-    def smoothness(self) -> Smoothness:
-        """The pairwise cost of neighbours."""
-        return self.weights.smoothness
+def check_prior_settings(omega: float, alpha: float | None) -> None:
+    """Rejects an `omega` or `alpha` with which no problem can be built."""
+    check_number("omega", omega, high=1)
+    if alpha is not None:
+        check_positive("alpha", alpha, "Use None for no prior.")

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import bisect
-import copy
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from comixup._checks import check_number
-from comixup.core.mix import Plan
-from comixup.mixers._manifold import ManifoldMixup
-from comixup.mixers._mixer import Mixed, Mixer
+from comixup._random import coin
+from comixup.mixers._mixed import Mixed, NextBatch
+from comixup.mixers._mixer import Mixer, mixes_images
+
+_C = TypeVar("_C", bound="Choice")
 
 
 class Choice(Mixer):
@@ -69,9 +71,18 @@ class Choice(Mixer):
         self._possible = [index for index, weight in enumerate(every) if weight > 0]
         self._bounds = list(itertools.accumulate(every[index] for index in self._possible))
         self.needs_saliency = any(self.mixers[index].needs_saliency for index in self._possible)
-        self._chosen: int | None = None
         for mixer in self.mixers:
             mixer.generator = mixer.generator or generator
+
+    @property
+    def uniform_expected(self) -> bool:
+        """Whether none of the methods is to warn of constant saliency maps."""
+        return all(mixer.uniform_expected for mixer in self.mixers)
+
+    @uniform_expected.setter
+    def uniform_expected(self, value: bool) -> None:
+        for mixer in self.mixers:
+            mixer.uniform_expected = value
 
     @property
     def needs_clean_pass(self) -> bool:
@@ -84,13 +95,13 @@ class Choice(Mixer):
         own = [*super().generators, *(g for mixer in self.mixers for g in mixer.generators)]
         return tuple({id(generator): generator for generator in own}.values())
 
-    def next_method(self) -> Mixer | None:
-        """Returns the method drawn for the next batch; None if it is not mixed."""
-        return None if super().next_method() is None else self.mixers[self._choose()]
+    def _draw_next(self) -> NextBatch:
+        mixed, chosen = coin(self.p * self._fraction, self.generator), self._choose()
+        return NextBatch(self.mixers[chosen], mixed=mixed, chosen=chosen)
 
     def decide(self, images: Tensor, saliency: Tensor | None) -> Mixed:
         """Returns how the method of this batch mixes it, if it is mixed."""
-        unprepared = saliency is None and self._toss is None
+        unprepared = saliency is None and self._next is None
         if unprepared and self.needs_saliency and self.p * self.fraction > 0:
             # In every batch alike, not only if a method is drawn that needs it.
             raise ValueError(
@@ -101,40 +112,23 @@ class Choice(Mixer):
         return super().decide(images, saliency)
 
     def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
-        """Returns how the method drawn for this batch mixes it."""
+        """Returns how one of the methods, drawn here, mixes a batch."""
         chosen = self._choose()
-        self._chosen = None
-        mixer = self.mixers[chosen]
-        mixer.uniform_expected = mixer.uniform_expected or self.uniform_expected
-        return replace(mixer.draw(images, saliency), chosen=chosen)
+        return replace(self.mixers[chosen].draw(images, saliency), chosen=chosen)
 
-    def leave(self, images: Tensor) -> Plan:
-        """Returns the plan by which the method drawn for this batch leaves it as it is."""
-        chosen = self._choose()
-        self._chosen = None
-        return self.mixers[chosen].leave(images)
-
-    def forget_clean_pass(self) -> None:
-        """Forgets the clean pass that the next call would belong to, and the method of it."""
-        super().forget_clean_pass()
-        self._chosen = None
-
-    def with_generator(self, generator: torch.Generator) -> Choice:
+    def with_generator(self: _C, generator: torch.Generator) -> _C:
         """Returns a copy that draws from another generator alone, as do its methods."""
-        choice = copy.copy(self)
-        choice.generator, choice._toss, choice._chosen = generator, None, None
+        choice = super().with_generator(generator)
         choice.mixers = tuple(mixer.with_generator(generator) for mixer in self.mixers)
         return choice
 
     def _choose(self) -> int:
-        """Returns the index of the method for this batch, drawn once."""
-        if self._chosen is None:
-            index = 0
-            if len(self._possible) > 1:  # a certain outcome uses up no randomness
-                place = float(torch.rand((), generator=self.generator, device="cpu"))
-                index = bisect.bisect(self._bounds, place * self._bounds[-1])
-            self._chosen = self._possible[index]
-        return self._chosen
+        """Returns the index of a method, drawn by the weights."""
+        index = 0
+        if len(self._possible) > 1:  # a certain outcome uses up no randomness
+            place = float(torch.rand((), generator=self.generator, device="cpu"))
+            index = bisect.bisect(self._bounds, place * self._bounds[-1])
+        return self._possible[index]
 
 
 def _check_mixers(mixers: Sequence[Mixer]) -> None:
@@ -145,7 +139,7 @@ def _check_mixers(mixers: Sequence[Mixer]) -> None:
             "Choice([CoMixup(num_classes), CutMix(num_classes)])."
         )
     for mixer in mixers:
-        if not isinstance(mixer, Mixer) or isinstance(mixer, (ManifoldMixup, Choice)):
+        if not mixes_images(mixer) or isinstance(mixer, Choice):
             raise TypeError(
                 "`mixers` must be methods that mix images, such as CoMixup(num_classes), got "
                 f"{type(mixer).__name__}. ManifoldMixup mixes inside the model: train it by "

@@ -13,6 +13,7 @@ from torch.utils.data import default_collate
 from comixup._checks import check_count
 from comixup._random import coin
 from comixup.core.memory import Origin
+from comixup.core.tensors import check_images
 from comixup.mixers._one_pass import OnePass, checked_origin
 
 Batch: TypeAlias = tuple[Tensor, Tensor, Origin | None]
@@ -81,6 +82,7 @@ class OnePassCollate:
                 f"{samples[0]!r:.100}. Let the data set return each example's index."
             )
         images, targets, where = collated
+        check_images(images)
         origin = checked_origin(where, images)
         mixup, numbers = self.mixup, origin.indices.tolist()
         entropy = [self.seed, mixup.memory.epoch, *numbers]
@@ -88,10 +90,10 @@ class OnePassCollate:
         # A copy: without workers this is the training process, whose own generator is its own.
         generator = torch.Generator().manual_seed(seed)
         mixer = mixup.mixer.with_generator(generator)
+        soft = mixer.soft_targets(targets, len(images))
         if not (mixup.enabled and coin(mixup.rate * mixup.fraction, generator)):
-            return images, mixer.soft_targets(targets, len(images)), origin
-        mixed, soft = mixup.mix_by_maps(mixer, images, targets, origin)
-        return mixed, soft, None
+            return images, soft, origin
+        return *mixup.mix_by_maps(mixer, images, soft, origin), None
 
 
 def _without_none(sample: Any) -> Any:

@@ -1,27 +1,114 @@
-"""Co-Mixup: one discrete problem over the whole batch."""
+"""Co-Mixup: one discrete problem over the whole batch; what it shares with Puzzle Mix."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
-from comixup._checks import check_boolean, check_count
+from comixup._checks import check_boolean, check_choice, check_count, warn_caller
 from comixup.core.compatibility import CompatibilityFn
 from comixup.core.labelling import Labelling
-from comixup.core.maps import check_grid, grid_of_batch, pool_maps
+from comixup.core.maps import check_grid, grid_sides, pool_maps
 from comixup.core.mix import Plan
-from comixup.core.problem import Partition, build_problems
-from comixup.core.problem_checks import check_prior_settings, check_term_scale
+from comixup.core.problem import Partition, build_problems, check_term_scale
+from comixup.core.saliency import check_scale
 from comixup.core.solve import check_settings, solve
-from comixup.core.tensor_checks import floating
-from comixup.core.weights import Clip, Smoothness, Weighted, Weights
-from comixup.mixers._mixer import CleanReduction, Mixed
-from comixup.mixers._saliency_mixer import SaliencyMixer, TargetWeight
+from comixup.core.tensors import floating
+from comixup.core.weights import (
+    ALPHA,
+    GRID,
+    LEVELS,
+    OMEGA,
+    PARTITION_SIZE,
+    SWEEPS,
+    Clip,
+    Smoothness,
+    Weighted,
+    Weights,
+    check_prior_settings,
+)
+from comixup.mixers._mixed import Mixed
+from comixup.mixers._mixer import CleanReduction, Mixer
 
 PARTITIONS_PER_THREAD = 8
 """Partitions of 20 take a thread about as long as torch's threads stay busy."""
+
+TargetWeight: TypeAlias = Literal["area", "saliency"]
+
+
+class SaliencyMixer(Mixer):
+    """A method that looks at what matters in each image.
+
+    Images without a usable saliency map (zero, constant, NaN or infinite: half-precision gradients
+    vanish and overflow) count as uniformly salient; it warns of them once.
+    """
+
+    needs_saliency = True
+
+    def __init__(
+        self,
+        num_classes: int | None = None,
+        *,
+        p: float,
+        clean_weight: float,
+        clean_reduction: CleanReduction,
+        keep_gradients: bool,
+        saliency_scale: float,
+        target_weight: TargetWeight,
+        num_threads: int | None,
+        generator: torch.Generator | None,
+        validate: bool,
+    ) -> None:
+        super().__init__(
+            num_classes,
+            p=p,
+            clean_weight=clean_weight,
+            clean_reduction=clean_reduction,
+            generator=generator,
+            validate=validate,
+        )
+        check_boolean("keep_gradients", keep_gradients)
+        check_scale("saliency_scale", saliency_scale, keep_gradients and clean_weight > 0)
+        check_choice("target_weight", target_weight, ("area", "saliency"))
+        check_settings(num_threads=num_threads)
+        self.keep_gradients = keep_gradients
+        self.saliency_scale = saliency_scale
+        self.target_weight = target_weight
+        self.num_threads = num_threads
+        self._warned = False
+
+    def warn_of_uniform(self, uniform: int, inputs: int) -> None:
+        """Warns, the first time, of maps that are not usable."""
+        if not (self._warned or self.uniform_expected):
+            self._warned = True
+            warn_caller(
+                f"{uniform} of {inputs} saliency maps are zero, constant, NaN or "
+                "infinite: these inputs count as uniformly salient. `last.uniform_maps` counts "
+                "them; this warning is shown once. Half-precision gradients can vanish or "
+                "overflow: see torch.amp.GradScaler."
+            )
+
+    def checked(self, saliency: Tensor | None, images: Tensor) -> Tensor:
+        """Returns saliency that has a map for each image."""
+        if saliency is None:
+            raise ValueError(
+                f"`saliency` must be given to {type(self).__name__}, got None. Use "
+                "mixer.saliency(model, images, targets), or comixup.spectral_residual(images) "
+                "where there is no model."
+            )
+        if not isinstance(saliency, Tensor):
+            raise TypeError(f"`saliency` must be a torch tensor, got {type(saliency).__name__}.")
+        if saliency.ndim != images.ndim - 1 or len(saliency) != len(images) or not saliency.numel():
+            raise ValueError(
+                f"`saliency` must have shape ({len(images)}, *size) with {images.ndim - 2} spatial "
+                f"dimensions, a map for each image, got {tuple(saliency.shape)} for images "
+                f"{tuple(images.shape)}."
+            )
+        return saliency
 
 
 class CoMixup(Weighted, SaliencyMixer):
@@ -80,7 +167,7 @@ class CoMixup(Weighted, SaliencyMixer):
         num_classes: int | None = None,
         *,
         p: float = 1.0,
-        partition_size: int | None = 20,
+        partition_size: int | None = PARTITION_SIZE,
         num_outputs: int | None = None,
         clean_weight: float = 1.0,
         clean_reduction: CleanReduction = "sum",
@@ -88,18 +175,18 @@ class CoMixup(Weighted, SaliencyMixer):
         saliency_scale: float = 1.0,
         resolve: bool = True,
         target_weight: TargetWeight = "area",
-        sweeps: int = 4,
-        levels: int = 2,
-        grid: int | Sequence[int] = 4,
-        beta: float = 0.32,
-        gamma: float = 1.0,
-        tau: float = 0.83,
-        eta: float = 0.05,
-        omega: float = 0.001,
-        alpha: float | None = 2.0,
+        sweeps: int = SWEEPS,
+        levels: int = LEVELS,
+        grid: int | Sequence[int] = GRID,
+        beta: float = Weights.beta,
+        gamma: float = Weights.gamma,
+        tau: float = Weights.tau,
+        eta: float = Weights.eta,
+        omega: float = OMEGA,
+        alpha: float | None = ALPHA,
         compatibility: Tensor | CompatibilityFn | None = None,
-        clip: Clip = "soft",
-        smoothness: Smoothness = "squared",
+        clip: Clip = Weights.clip,
+        smoothness: Smoothness = Weights.smoothness,
         num_threads: int | None = None,
         generator: torch.Generator | None = None,
         validate: bool = False,
@@ -141,8 +228,11 @@ class CoMixup(Weighted, SaliencyMixer):
     def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
         """Returns the labelling that Algorithm 1 finds for a batch."""
         m, saliency = len(images), self.checked(saliency, images)
-        maps = pool_maps(saliency, grid_of_batch(self.grid, images, saliency))
-        self.warn_of_uniform(maps)
+        size = tuple(map(min, images.shape[2:], saliency.shape[1:]))  # a cell has a pixel of both
+        maps = pool_maps(saliency, grid_sides(self.grid, size))
+        uniform = int(maps.uniform.sum())
+        if uniform:
+            self.warn_of_uniform(uniform, m)
         problems = build_problems(
             maps,
             partitions(m, self.partition_size, self.num_outputs or m),
@@ -163,7 +253,6 @@ class CoMixup(Weighted, SaliencyMixer):
         cells = torch.from_numpy(maps.cells)
         by_saliency = self.target_weight == "saliency"
         ratio = saliency_ratio(labelling, cells) if by_saliency else None
-        uniform = int(maps.uniform.sum())
         return Mixed(
             labelling,
             target_ratio=ratio,
@@ -171,6 +260,12 @@ class CoMixup(Weighted, SaliencyMixer):
             cells=cells,
             problems=tuple(problems),
         )
+
+    def draw_outputs(self, images: Tensor, saliency: Tensor | None, num_outputs: int) -> Mixed:
+        """Returns the labelling that Algorithm 1 finds for so many outputs."""
+        mixer = copy.copy(self)
+        mixer.num_outputs = num_outputs
+        return mixer.draw(images, saliency)
 
     def leave(self, images: Tensor) -> Plan:
         """Returns the plan that shows images as they are: all, or `num_outputs` at random."""

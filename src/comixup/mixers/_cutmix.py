@@ -9,12 +9,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from comixup._devices import to_device
 from comixup.core.gather import in_format_of
 from comixup.core.masks import IGNORE_INDEX, check_masks, with_channels
-from comixup.mixers._input import check_same_batch
-from comixup.mixers._mixer import Mixed
-from comixup.mixers._partners import PartnerMixer, ratio_matrix
+from comixup.core.tensors import to_device
+from comixup.mixers._input import PartnerMixer, check_same_batch, ratio_matrix
+from comixup.mixers._mixed import Mixed
 
 
 @dataclass(frozen=True, eq=False)

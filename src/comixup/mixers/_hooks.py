@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from comixup._wrappers import unwrapped
+from comixup._passes import unwrapped
 from comixup.core.mix import Plan
 from comixup.mixers._checkpointing import (
     calls_under_way,

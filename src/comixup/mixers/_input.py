@@ -1,4 +1,4 @@
-"""Input mixup: every pixel is a weighted mean."""
+"""Input mixup: every pixel is a weighted mean; and what all methods with partners share."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from comixup._devices import to_device
+from comixup._checks import check_boolean, check_count, check_positive
+from comixup._random import dirichlet, numpy_generator
 from comixup.core.masks import IGNORE_INDEX, check_masks, leading_class
-from comixup.core.tensor_checks import check_precision
-from comixup.mixers._mixer import Mixed
-from comixup.mixers._partners import PartnerMixer, ratio_matrix
+from comixup.core.tensors import check_precision, to_device
+from comixup.mixers._mixed import Mixed
+from comixup.mixers._mixer import CleanReduction, Mixer
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +83,54 @@ class Blend:
         return Blend(to_device(self.partners, device), to_device(self.ratios, device))
 
 
+class PartnerMixer(Mixer):
+    """A method that mixes every image with `num_inputs` - 1 others, by ratios ~ Dirichlet(alpha).
+
+    For two inputs the ratio is the usual lambda ~ Beta(alpha, alpha).
+    """
+
+    def __init__(
+        self,
+        num_classes: int | None = None,
+        *,
+        p: float = 1.0,
+        clean_weight: float = 0.0,
+        clean_reduction: CleanReduction = "sum",
+        alpha: float = 1.0,
+        num_inputs: int = 2,
+        per_sample: bool = False,
+        generator: torch.Generator | None = None,
+        validate: bool = False,
+    ) -> None:
+        super().__init__(
+            num_classes,
+            p=p,
+            clean_weight=clean_weight,
+            clean_reduction=clean_reduction,
+            generator=generator,
+            validate=validate,
+        )
+        check_positive("alpha", alpha)
+        check_count("num_inputs", num_inputs, low=2)
+        check_boolean("per_sample", per_sample)
+        self.alpha = alpha
+        self.num_inputs = num_inputs
+        self.per_sample = per_sample
+
+    def draw_partners(self, m: int) -> Tensor:
+        """Returns the partners of every image, (m, num_inputs - 1): permutations of the batch."""
+        orders = [
+            torch.randperm(m, generator=self.generator, device="cpu")
+            for _ in range(self.num_inputs - 1)
+        ]
+        return torch.stack(orders, 1)
+
+    def draw_ratios(self, m: int) -> Tensor:
+        """Returns the share of the image and of each partner, (m or 1, num_inputs) float32."""
+        rows = m if self.per_sample else 1
+        return dirichlet(self.alpha, self.num_inputs, numpy_generator(self.generator), rows).float()
+
+
 class InputMixup(PartnerMixer):
     """Input mixup (Zhang et al., ICLR 2018): weighted means of whole images.
 
@@ -115,3 +164,15 @@ def check_same_batch(images: Tensor, m: int, name: str = "images") -> None:
             f"`{name}` must have {m} inputs, as the batch this plan was drawn for, got "
             f"{len(images)}."
         )
+
+
+def ratio_matrix(partners: Tensor, ratios: Tensor) -> Tensor:
+    """Returns the share of each input in each output, (m, m), from those of image and partners.
+
+    >>> ratio_matrix(torch.tensor([[1], [0]]), torch.tensor([[0.75, 0.25]])).tolist()
+    [[0.75, 0.25], [0.25, 0.75]]
+    """
+    m = len(partners)
+    sources = torch.cat([torch.arange(m, device=partners.device).unsqueeze(1), partners], 1)
+    matrix = torch.zeros(m, m, device=partners.device)
+    return matrix.scatter_add_(1, sources, ratios.expand(sources.shape))

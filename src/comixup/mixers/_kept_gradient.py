@@ -13,7 +13,7 @@ from torch.utils.hooks import RemovableHandle
 
 from comixup._checks import warn_caller
 from comixup._lightning import automatic_optimization
-from comixup._wrappers import layers_of_wrapping
+from comixup._passes import layers_of_wrapping
 
 _REMEDY = (
     "or set keep_gradients=False (CoMixup, PuzzleMix) or clean_weight=0 to train on mixed images "

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from comixup._wrappers import unwrapped
+from comixup._passes import unwrapped
 from comixup.core.mix import Plan
 from comixup.mixers._checkpointing import calls_under_way
 from comixup.mixers._hooks import (
@@ -19,9 +19,9 @@ from comixup.mixers._hooks import (
     layer_hooks,
     remove_copied_hooks,
 )
-from comixup.mixers._input import Blend
-from comixup.mixers._mixer import CleanReduction, Mixed
-from comixup.mixers._partners import PartnerMixer
+from comixup.mixers._input import Blend, PartnerMixer
+from comixup.mixers._mixed import Mixed
+from comixup.mixers._mixer import CleanReduction
 
 INPUT = "input"
 """The name of the layer before the first: the images themselves."""
@@ -56,6 +56,8 @@ class ManifoldMixup(PartnerMixer):
     >>> model(images).shape, targets.shape
     (torch.Size([8, 10]), torch.Size([8, 10]))
     """
+
+    mixes_inside = True
 
     def __init__(
         self,

@@ -8,13 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from comixup._unmixable import check_mixable
-from comixup.core.masks import IGNORE_INDEX
-from comixup.core.mix import mix_targets
-from comixup.core.targets import soft_targets
-from comixup.core.tensor_checks import check_images
-from comixup.mixers._manifold import ManifoldMixup
-from comixup.mixers._mixer import Mixer
+from comixup.core.masks import IGNORE_INDEX, check_mixable
+from comixup.core.mix import mix_targets, soft_targets
+from comixup.core.tensors import check_images
+from comixup.mixers._mixer import Mixer, mixes_images
 
 
 def mix_dict(
@@ -50,7 +47,7 @@ def mix_dict(
     >>> mixed["image"].shape, mixed["mask"].shape, mixed["mask"].dtype
     (torch.Size([8, 3, 32, 32]), torch.Size([8, 32, 32]), torch.int64)
     """
-    if not isinstance(mixer, Mixer) or isinstance(mixer, ManifoldMixup):
+    if not mixes_images(mixer):
         raise TypeError(
             "`mixer` must be one of comixup's methods that mix images, got "
             f"{type(mixer).__name__}. Use comixup.CoMixup(num_classes), for instance."

@@ -4,65 +4,47 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Literal, ParamSpec, TypeAlias, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from comixup._checks import check_boolean, check_choice, check_count, check_number
 from comixup._random import coin
-from comixup._recording import check_no_transform
 from comixup.core.labelling import Labelling
-from comixup.core.mix import Plan, mix, mix_targets
-from comixup.core.problem import Problem
+from comixup.core.memory import SaliencyMemory
+from comixup.core.mix import Plan, mix_checked, mix_targets, soft_targets
 from comixup.core.saliency import Backward, CleanPass, LossFn, clean_pass
-from comixup.core.targets import soft_targets
-from comixup.core.tensor_checks import check_images, check_model
-from comixup.mixers._eager import eager
+from comixup.core.tensors import check_images, check_model, check_no_transform
+from comixup.mixers._checkpointing import uncompiled
 from comixup.mixers._hooks import check_and_disarm, layer_hooks
 from comixup.mixers._kept_gradient import KeptGradient
-from comixup.mixers._repr import call_of
+from comixup.mixers._mixed import Mixed, NextBatch
 
 CleanReduction: TypeAlias = Literal["sum", "mean"]
+_M = TypeVar("_M", bound="Mixer")
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
-@dataclass(frozen=True, eq=False)
-class Mixed:
-    """What was decided for a batch.
+def eager(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Returns a function that breaks a graph being compiled once, and runs as it is.
 
-    Attributes:
-        plan: how it is mixed, in host memory. `plan.mix_images` mixes other tensors the same way
-            (a teacher's maps), `plan.mix_masks` integer masks of segmentation; `plan.masks` and
-            `plan.source_ratio()` tell who is where.
-        mixed: False if the batch was left as it was, by chance `p` or because mixing is off.
-        layer: the layer of the model in which the images are mixed, where they are not mixed
-            themselves (manifold mixup).
-        target_ratio: (m', m) weights of the inputs' targets, where they are not the inputs' shares
-            of the pixels.
-        uniform_maps: inputs whose saliency was zero, constant, NaN or infinite. Nothing in them
-            stands out, so they count as uniformly salient.
-        cells: (m, *grid) the inputs' saliency on the grid of the method, each summing to 1, in host
-            memory; None for methods that need none.
-        problems: what Co-Mixup solved, one for each partition of the batch, for
-            `comixup.objective(problems, plan)`; empty for other methods.
-        loss_weight: weight of the mixed batch's loss, beside the clean loss that was trained on
-            (see `Mixer.mixed_weight`).
-        chosen: the method that mixed it, as an index of `Choice.mixers`; None for other mixers, and
-            for batches that were left as they were.
+    Decisions made in host memory have no graph. Where nothing is compiled the compiler, whose
+    import takes as long as torch's, is not imported.
     """
+    plain = uncompiled(function)
 
-    plan: Plan
-    mixed: bool = True
-    layer: str | None = None
-    target_ratio: Tensor | None = None
-    uniform_maps: int = 0
-    cells: Tensor | None = None
-    problems: tuple[Problem, ...] = ()
-    loss_weight: float = 1.0
-    chosen: int | None = None
+    @functools.wraps(function)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        return (plain if torch.compiler.is_compiling() else function)(*args, **kwargs)
+
+    return call
 
 
 def loss_weights(clean_weight: float, reduction: CleanReduction) -> tuple[float, float]:
@@ -83,6 +65,10 @@ def loss_weights(clean_weight: float, reduction: CleanReduction) -> tuple[float,
 class Mixer(ABC):
     """A method of mixing batches: `images, targets = mixer(images, targets, saliency)`.
 
+    A mixer tells what it needs: `needs_saliency`, `needs_clean_pass`, `needs_origin`,
+    `mixes_inside`. Between a clean pass and the call that it belongs to, the mixer keeps what was
+    drawn for that batch (`next_batch`), and watches that the clean gradient is not lost.
+
     Attributes:
         num_classes: columns of the mixed targets; None if targets come with theirs.
         p: probability that a batch is mixed at all, at a `fraction` of 1. One that is not has no
@@ -96,7 +82,12 @@ class Mixer(ABC):
         keep_gradients: whether the clean pass trains the model at all. Where it does not
             (`CoMixup`, `PuzzleMix`) the mixed loss has weight 1.
         saliency_scale: relative size of the images that saliency is computed on.
-        needs_saliency: whether mixing takes saliency maps; of a `Choice`, whether it may.
+        needs_saliency: whether the call takes saliency maps; of a `Choice`, whether it may.
+        mixes_inside: whether images are mixed in a layer of the model (`attach`), not by the call.
+        mixes_nothing: whether all batches stay as they are.
+        memory: of the examples' saliency, for methods that remember it; otherwise None.
+        num_outputs: images to make of a batch; None: as many as it has.
+        turn: batches so far, for methods whose clean and mixed batches take turns.
         generator: where all draws come from, on the CPU; None means torch's global one.
         validate: check class indices even where the host has to wait for a device.
         uniform_expected: whether some saliency maps are expected to be constant (examples that were
@@ -104,8 +95,14 @@ class Mixer(ABC):
     """
 
     needs_saliency: bool = False
+    mixes_inside: bool = False
+    mixes_nothing: bool = False
     keep_gradients: bool = True
     saliency_scale: float = 1.0
+    memory: SaliencyMemory | None = None
+    num_outputs: int | None = None
+    turn: int = 0
+    uniform_expected: bool = False
 
     def __init__(
         self,
@@ -140,11 +137,9 @@ class Mixer(ABC):
         self.clean_reduction = clean_reduction
         self.generator = generator
         self.validate = validate
-        self.fraction = 1.0
-        self.uniform_expected = False
+        self._fraction = 1.0
         self._last: Mixed | None = None
-        self._toss: bool | None = None
-        self._beside_clean: float | None = None  # the mixed loss's weight after a clean pass
+        self._next: NextBatch | None = None
         self._kept = KeptGradient()
 
     @eager
@@ -164,15 +159,18 @@ class Mixer(ABC):
             check_images(images)
             check_no_transform(type(self).__name__)
             # Wrong targets are to be told of before anything is drawn.
-            soft = self.soft_targets(targets, len(images))
-            with host_by_default():
-                self._last = self.decide(images, saliency)
-                if self._last.layer is not None:  # which mixes the images inside the model
-                    return images, mix_targets(soft, self._last.plan.source_ratio())
-                return mix(images, soft, self._last.plan, source_ratio=self._last.target_ratio)
+            return self.apply(images, self.soft_targets(targets, len(images)), saliency)
         except BaseException:
             self.forget_clean_pass()  # of this batch: the next one has its own
             raise
+
+    def apply(self, images: Tensor, soft: Tensor, saliency: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Returns what the call does, of images that have been checked and their soft targets."""
+        with host_by_default():
+            self._last = decided = self.decide(images, saliency)
+            if decided.layer is not None:  # which mixes the images inside the model
+                return images, mix_targets(soft, decided.plan.source_ratio())
+            return mix_checked(images, soft, decided.plan, decided.target_ratio)
 
     def soft_targets(self, targets: Tensor, num_inputs: int) -> Tensor:
         """Returns the targets of a clean batch as those of mixed ones are: (m, classes) float32."""
@@ -208,7 +206,7 @@ class Mixer(ABC):
     @property
     def enabled(self) -> bool:
         """Whether batches are mixed: False sets `fraction` to 0, True to 1."""
-        return self.fraction > 0
+        return self._fraction > 0
 
     @enabled.setter
     def enabled(self, value: bool) -> None:
@@ -224,6 +222,11 @@ class Mixer(ABC):
         return self.clean_weight > 0 and not self.needs_saliency
 
     @property
+    def needs_origin(self) -> bool:
+        """Whether the call takes, in place of saliency, where the images come from (`Origin`)."""
+        return self.memory is not None
+
+    @property
     def mixed_weight(self) -> float:
         """What to multiply the mixed loss of the last batch by, in a loop of your own.
 
@@ -233,37 +236,43 @@ class Mixer(ABC):
         """
         return 1.0 if self._last is None else self._last.loss_weight
 
-    def next_method(self) -> Mixer | None:
-        """Returns the method that will mix the next batch, here itself; None if it is not mixed.
+    def next_batch(self) -> NextBatch:
+        """Returns what is drawn for the next batch; once for each, and the call keeps to it.
 
-        Drawn once for each batch: the call keeps to it. For who provides maps only if they are
-        needed.
+        For who provides maps only if they are needed.
         """
-        if self._toss is None:
-            self._toss = coin(self.p * self.fraction, self.generator)
-        return self if self._toss and self.enabled else None
+        if self._next is None:
+            self._next = self._draw_next()
+        return self._next
+
+    def _draw_next(self) -> NextBatch:
+        return NextBatch(self, mixed=coin(self.p * self._fraction, self.generator))
 
     def decide(self, images: Tensor, saliency: Tensor | None) -> Mixed:
         """Returns how a batch is mixed, if it is, and how much its loss weighs beside the clean."""
-        method, weight = self.next_method(), self._beside_clean
-        self._toss = self._beside_clean = None
-        if method is None:
-            return Mixed(self.leave(images), mixed=False)
-        if method.needs_clean_pass and weight is None:
+        drawn, self._next = self.next_batch(), None
+        method = drawn.method
+        if not (drawn.mixed and self._fraction):
+            return Mixed(method.leave(images), mixed=False)
+        if drawn.loss_weight is None and method.needs_clean_pass:
             raise RuntimeError(
                 f"{type(method).__name__} with `clean_weight` = {method.clean_weight:g} must have "
                 "a clean pass before every batch that is mixed, got none for this one. Call "
                 "mixer.clean_pass(model, images, targets) first, or use comixup.training_step."
             )
-        drawn = self.draw(images, saliency)
-        if weight is None:
-            return drawn
-        self._kept.watch()
-        return replace(drawn, loss_weight=weight)
+        decided = method.draw(images, saliency)
+        if drawn.loss_weight is not None:
+            self._kept.watch()
+            decided = replace(decided, loss_weight=drawn.loss_weight)
+        return decided if drawn.chosen is None else replace(decided, chosen=drawn.chosen)
 
     @abstractmethod
     def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
         """Returns how to mix a batch; every random choice of the method is made here."""
+
+    def draw_outputs(self, images: Tensor, saliency: Tensor | None, num_outputs: int) -> Mixed:
+        """Returns how to make at least so many outputs of a batch."""
+        return self.draw(images, saliency)
 
     def leave(self, images: Tensor) -> Plan:
         """Returns the plan that leaves a batch as it is."""
@@ -306,19 +315,36 @@ class Mixer(ABC):
         the gradients and before the mixer. See `comixup.saliency` for the arguments.
         """
         check_model(model, "model, images, targets", (Mixer,))
+        self.forget_clean_pass()
+        if self.next_batch().takes_clean_pass:
+            try:
+                check_and_disarm(layer_hooks(model))  # nothing is mixed inside the model
+            except RuntimeError:
+                self.forget_clean_pass()
+                raise
+        return self.run_clean_pass(model, images, targets, loss_fn, backward)
+
+    def run_clean_pass(
+        self,
+        model: nn.Module,
+        images: Tensor,
+        targets: Tensor,
+        loss_fn: LossFn | None,
+        backward: Backward | None,
+    ) -> CleanPass | None:
+        """Returns what `clean_pass` does, for a model in which no layer is armed to mix."""
         # The coin is tossed here already, so that no pass is made in vain; the call then keeps to
         # it. Without a call in between the next toss replaces it: each batch has one.
-        self.forget_clean_pass()
-        method = self.next_method()
-        if method is None or not (method.needs_saliency or method.clean_weight > 0):
+        drawn = self.next_batch()
+        if not drawn.takes_clean_pass:
             return None
+        method = drawn.method
         clean, mixed = loss_weights(method.clean_weight, method.clean_reduction)
         try:
-            check_and_disarm(layer_hooks(model))  # nothing is mixed inside the model
             made = clean_pass(
                 model,
                 images,
-                targets,
+                self.clean_targets(targets),
                 loss_fn=loss_fn,
                 backward=backward,
                 keep_gradients=method.keep_gradients,
@@ -329,25 +355,39 @@ class Mixer(ABC):
         except BaseException:
             self.forget_clean_pass()
             raise
-        self._beside_clean = mixed if method.keep_gradients else 1.0
+        drawn.loss_weight = mixed if method.keep_gradients else 1.0
         if method.keep_gradients and clean > 0:
             self._kept.remember(model)
         return made
 
+    def clean_targets(self, targets: Tensor) -> Tensor:
+        """Returns the targets that the loss of the clean pass is given."""
+        return targets
+
     def forget_clean_pass(self) -> None:
-        """Forgets the clean pass that the next call would belong to, if there was one."""
-        self._toss = self._beside_clean = None
+        """Forgets what was drawn for the next batch, and its clean pass if there was one."""
+        self._next = None
         self._kept.forget()
+
+    def attach(self, model: nn.Module) -> Mixer:
+        """Prepares a model for methods that mix inside of it; returns itself."""
+        return self
+
+    def disarm(self) -> None:  # noqa: B027  # most have nothing to do
+        """Stops mixing inside the model until the next call."""
+
+    def end_epoch(self) -> None:  # noqa: B027
+        """Lets methods that remember saliency read what was written in this epoch."""
 
     @property
     def generators(self) -> tuple[torch.Generator, ...]:
         """The generators of its own that its draws come from, each once."""
         return () if self.generator is None else (self.generator,)
 
-    def with_generator(self, generator: torch.Generator) -> Mixer:
+    def with_generator(self: _M, generator: torch.Generator) -> _M:
         """Returns a copy that draws from another generator alone."""
         mixer = copy.copy(self)
-        mixer.generator, mixer._toss = generator, None
+        mixer.generator, mixer._next = generator, None
         return mixer
 
     def state_dict(self) -> dict[str, Any]:
@@ -373,8 +413,62 @@ class Mixer(ABC):
             generator.set_state(saved_state)
 
     def __repr__(self) -> str:
-        """Returns the call that makes such a mixer."""
-        return call_of(self)
+        """Returns the call that makes such a mixer, of arguments that are not at their defaults.
+
+        Mixers keep every argument of theirs as an attribute of the same name.
+        """
+        arguments = [
+            f"{name}={_shown(own)}"
+            for name, parameter in inspect.signature(type(self)).parameters.items()
+            if not _same(own := getattr(self, name), parameter.default)
+        ]
+        return f"{type(self).__name__}({', '.join(arguments)})"
+
+
+class NoMix(Mixer):
+    """Leaves batches as they are; targets become soft, (batch, classes), as with every method.
+
+    >>> images, targets = NoMix(num_classes=3)(torch.rand(2, 3, 8, 8), torch.tensor([1, 0]))
+    >>> targets.tolist()
+    [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
+    """
+
+    mixes_nothing = True
+
+    def __init__(
+        self,
+        num_classes: int | None = None,
+        *,
+        p: float = 1.0,
+        generator: torch.Generator | None = None,
+        validate: bool = False,
+    ) -> None:
+        super().__init__(num_classes, p=p, generator=generator, validate=validate)
+
+    def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
+        """Returns that nothing is mixed."""
+        return Mixed(self.leave(images), mixed=False)
+
+
+def mixes_images(mixer: object) -> TypeGuard[Mixer]:
+    """Whether something is a method that mixes images by itself: of images, targets and saliency.
+
+    `ManifoldMixup` needs the model, `OnePass` where the images come from.
+    """
+    return isinstance(mixer, Mixer) and not (mixer.mixes_inside or mixer.needs_origin)
+
+
+def _same(value: Any, default: Any) -> bool:
+    return value is default or (not isinstance(value, Tensor) and bool(value == default))
+
+
+def _shown(value: Any) -> str:
+    """Returns a value as it could be typed."""
+    if isinstance(value, torch.Generator):
+        return f"torch.Generator().manual_seed({value.initial_seed()})"
+    if isinstance(value, Tensor):
+        return f"torch.{value!r}"
+    return getattr(value, "__name__", None) or repr(value)
 
 
 def host_by_default() -> contextlib.AbstractContextManager[object]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -11,20 +10,19 @@ import torch
 from torch import Tensor
 
 from comixup._checks import check_boolean, check_choice, check_number, warn_caller
-from comixup._recording import recordable
+from comixup._passes import recordable
 from comixup.core.cell_means import mixed_cell_means
+from comixup.core.gather import in_format_of
 from comixup.core.grid import upsampled
 from comixup.core.labelling import Labelling
+from comixup.core.masks import IGNORE_INDEX
 from comixup.core.memory import Origin, SaliencyMemory, warn_of_skipped
-from comixup.core.mix import mix
+from comixup.core.mix import Plan, mix_checked
 from comixup.core.saliency import channel_norm
-from comixup.core.tensor_checks import check_images
+from comixup.core.tensors import check_images, check_no_transform
 from comixup.mixers._choice import Choice
-from comixup.mixers._comixup import CoMixup
-from comixup.mixers._eager import eager
-from comixup.mixers._mixer import Mixed, Mixer, host_by_default
-from comixup.mixers._partly_mixed import PartlyMixed
-from comixup.mixers._repr import call_of
+from comixup.mixers._mixed import Mixed
+from comixup.mixers._mixer import Mixer, eager, host_by_default, mixes_images
 
 Unit: TypeAlias = Literal["batch", "image"]
 _PATIENCE = 3
@@ -51,7 +49,51 @@ class _Seen:
         return self.clean + self.mixed
 
 
-class OnePass:
+@dataclass(frozen=True, eq=False)
+class PartlyMixed:
+    """A plan: the first images of a batch as they are, then outputs of another plan.
+
+    Attributes:
+        clean: how many images stay as they are.
+        mixed: how many outputs of the other plan follow.
+        plan: of the same batch.
+    """
+
+    clean: int
+    mixed: int
+    plan: Plan
+
+    @property
+    def num_inputs(self) -> int:
+        """m, the number of inputs."""
+        return self.plan.num_inputs
+
+    @property
+    def masks(self) -> Tensor:
+        """The share of each input at each location of each output, (m', m, *grid or size)."""
+        masks = self.plan.masks
+        own = torch.eye(self.num_inputs, device=masks.device)[: self.clean]
+        own = own.view(self.clean, -1, *[1] * (masks.ndim - 2))
+        return torch.cat([own.expand(-1, -1, *masks.shape[2:]), masks[: self.mixed]])
+
+    def source_ratio(self, size: Sequence[int] | None = None) -> Tensor:
+        """Returns the share of each input in each output of a size, (m', m); rows sum to one."""
+        ratio = self.plan.source_ratio(size)[: self.mixed]
+        own = torch.eye(self.num_inputs, device=ratio.device)[: self.clean]
+        return torch.cat([own, ratio])
+
+    def mix_images(self, images: Tensor) -> Tensor:
+        """Returns images, or any tensor (m, C, *size), as they are and mixed."""
+        mixed = self.plan.mix_images(images)[: self.mixed]
+        return in_format_of(images, torch.cat([images[: self.clean], mixed]))
+
+    def mix_masks(self, masks: Tensor, ignore_index: int | None = IGNORE_INDEX) -> Tensor:
+        """Returns masks of class indices, (m, *size) integers, as they are and mixed."""
+        mixed = self.plan.mix_masks(masks, ignore_index)[: self.mixed]
+        return torch.cat([masks[: self.clean], mixed])
+
+
+class OnePass(Mixer):
     """Mixes batches by saliency maps that earlier batches left behind, so that none needs a pass.
 
     Clean and mixed batches take turns. A clean batch trains the model as it is, and the backward
@@ -97,7 +139,7 @@ class OnePass:
         recycle: bool = False,
         unit: Unit = "batch",
     ) -> None:
-        if not isinstance(mixer, Mixer) or not mixer.needs_saliency:
+        if not mixes_images(mixer) or not mixer.needs_saliency:
             raise TypeError(
                 "`mixer` must be a method that needs saliency, CoMixup or PuzzleMix, or a Choice "
                 f"with one of them, got {type(mixer).__name__}. Other methods take one pass as "
@@ -116,28 +158,27 @@ class OnePass:
         check_number("rate", rate, high=1)
         check_boolean("recycle", recycle)
         check_choice("unit", unit, get_args(Unit))
-        own = mixer.p != 1 or bool(getattr(mixer, "num_outputs", None))
+        own = mixer.p != 1 or mixer.num_outputs is not None
         if unit == "image" and (recycle or own or isinstance(mixer, Choice)):
             raise ValueError(
                 '`unit` must be "batch" with recycle=True, for a Choice, and for a mixer with `p` '
                 f"or `num_outputs` of its own, got {unit!r}. Choose `rate` instead."
             )
+        super().__init__(mixer.num_classes, generator=mixer.generator, validate=mixer.validate)
         self.mixer = mixer
-        self.memory = memory
+        self.memory: SaliencyMemory = memory
         self.rate = rate
         self.recycle = recycle
         self.unit: Unit = unit
-        self.turn = 0
-        # Workers share it.
-        self._fraction = torch.ones((), dtype=torch.float64, device="cpu")
+        self._shared_fraction = torch.ones((), dtype=torch.float64, device="cpu")  # with workers
         self._warned = False
         self._seen = _Seen()
         mixer.uniform_expected = True  # examples that were not seen yet have no map
 
     @property
-    def generator(self) -> torch.Generator | None:
-        """Where the mixer's draws come from."""
-        return self.mixer.generator
+    def generators(self) -> tuple[torch.Generator, ...]:
+        """Those of the mixer."""
+        return self.mixer.generators
 
     @property
     def fraction(self) -> float:
@@ -145,12 +186,12 @@ class OnePass:
 
         1 at first. Set it for an epoch, for instance by a `Schedule`; it is part of `state_dict`.
         """
-        return float(self._fraction)
+        return float(self._shared_fraction)
 
     @fraction.setter
     def fraction(self, value: float) -> None:
         check_number("fraction", value, high=1)
-        self._fraction.fill_(value)
+        self._shared_fraction.fill_(value)
 
     @property
     def enabled(self) -> bool:
@@ -165,7 +206,7 @@ class OnePass:
     def share_memory_(self) -> OnePass:
         """Lets worker processes see the maps and `fraction` as they are; returns itself."""
         self.memory.share_memory_()
-        self._fraction.share_memory_()  # type: ignore[no-untyped-call]
+        self._shared_fraction.share_memory_()  # type: ignore[no-untyped-call]
         return self
 
     @property
@@ -173,13 +214,9 @@ class OnePass:
         """What was decided for the last batch."""
         return self.mixer.last
 
-    def __repr__(self) -> str:
-        """Returns the call that makes such a one."""
-        return call_of(self)
-
     @eager
     def __call__(
-        self, images: Tensor, targets: Tensor, origin: Origin | Tensor
+        self, images: Tensor, targets: Tensor, origin: Origin | Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Returns the batch to train on, mixed or not, and its soft targets, (m', classes) float32.
 
@@ -193,27 +230,34 @@ class OnePass:
                 were not cropped, flipped or otherwise moved.
         """
         check_images(images)
-        origin = checked_origin(origin, images)
+        check_no_transform(type(self).__name__)
+        known = checked_origin(origin, images)
+        soft = self.mixer.soft_targets(targets, len(images))
         if self.unit == "image":
-            return self._mix_within(images, targets, origin)
+            return self._mix_within(images, soft, known)
         mixed = self.mixes(self.turn)
         self.turn += 1
-        if not (mixed and self.enabled):
-            return self._clean(images, targets, origin)
-        outputs, soft = self.mix_by_maps(self.mixer, images, targets, origin)
-        plan = self.last.plan
-        if self.last.cells is not None:  # mixed by maps
+        if not (mixed and self.mixer.enabled):
+            return self._clean(images, soft, known)
+        outputs, soft = self.mix_by_maps(self.mixer, images, soft, known)
+        decided = self.mixer.last
+        if decided.cells is not None:  # mixed by maps
             self._seen.mixed += len(images)
-            self._seen.without_maps += self.last.uniform_maps
+            self._seen.without_maps += decided.uniform_maps
         if self._seen.images > _PATIENCE * len(self.memory) and not self.memory.epoch:
             self._warn(
                 f"No epoch has ended after {self._seen.images} images, of a memory of "
                 f"{len(self.memory)} examples: maps are read once `end_epoch` was called. Call it "
                 "after every epoch."
             )
+        plan = decided.plan
         if self.recycle and isinstance(plan, Labelling):
-            outputs = _tracked(outputs, lambda gradient: self._write_mixed(origin, plan, gradient))
+            outputs = _tracked(outputs, lambda gradient: self._write_mixed(known, plan, gradient))
         return outputs, soft
+
+    def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
+        """Returns how its mixer mixes a batch, by maps."""
+        return self.mixer.draw(images, saliency)
 
     def track(self, images: Tensor, origin: Origin | Tensor | None) -> Tensor:
         """Returns images whose backward pass writes their gradient's norm to the memory.
@@ -226,9 +270,11 @@ class OnePass:
         """
         if origin is None:
             return images
-        known = checked_origin(origin, images)
+        return self._refreshing(images, checked_origin(origin, images))
+
+    def _refreshing(self, images: Tensor, origin: Origin) -> Tensor:
         self._seen.clean += len(images)
-        return _tracked(images, lambda gradient: self.memory.write_gradient(known, gradient))
+        return _tracked(images, lambda gradient: self.memory.write_gradient(origin, gradient))
 
     def mixes(self, turn: int) -> bool:
         """Returns whether the batch of a turn, counted from 0, is mixed, at this `fraction`.
@@ -238,16 +284,19 @@ class OnePass:
         >>> [mixup.mixes(turn) for turn in range(4)]
         [False, True, False, True]
         """
-        rate = self.rate * self.fraction
+        rate = self.rate * float(self._shared_fraction)
         return int((turn + 1) * rate) > int(turn * rate)
 
     def mix_by_maps(
-        self, mixer: Mixer, images: Tensor, targets: Tensor, origin: Origin
+        self, mixer: Mixer, images: Tensor, soft: Tensor, origin: Origin
     ) -> tuple[Tensor, Tensor]:
         """Returns a batch mixed by a mixer, which reads maps if the method of this batch does."""
-        method = mixer.next_method()
-        needed = method is not None and method.needs_saliency
-        return mixer(images, targets, self.maps_for(images, origin) if needed else None)
+        try:
+            needed = mixer.next_batch().needs_saliency
+            return mixer.apply(images, soft, self.maps_for(images, origin) if needed else None)
+        except BaseException:
+            mixer.forget_clean_pass()
+            raise
 
     def maps_for(self, images: Tensor, origin: Origin) -> Tensor:
         """Returns the maps, (m, *size), by which a batch is mixed."""
@@ -300,29 +349,26 @@ class OnePass:
         self.turn = int(state["turn"])
         self.fraction = state["fraction"]
 
-    def _clean(self, images: Tensor, targets: Tensor, origin: Origin) -> tuple[Tensor, Tensor]:
+    def _clean(self, images: Tensor, soft: Tensor, origin: Origin) -> tuple[Tensor, Tensor]:
         """Returns the batch as it is, set up to refresh its examples' maps."""
-        mixer = self.mixer
-        mixer.remember(Mixed(Mixer.leave(mixer, images), mixed=False))
-        soft = mixer.soft_targets(targets, len(images))
-        return self.track(images, origin), soft
+        self.mixer.remember(Mixed(self.leave(images), mixed=False))
+        return self._refreshing(images, origin), soft
 
-    def _mix_within(self, images: Tensor, targets: Tensor, origin: Origin) -> tuple[Tensor, Tensor]:
+    def _mix_within(self, images: Tensor, soft: Tensor, origin: Origin) -> tuple[Tensor, Tensor]:
         """Returns the first images as they are, then mixtures of all of them."""
         m, mixer = len(images), self.mixer
         mixed = round(m * self.rate * self.fraction)
         if not (mixed and self.enabled):
-            return self._clean(images, targets, origin)
+            return self._clean(images, soft, origin)
         clean = m - mixed
-        soft = mixer.soft_targets(targets, m)
         with host_by_default():
-            drawn = self._draw(images, self.maps_for(images, origin), mixed)
+            drawn = mixer.draw_outputs(images, self.maps_for(images, origin), mixed)
             plan = PartlyMixed(clean, mixed, drawn.plan)
             ratio = drawn.target_ratio
             if ratio is not None:
                 ratio = torch.cat([torch.eye(m)[:clean], ratio[:mixed]])
             mixer.remember(replace(drawn, plan=plan, target_ratio=ratio))
-            outputs, soft = mix(images, soft, plan, source_ratio=ratio)
+            outputs, soft = mix_checked(images, soft, plan, ratio)
         shown = Origin(
             origin.indices[:clean], None if origin.cells is None else origin.cells[:clean]
         )
@@ -331,13 +377,6 @@ class OnePass:
         return _tracked(
             outputs, lambda gradient: self.memory.write_gradient(shown, gradient[:clean])
         ), soft
-
-    def _draw(self, images: Tensor, saliency: Tensor, num_outputs: int) -> Mixed:
-        """Returns how the mixer makes (at least) so many outputs of a batch."""
-        mixer = copy.copy(self.mixer)
-        if isinstance(mixer, CoMixup):
-            mixer.num_outputs = num_outputs
-        return mixer.draw(images, saliency)
 
     def _write_mixed(self, origin: Origin, plan: Labelling, gradient: Tensor) -> None:
         """Writes a mixed batch's gradient to the cells of the examples that it shows."""

@@ -9,12 +9,11 @@ import torch
 from torch import Tensor
 
 from comixup._checks import check_boolean, check_count, check_number, check_positive, warn_caller
-from comixup._devices import to_device
 from comixup._random import dirichlet, numpy_generator
 from comixup.core.gather import gather_cells, in_format_of
 from comixup.core.grid import upsampled
 from comixup.core.labelling import Labelling
-from comixup.core.maps import check_grid, grid_of_batch, pool, pool_maps
+from comixup.core.maps import check_grid, grid_sides, pool, pool_maps
 from comixup.core.masks import IGNORE_INDEX, check_masks, leading_class, with_channels
 from comixup.core.puzzle import (
     best_masks,
@@ -25,10 +24,11 @@ from comixup.core.puzzle import (
     transport,
 )
 from comixup.core.solve import check_settings
-from comixup.core.tensor_checks import check_precision
-from comixup.mixers._mixer import CleanReduction, Mixed
-from comixup.mixers._partners import ratio_matrix
-from comixup.mixers._saliency_mixer import SaliencyMixer, TargetWeight
+from comixup.core.tensors import check_precision, to_device
+from comixup.mixers._comixup import SaliencyMixer, TargetWeight
+from comixup.mixers._input import ratio_matrix
+from comixup.mixers._mixed import Mixed
+from comixup.mixers._mixer import CleanReduction
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,12 +243,15 @@ class PuzzleMix(SaliencyMixer):
         saliency = self.checked(saliency, images)
         self._check_std(images)
         check_precision("images", images)
-        sides = grid_of_batch(self._draw_grid(), images, saliency)
+        size = tuple(map(min, images.shape[2:], saliency.shape[1:]))  # a cell has a pixel of both
+        sides = grid_sides(self._draw_grid(), size)
         partners = torch.randperm(len(images), generator=self.generator)
         ratio = float(dirichlet(self.alpha, 2, numpy_generator(self.generator))[0, 0])
         blocks = self._blocks(tuple(images.shape[2:]), sides)
         maps = pool_maps(saliency, sides if blocks is None else blocks)
-        self.warn_of_uniform(maps)
+        uniform = int(maps.uniform.sum())
+        if uniform:
+            self.warn_of_uniform(uniform, len(images))
 
         fine = torch.from_numpy(maps.cells)
         cells = pool(fine, sides)
@@ -269,7 +272,6 @@ class PuzzleMix(SaliencyMixer):
         plan = Puzzle(partners, labels, self.levels, moves)
         by_saliency = self.target_weight == "saliency"
         shown = saliency_ratio(plan, fine, images.shape[2:]) if by_saliency else None
-        uniform = int(maps.uniform.sum())
         return Mixed(plan, target_ratio=shown, uniform_maps=uniform, cells=cells)
 
     def _draw_grid(self) -> int | Sequence[int]:

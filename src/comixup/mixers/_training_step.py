@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import NoneType
 from typing import Any
 
 from torch import Tensor, nn
 
-from comixup._recording import check_can_record, recordable
+from comixup._passes import check_can_record, recordable
 from comixup.core.memory import Origin
 from comixup.core.saliency import Backward, LossFn, loss_of
-from comixup.core.tensor_checks import check_model
+from comixup.core.tensors import check_model
 from comixup.mixers._hooks import check_and_disarm, layer_hooks
-from comixup.mixers._manifold import ManifoldMixup
 from comixup.mixers._mixer import Mixer
-from comixup.mixers._one_pass import OnePass
 
 _ARGUMENTS = "model, mixer, images, targets"
 
@@ -47,7 +44,7 @@ class Step:
 
 def training_step(
     model: nn.Module,
-    mixer: Mixer | OnePass | None,
+    mixer: Mixer | None,
     images: Tensor,
     targets: Tensor,
     *,
@@ -82,8 +79,8 @@ def training_step(
     >>> step.loss.backward()
     >>> optimizer.step()
     """
-    check_model(model, _ARGUMENTS, (Mixer, OnePass))
-    if not isinstance(mixer, (Mixer, OnePass, NoneType)):
+    check_model(model, _ARGUMENTS, (Mixer,))
+    if not isinstance(mixer, Mixer | None):
         raise TypeError(
             f"`mixer` must be a mixer of comixup, or None, got {type(mixer).__name__}. The "
             f"arguments are ({_ARGUMENTS})."
@@ -91,33 +88,29 @@ def training_step(
     check_can_record("training_step")
     check_and_disarm(layer_hooks(model))  # whatever another mixer left in the model
     clean, given = None, images
-    if isinstance(mixer, OnePass):
-        if origin is None:
-            raise ValueError(
-                "`origin` must be given to a one-pass mixer: which examples the images show. Use "
-                "Origin(indices), or Origin(indices, cells) if images are cropped or flipped."
-            )
-        images, targets = mixer(images, targets, origin)
-        if mixer.enabled and not mixer.last.mixed:  # this batch is the paper's clean one
+    if mixer is not None:
+        mixer.attach(model)
+        guide: Any = origin
+        takes_turns = mixer.needs_origin
+        if not takes_turns:
+            guide = None
+            mixer.forget_clean_pass()  # of a batch that was never mixed
+            clean = mixer.run_clean_pass(model, images, targets, clean_loss_fn or loss_fn, backward)
+            if clean is not None:
+                guide = clean.saliency
+        images, targets = mixer(images, targets, guide)
+        if takes_turns and mixer.enabled and not mixer.last.mixed:  # the paper's clean batch
             loss_fn = clean_loss_fn or loss_fn
-    elif mixer is not None:
-        if isinstance(mixer, ManifoldMixup):
-            mixer.attach(model)
-        clean = mixer.clean_pass(
-            model, images, targets, loss_fn=clean_loss_fn or loss_fn, backward=backward
-        )
-        saliency = None if clean is None else clean.saliency
-        images, targets = mixer(images, targets, saliency)
     if images is given:  # models may work in place
         images = images.clone()
     try:
         outputs = model(images)
         loss = loss_of(outputs, recordable(targets), loss_fn)
     except BaseException:
-        if isinstance(mixer, ManifoldMixup):
+        if mixer is not None:
             mixer.disarm()  # the batch is not trained on
         raise
-    weight = mixer.mixed_weight if isinstance(mixer, Mixer) else 1.0
+    weight = 1.0 if mixer is None else mixer.mixed_weight
     return Step(
         loss if weight == 1 else loss * weight,
         outputs,

@@ -1,11 +1,22 @@
-"""The parts of a picture of a mixed batch, for figures of your own; needs matplotlib.
+"""Pictures of mixed batches; drawing needs matplotlib.
 
-`comixup.plot_batch` draws all of it in one call. Here are its parts: a page laid out in inches, and
-images, saliency, borders of cells and target bars to put on it.
+`plot_batch` (also `comixup.plot_batch`) draws a whole batch in one call. For figures of your own
+here are its parts: a page laid out in inches, and images, saliency, borders of cells and target
+bars to put on it.
 """
 
-from comixup.plots._page import LINE_WIDTH, Box, Page, tinted
-from comixup.plots._palette import COLOURS, colour_of
-from comixup.plots._tracked import plot_tracked
+from typing import TYPE_CHECKING
 
-__all__ = ["COLOURS", "LINE_WIDTH", "Box", "Page", "colour_of", "plot_tracked", "tinted"]
+from comixup._lazy_imports import lazy_imports
+
+if TYPE_CHECKING:
+    from comixup.plots._page import LINE_WIDTH as LINE_WIDTH
+    from comixup.plots._page import Box as Box
+    from comixup.plots._page import Page as Page
+    from comixup.plots._page import tinted as tinted
+    from comixup.plots._palette import COLOURS as COLOURS
+    from comixup.plots._palette import colour_of as colour_of
+    from comixup.plots._plot_batch import plot_batch as plot_batch
+    from comixup.plots._tracked import plot_tracked as plot_tracked
+else:
+    __getattr__, __dir__, __all__ = lazy_imports(__name__)

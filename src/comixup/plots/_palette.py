@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-OKABE_ITO = (
-    *("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442", "#000000"),
-)
-"""Blue, orange, green, vermilion, purple, sky blue, yellow, black: Okabe and Ito's palette."""
+from comixup._figures import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED, SKY_BLUE, YELLOW
+
+OKABE_ITO = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY_BLUE, YELLOW, BLACK)
 
 COLOURS = (*OKABE_ITO, "#882255", "#7F4F24")
 """Two more, wine and brown: by simulated protanopia, deuteranopia and tritanopia no pair with them

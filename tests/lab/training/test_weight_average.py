@@ -11,7 +11,7 @@ from rich.console import Console
 from torch import nn
 from torch.testing import assert_close
 
-from comixup._wrappers import unwrapped
+from comixup._passes import unwrapped
 from comixup.lab import models
 from comixup.lab.data import load
 from comixup.lab.training import Hardware, Method, TrainingStopped

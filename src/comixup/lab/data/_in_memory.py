@@ -20,10 +20,10 @@ from torchvision.transforms import v2  # type: ignore[import-untyped]
 
 from comixup import Origin, SaliencyMemory
 from comixup._checks import check_choice, check_count
-from comixup._devices import to_device
 from comixup.adapters.cell_numbers import CellNumbers
 from comixup.adapters.origins import tracked
 from comixup.core.grid import cell_numbers
+from comixup.core.tensors import to_device
 from comixup.lab._augmentation import AUGMENTATIONS, Augmentation, operations
 from comixup.lab._preprocess import normalize
 from comixup.lab._seeds import Purpose, raw_draws

@@ -19,9 +19,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from comixup import Origin, SaliencyMemory
 from comixup._checks import check_choice, check_count, check_number, check_positive
-from comixup._devices import to_device
 from comixup.adapters.cell_numbers import CellNumbers
 from comixup.adapters.origins import tracked
+from comixup.core.tensors import to_device
 from comixup.lab._augmentation import AUGMENTATIONS, DEFAULT_MIN_SCALE, Augmentation, training_view
 from comixup.lab._image_files import read_image
 from comixup.lab._pictures import CenterView

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
 from comixup._checks import check_boolean, check_choice, check_count, check_number
+from comixup.core.weights import GRID, LEVELS, OMEGA, PARTITION_SIZE, SWEEPS, Weights
 from comixup.lab import models
 from comixup.lab._augmentation import AUGMENTATIONS, Augmentation
 from comixup.lab.explorer._limits import MAX_FILES, MAX_SIDE, MIN_SIDE
@@ -65,15 +66,15 @@ class Settings:
     saliency: str = field(default_factory=default_saliency)
     augment: Augmentation = "none"
     pretrained: bool = True
-    beta: float = 0.32
-    gamma: float = 1.0
-    tau: float = 0.83
-    omega: float = 0.001
-    eta: float = 0.05
-    grid: int = 4
-    partition_size: int = 20
-    levels: int = 2
-    sweeps: int = 4
+    beta: float = Weights.beta
+    gamma: float = Weights.gamma
+    tau: float = Weights.tau
+    omega: float = OMEGA
+    eta: float = Weights.eta
+    grid: int = GRID
+    partition_size: int = PARTITION_SIZE
+    levels: int = LEVELS
+    sweeps: int = SWEEPS
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -65,7 +65,7 @@ def draw_compatibility(stem: Path) -> list[Row]:
 def inner_product(problem: Problem, labelling: Labelling) -> float:
     """Returns o_1 . A o_2, which the compatibility term holds twice."""
     value = objective(problem, labelling).compatibility
-    return value * problem.num_locations / problem.gamma / 2
+    return value * problem.num_locations / problem.weights.gamma / 2
 
 
 def _draw(ax: Axes, halves: tuple[tuple[int, int], tuple[int, int]]) -> None:

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
+from comixup._figures import BLUE, GREEN, GREY, ORANGE, RED
 from comixup.lab.paper._published import (
     BATCH_SALIENCY,
     CONVERGENCE,
@@ -19,8 +20,6 @@ from comixup.lab.paper._published import (
 )
 from comixup.lab.paper._store import Row
 
-BLUE, ORANGE, GREEN, RED, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#777777"
-"""Of Okabe and Ito: told apart by the colour-blind, and by their dashes and markers in grey."""
 SMALL_TAU, OWN_TAU = 0.7, 0.83
 _INPUTS = range(1, 7)
 _TERM_RANGE = (-0.35, 0.65)

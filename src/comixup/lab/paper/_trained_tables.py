@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
+from comixup.core.weights import OMEGA, PARTITION_SIZE, Weights
 from comixup.lab.paper._published import CALIBRATION as ECE
 from comixup.lab.paper._published import LOCALISATION, METHODS, SPEECH_APPENDIX
 from comixup.lab.paper._published import ROBUSTNESS as CORRUPTED
@@ -169,7 +170,8 @@ RELIABILITY = CALIBRATION
 def _varied(paper: str, method: str) -> tuple[tuple[str, str], tuple[str, str]]:
     """Returns (recipe, method) at paper and small scale; Co-Mixup as it is, is trained once."""
     published = RECIPES[paper].methods[method]
-    own = {"beta": 0.32, "gamma": 1.0, "tau": 0.83, "omega": 0.001, "partition_size": 20}
+    own = {name: getattr(Weights, name) for name in ("beta", "gamma", "tau")}
+    own |= {"omega": OMEGA, "partition_size": PARTITION_SIZE}
     default = all(own.get(name) == value for name, value in published.settings.items())
     if published.mixer == "comixup" and default:
         return (CIFAR, "comixup"), (SMALL, "comixup")

@@ -11,13 +11,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from comixup._figures import write_figure
+from comixup._figures import BLUE, GREEN, RED, write_figure
 
 GREY = "#555555"
 LINES = {
-    "train": ("training", "#0072B2", "--"),
-    "validation": ("validation", "#009E73", ":"),
-    "test": ("test", "#D55E00", "-"),
+    "train": ("training", BLUE, "--"),
+    "validation": ("validation", GREEN, ":"),
+    "test": ("test", RED, "-"),
 }
 """Name, colour and dashes of each split: colours that colour-blind readers tell apart."""
 LOG_RATIO = 30.0

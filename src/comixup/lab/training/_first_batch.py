@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from comixup import Mixer, NoMix, OnePass, Plan, plot_batch
+from comixup import Mixer, Plan, plot_batch
 from comixup._figures import write_figure
 from comixup.lab.data import DataSet, Loader
 
@@ -19,7 +19,7 @@ WHOLE = 0.95
 
 def draw_first_batch(
     path: Path,
-    mixer: Mixer | OnePass,
+    mixer: Mixer,
     data: DataSet,
     loader: Loader,
     when: tuple[int, int],
@@ -41,7 +41,7 @@ def draw_first_batch(
         title: of the picture.
     """
     last, (epoch, step) = mixer.last, when
-    if not isinstance(mixer, NoMix):
+    if not mixer.mixes_nothing:
         if not last.mixed:
             return {}
         if step < len(loader) and not _is_mixture(last.plan):

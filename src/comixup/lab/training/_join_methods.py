@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from comixup import ManifoldMixup
 from comixup.lab.training._make_mixer import mixer_class
 from comixup.lab.training._method import CHOICE, JOINT, Method
 
@@ -54,7 +53,7 @@ def _check_part(name: str, method: Method) -> None:
         why = "trains by virtual adversarial training"
     elif method.parts:
         why = "is a choice of several itself"
-    elif issubclass(mixer_class(method), ManifoldMixup):
+    elif mixer_class(method).mixes_inside:
         why = "mixes inside the network, for all batches"
     if why:
         raise ValueError(

@@ -10,7 +10,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
-from comixup import LossFn, ManifoldMixup, Mixer, NoMix, OnePass, Origin, Plan, training_step
+from comixup import LossFn, Mixer, Origin, Plan, training_step
 from comixup.lab._networks import MEMORY_FORMAT
 from comixup.lab._seeds import Purpose, seed_for
 from comixup.lab.data import Loader
@@ -96,7 +96,7 @@ class Stepper:
     fabric: Fabric
     model: FabricModule
     optimizer: FabricOptimizer
-    mixer: Mixer | OnePass
+    mixer: Mixer
     loss_fn: LossFn
     clean_loss_fn: LossFn
     vat: WeightedVat | None
@@ -131,8 +131,7 @@ class Stepper:
         split = _micro_batches(images, targets, origin, self.accumulate)
         micro_batches = [micro for micro in split if len(micro[0])]
         for k, (micro_images, micro_targets, micro_origin) in enumerate(micro_batches):
-            if isinstance(self.mixer, OnePass):
-                self.mixer.turn = epoch * steps + step
+            self.mixer.turn = epoch * steps + step
             self._seed(epoch, step, self.fabric.global_rank * self.accumulate + k)
             # Gradients are averaged over processes: a micro-batch is weighted by its images.
             weight = len(micro_images) * self.fabric.world_size / batch
@@ -175,7 +174,7 @@ class Stepper:
         if logits is None and not self._mixed():
             logits = step.outputs
         sums.add(reported, len(images), None if logits is None else logits.detach(), targets)
-        if not isinstance(self.mixer, NoMix):
+        if not self.mixer.mixes_nothing:
             sums.count(self.mixer.last.plan)
 
     def _mixed(self) -> bool:
@@ -217,17 +216,15 @@ def train_steps(
         batch = min(batch_size, size - number * batch_size)
         stepper.run(images, targets, origin, batch, (epoch, number, steps), sums)
         yield number + 1
-    if isinstance(stepper.mixer, ManifoldMixup):
-        stepper.mixer.disarm()
-    if isinstance(stepper.mixer, OnePass):
-        stepper.mixer.end_epoch()
+    stepper.mixer.disarm()
+    stepper.mixer.end_epoch()
 
 
 def _batches(
     stepper: Stepper, loader: Loader, epoch: int, first: int
 ) -> Iterator[tuple[Tensor, Tensor, Origin | None]]:
     """Returns an epoch's batches, with where they come from if the method asks for it."""
-    if isinstance(stepper.mixer, OnePass):
+    if stepper.mixer.memory is not None:
         return loader.epoch_with_origins(epoch, stepper.mixer.memory, first)
     return ((images, targets, None) for images, targets in loader.epoch(epoch, first))
 

@@ -75,7 +75,7 @@ def make_mixer(method: Method, num_classes: int, generator: torch.Generator) -> 
 
 def make_method(
     method: Method, num_classes: int, num_examples: int, generator: torch.Generator
-) -> Mixer | OnePass:
+) -> Mixer:
     """Returns what mixes the batches of a method: its mixer, with a memory if it takes one pass.
 
     Args:

@@ -10,8 +10,8 @@ import torch
 from lightning_fabric import Fabric
 from torch import nn
 
-from comixup import ManifoldMixup, Mixer, OnePass
-from comixup._wrappers import unwrapped
+from comixup import Mixer
+from comixup._passes import unwrapped
 from comixup.lab import models
 from comixup.lab._networks import check_fit, load_weights, memory_format
 from comixup.lab._seeds import Purpose, seed_for
@@ -50,7 +50,7 @@ class Setup:
     fabric: Fabric
     model: FabricModule
     optimizer: FabricOptimizer
-    mixer: Mixer | OnePass
+    mixer: Mixer
     memory_format: torch.memory_format
     new_weights: tuple[str, ...] = ()
     average: WeightAverage | None = None
@@ -76,7 +76,7 @@ class Setup:
                 self.average.steps = state.averaged_steps
             load_optimizer(self.optimizer.optimizer, state.optimizer)
             self.fabric.strategy.precision.load_state_dict(state.precision)
-            if isinstance(self.mixer, OnePass):
+            if self.mixer.memory is not None:
                 self.mixer.memory.load_state_dict(state.memory)
         except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as why:
             raise ValueError(
@@ -92,7 +92,7 @@ class Setup:
 
     def store(self, state: State) -> None:
         """Puts everything that is trained into a state, for a checkpoint."""
-        if isinstance(self.mixer, OnePass):
+        if self.mixer.memory is not None:
             state.memory = self.mixer.memory.state_dict()
         state.model = self.evaluated.state_dict()
         if self.average is not None:
@@ -136,8 +136,7 @@ def build_setup(run: Run, data: DataSet, fabric: Fabric, *, begun: bool = False)
     wrapped, optimizer = fabric.setup(model, make_optimizer(recipe, model, head))
     # On its device and in its precision, which `setup` gave it.
     average = None if method.ema is None else WeightAverage(model, method.ema)
-    if isinstance(mixer, ManifoldMixup):
-        mixer.attach(model)
+    mixer.attach(model)
     return Setup(fabric, wrapped, optimizer, mixer, layout, tuple(new), average)
 
 

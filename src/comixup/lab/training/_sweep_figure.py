@@ -10,6 +10,7 @@ from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from comixup._figures import BLUE, GREY, RED
 from comixup.lab.training._settings import plain
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from comixup.lab.training._sweep import Sweep, SweepCell
 
-OURS, PAPERS, GREY = "#0072B2", "#D55E00", "#777777"
+OURS, PAPERS = BLUE, RED
 """Colours that colour-blind readers tell apart."""
 PANEL, HEIGHT = 2.4, 2.9
 """Inches."""

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from lightning_fabric import Fabric
 
-from comixup import Mixer, OnePass
-from comixup._wrappers import unwrapped
+from comixup._passes import unwrapped
 from comixup.lab.data import DataSet, Loader
 from comixup.lab.training._checkpoint import State, save_state
 from comixup.lab.training._first_batch import draw_first_batch
@@ -128,7 +127,7 @@ class Trainer:
         if due or (stop.made and self.fabric.world_size == 1):
             totals = sums.read(self.fabric)
             self._check_finite(totals)
-            if isinstance(self.setup.mixer, OnePass):
+            if self.setup.mixer.memory is not None:
                 self.setup.mixer.memory.merge()  # what the other processes wrote is saved too
             self.save({**totals, **clock.read(self.fabric)})
         if stop.made:
@@ -203,7 +202,7 @@ class Trainer:
         """Says, after the first mixed batch, why it is hardly mixed, if it is."""
         mixer = self.setup.mixer
         first = self.state.epoch == self.recipe.unmixed_epochs and self.state.step == 1
-        if first and isinstance(mixer, Mixer) and mixer.needs_saliency and sums.unmixed > MOSTLY:
+        if first and mixer.needs_saliency and sums.unmixed > MOSTLY:
             self.reporter.tell(
                 f"{100 * sums.unmixed:.0f} % of the first outputs are unmixed: the saliency maps "
                 "of an untrained network are flat, and images stay whole. The share falls as it "

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from comixup._wrappers import unwrapped
+from comixup._passes import unwrapped
 from comixup.lab._networks import MEMORY_FORMAT
 from comixup.lab.data import Loader
 from comixup.lab.training._processes import share_buffers, summed

@@ -13,9 +13,15 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from comixup._checks import check_choice, check_count, check_positive
-from comixup._recording import check_can_record, check_no_transform, gradient_by
-from comixup._wrappers import allowing_gradients, layers_of_wrapping, unwrapped, without_sync
-from comixup.core.tensor_checks import check_images, check_precision
+from comixup._passes import (
+    allowing_gradients,
+    check_can_record,
+    gradient_by,
+    layers_of_wrapping,
+    unwrapped,
+    without_sync,
+)
+from comixup.core.tensors import check_images, check_no_transform, check_precision
 
 Norm: TypeAlias = Literal["l2", "linf"]
 

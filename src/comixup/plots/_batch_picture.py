@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from comixup.core.mix import mix_targets
-from comixup.core.targets import soft_targets
-from comixup.mixers._batch_page import Inputs, Look, Output, batch_figure
-from comixup.mixers._mixer import Mixed
-from comixup.mixers._output_shares import output_shares
-from comixup.plots import colour_of, tinted
+from comixup.core.labelling import Labelling
+from comixup.core.mix import Plan, mix_targets, soft_targets
+from comixup.mixers import Boxes, Mixed, Puzzle
+from comixup.plots._batch_page import Inputs, Look, Output, batch_figure
+from comixup.plots._page import tinted
+from comixup.plots._palette import colour_of
 
 MAX_GRID = 32
 """Cells per side up to which lines are drawn between them."""
@@ -163,3 +165,35 @@ def _scaled(images: Tensor) -> Tensor:
     """Returns images in [0, 1], by the range of them all."""
     low, high = images.aminmax()
     return (images - low) / (high - low).clamp_min(torch.finfo(images.dtype).tiny)
+
+
+def output_shares(plan: Plan, output: int) -> tuple[list[int], npt.NDArray[np.float64]]:
+    """Returns the inputs of an output, and the share of each at each location, (k, rows, columns).
+
+    `plan.masks` holds the same for all inputs and outputs: for boxes in a batch of large images
+    that would be gigabytes.
+
+    >>> halves = Labelling(torch.tensor([[[[0, 4]]]]), num_inputs=5)
+    >>> inputs, shares = output_shares(halves, 0)
+    >>> inputs, shares.tolist()
+    ([0, 4], [[[1.0, 0.0]], [[0.0, 1.0]]])
+    """
+    if isinstance(plan, Puzzle):
+        plan = plan.labelling
+    if isinstance(plan, Labelling):
+        return _counted(plan.sources[output].cpu())
+    if isinstance(plan, Boxes):
+        owner = plan.owner[output if len(plan.begin) > 1 else 0]
+        who = torch.cat([torch.tensor([output], device="cpu"), plan.partners[output].cpu()])
+        return _counted(who[owner].unsqueeze(0))
+    masks = plan.masks[output].cpu()
+    masks = masks.view(len(masks), *[1] * (3 - masks.ndim), *masks.shape[1:])
+    inputs = masks.flatten(1).amax(1).nonzero().flatten()
+    return inputs.tolist(), masks[inputs].double().numpy()
+
+
+def _counted(sources: Tensor) -> tuple[list[int], npt.NDArray[np.float64]]:
+    """Returns inputs and their shares of sources, (levels, rows, columns)."""
+    inputs = torch.tensor(sorted(set(sources.flatten().tolist())), device="cpu")
+    shares = (sources.unsqueeze(0) == inputs.view(-1, 1, 1, 1)).double().mean(1)
+    return inputs.tolist(), shares.numpy()

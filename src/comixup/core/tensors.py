@@ -1,4 +1,7 @@
-"""Checks of tensors that a caller gives; error messages name argument, rule, value and remedy."""
+"""Tensors that a caller gives: checked, and moved to the host or to a device.
+
+Error messages name argument, rule, value and remedy.
+"""
 
 from __future__ import annotations
 
@@ -39,6 +42,18 @@ def on_host(value: Tensor) -> Floats:
 def host_copy(value: Tensor) -> Floats:
     """Returns a copy of a tensor as a float64 array in host memory."""
     return np.array(on_host(value))
+
+
+def to_device(
+    values: Tensor, device: torch.device | str, dtype: torch.dtype | None = None
+) -> Tensor:
+    """Returns a tensor on a device, without waiting for the copy where nothing can read it early.
+
+    A copy to another device is made in the order of that device's other work. One to the host is
+    waited for: the host would read what was in its memory before.
+    """
+    device = torch.device(device)
+    return values.to(device, dtype or values.dtype, non_blocking=device.type != "cpu")
 
 
 def check_precision(name: str, value: Tensor) -> None:
@@ -92,4 +107,13 @@ def check_model(model: object, arguments: str, others: tuple[type, ...] = ()) ->
         raise TypeError(
             f"`model` must be a torch module, got {type(model).__name__}. The arguments are "
             f"({arguments})."
+        )
+
+
+def check_no_transform(what: str) -> None:
+    """Raises inside of torch.func's transforms, where tensors have no numbers to look at."""
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        raise RuntimeError(
+            f"{what} must run outside of torch.func's transforms (vmap, grad, jvp), in which "
+            "tensors have no numbers to look at. Call it before the transform."
         )

@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from comixup._figures import fitting, text_width
-from comixup.plots import Box, Page, colour_of
+from comixup.plots._page import Box, Page
+from comixup.plots._palette import colour_of
 
 WIDTH, MARGIN = 11.0, 0.3
 INPUT_COLUMNS, OUTPUT_COLUMNS = 10, 5

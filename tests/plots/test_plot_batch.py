@@ -19,9 +19,9 @@ from torch.testing import assert_close
 import comixup
 from cases import each_case
 from comixup import Labelling, plot_batch
-from comixup.mixers._batch_page import caption
-from comixup.mixers._output_shares import output_shares
 from comixup.plots import COLOURS, Box, Page, colour_of, tinted
+from comixup.plots._batch_page import caption
+from comixup.plots._batch_picture import output_shares
 from comixup.plots._borders import border_runs
 
 NAMES = ["maple_tree", "oak_tree", "fox", "$x_1$"]

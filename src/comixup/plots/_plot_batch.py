@@ -9,9 +9,8 @@ from torch import Tensor
 
 from comixup._checks import check_boolean, check_choice, check_count
 from comixup.core.mix import Plan
-from comixup.core.tensor_checks import check_images
-from comixup.mixers._mixer import Mixed, Mixer
-from comixup.mixers._one_pass import OnePass
+from comixup.core.tensors import check_images
+from comixup.mixers import Mixed, Mixer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,7 +21,7 @@ PARTS = ("inputs", "outputs")
 def plot_batch(
     images: Tensor,
     targets: Tensor,
-    mixer: Mixer | OnePass | Mixed | Plan,
+    mixer: Mixer | Mixed | Plan,
     *,
     saliency: Tensor | None = None,
     class_names: Sequence[str] | None = None,
@@ -68,7 +67,7 @@ def plot_batch(
     11.0
     """
     try:  # here, since the core does without matplotlib
-        from comixup.mixers._batch_picture import BatchPicture  # noqa: PLC0415
+        from comixup.plots._batch_picture import BatchPicture  # noqa: PLC0415
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "matplotlib":
             raise
@@ -84,8 +83,8 @@ def plot_batch(
     for name, count in (("max_inputs", max_inputs), ("max_outputs", max_outputs)):
         check_count(name, count)
     check_boolean("tint", tint)
-    if num_classes is None and isinstance(mixer, (Mixer, OnePass)):
-        num_classes = (mixer.mixer if isinstance(mixer, OnePass) else mixer).num_classes
+    if num_classes is None:
+        num_classes = getattr(mixer, "num_classes", None)
     picture = BatchPicture(images, targets, decided, class_names, num_classes)
     picture.prepare_pixels(mean, std, tint=tint)
     return picture.figure(
@@ -98,7 +97,7 @@ def plot_batch(
 
 def _decided(mixer: object) -> Mixed:
     """Returns what was decided for a batch, from any of the forms that tell it."""
-    if isinstance(mixer, (Mixer, OnePass)):
+    if isinstance(mixer, Mixer):
         return mixer.last
     if isinstance(mixer, Mixed):
         return mixer
