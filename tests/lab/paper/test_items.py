@@ -8,7 +8,8 @@ import pytest
 from comixup.lab.paper import ITEMS, chosen_items, jobs_of
 from comixup.lab.paper._jobs import passes_of, run_cost, same_at_both_scales, with_needed
 from comixup.lab.paper._trained_tables import SMALL, VARIANTS, recipe_named
-from comixup.lab.training import RECIPES, passes_per_image
+from comixup.lab.training import RECIPES
+from comixup.lab.training._mixers import passes_per_image
 
 SCALES = ("small", "paper")
 TABLES = {*range(1, 5), *range(6, 13)}

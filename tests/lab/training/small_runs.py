@@ -41,7 +41,7 @@ processes.set_forkserver_preload(
         "comixup.lab.evaluation._evaluation_file",
         "comixup.lab.evaluation._tables",
         "comixup.lab.training._sweep",
-        "comixup.lab.training._tune",
+        "comixup.lab.training._sweep",
         "matplotlib.pyplot",
         "safetensors.torch",
     ]

@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from comixup.lab.training._hardware import keep_freed_memory
+from comixup.lab.training._processes import keep_freed_memory
 
 COUNT = """
 import ctypes, resource, statistics
-from comixup.lab.training._hardware import keep_freed_memory
+from comixup.lab.training._processes import keep_freed_memory
 assert {keep} is False or keep_freed_memory()
 libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]

@@ -11,14 +11,14 @@ from torch import nn
 from torch.testing import assert_close
 
 from comixup.lab._networks import load_weights
-from comixup.lab.training._checkpoint import (
+from comixup.lab.training._folder import (
+    CHECKPOINT,
     CHECKPOINT_VERSION,
     State,
     load_optimizer,
     load_state,
     save_state,
 )
-from comixup.lab.training._folder import CHECKPOINT
 from small_runs import contents, recipe, saved, train_here, write_images
 
 IDENTITY = "lr: 1\nseed: 0"

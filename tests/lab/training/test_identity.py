@@ -7,10 +7,16 @@ import pytest
 
 from comixup.lab.data import load
 from comixup.lab.training import RECIPES, train
-from comixup.lab.training._checkpoint import State, load_state, save_state
-from comixup.lab.training._folder import CHECKPOINT, METRICS, RESULT, WEIGHTS
-from comixup.lab.training._identity import difference
-from comixup.lab.training._run import Run
+from comixup.lab.training._folder import (
+    CHECKPOINT,
+    METRICS,
+    RESULT,
+    WEIGHTS,
+    State,
+    load_state,
+    save_state,
+)
+from comixup.lab.training._run import Run, difference
 from small_runs import folder_of, recipe, run, train_here, words, write_images
 
 

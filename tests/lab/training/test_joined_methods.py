@@ -8,11 +8,10 @@ import torch
 
 from cases import each_case
 from comixup import Choice, CoMixup, CutMix, InputMixup, OnePass, Schedule
-from comixup.lab.training import RECIPES, Method, change_method, passes_per_image
+from comixup.lab.training import RECIPES, Method, change_method
 from comixup.lab.training._folder import METADATA
-from comixup.lab.training._identity import difference
-from comixup.lab.training._make_mixer import make_method
-from comixup.lab.training._run import Run
+from comixup.lab.training._mixers import make_method, passes_per_image
+from comixup.lab.training._run import Run, difference
 from rejections import rejects
 from small_runs import (
     assert_same_run,

@@ -3,7 +3,7 @@
 import pytest
 
 from comixup.lab.training import Hardware
-from comixup.lab.training._launcher import check_alone, launched
+from comixup.lab.training._processes import check_alone, launched
 
 VARIABLES = (
     *("WORLD_SIZE", "LOCAL_WORLD_SIZE", "LOCAL_RANK", "RANK", "TORCHELASTIC_RUN_ID", "NODE_RANK"),
@@ -59,7 +59,7 @@ def environment(monkeypatch):
 )
 def test_numbers_follow_the_launcher(environment, variables, given, expected):
     environment(variables)
-    hardware = Hardware(**given)
+    hardware = Hardware(**given).resolved()
     assert (hardware.devices, hardware.num_nodes) == expected
 
 
@@ -85,7 +85,7 @@ def test_numbers_follow_the_launcher(environment, variables, given, expected):
 def test_numbers_that_contradict_the_launcher_are_rejected(environment, variables, given, message):
     environment(variables)
     with pytest.raises(ValueError, match=message):
-        Hardware(**given)
+        Hardware(**given).resolved()
 
 
 def test_commands_for_one_process_say_so(environment):

@@ -13,9 +13,8 @@ from comixup.lab import models
 from comixup.lab.data import load
 from comixup.lab.evaluation import measure, predict
 from comixup.lab.training import Hardware, TrainingStopped, _train
+from comixup.lab.training._export import logits_bytes, measures, read_logits, safetensors_bytes
 from comixup.lab.training._folder import LOGITS, RESULT, WEIGHTS
-from comixup.lab.training._logits import logits_bytes, measures, read_logits
-from comixup.lab.training._tensors import safetensors_bytes
 from problems import generator
 from small_runs import CLASSES, recipe, train_here, write_images
 

@@ -23,9 +23,9 @@ from comixup.lab.training import Hardware, Method, TrainingStopped, _loop, _setu
 from comixup.lab.training._folder import read_metrics
 from comixup.lab.training._loop import Stepper, Totals, train_steps
 from comixup.lab.training._losses import soft_cross_entropy
-from comixup.lab.training._paper_recipes import METHODS
+from comixup.lab.training._recipe import METHODS
 from comixup.lab.training._report import Reporter
-from comixup.lab.training._validate import validate
+from comixup.lab.training._trainer import validate
 from comixup.lab.training._vat import WeightedVat
 from small_runs import (
     STEPS,

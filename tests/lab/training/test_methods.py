@@ -5,8 +5,8 @@ import torch
 
 from comixup import CoMixup, CutMix, InputMixup, ManifoldMixup, NoMix, PuzzleMix
 from comixup.lab.training import Method
-from comixup.lab.training._make_mixer import MIXERS, make_mixer
-from comixup.lab.training._paper_recipes import METHODS
+from comixup.lab.training._mixers import MIXERS, make_mixer
+from comixup.lab.training._recipe import METHODS
 
 
 def made(method, num_classes=7):

@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from comixup.lab.training import Hardware
-from comixup.lab.training._identity import difference
-from comixup.lab.training._make_mixer import make_method
-from comixup.lab.training._run import Run
+from comixup.lab.training._mixers import make_method
+from comixup.lab.training._run import Run, difference
 from small_runs import (
     assert_same_run,
     assert_same_weights,

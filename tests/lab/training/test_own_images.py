@@ -19,25 +19,18 @@ from torch.testing import assert_close
 from cases import each_case
 from comixup.lab import models
 from comixup.lab.data import load
-from comixup.lab.training import (
-    RECIPES,
+from comixup.lab.training import RECIPES, losses, read_logits, recipe_for, train
+from comixup.lab.training._losses import balanced_weights
+from comixup.lab.training._own_images import (
     Summary,
-    classes_table,
     default_network,
     describe_images,
-    losses,
-    network_of,
-    read_logits,
-    recipe_for,
     report_near_copies,
-    results_table,
     summarize,
-    train,
 )
-from comixup.lab.training._losses import balanced_weights
-from comixup.lab.training._optimizer import set_lr
+from comixup.lab.training._results import classes_table, results_table
 from comixup.lab.training._run import Run
-from comixup.lab.training._setup import build_setup
+from comixup.lab.training._setup import build_setup, network_of, set_lr
 from small_sets import HERE
 
 COLOURS = {"blue": (20, 40, 200), "green": (30, 180, 50), "red": (200, 30, 30)}
@@ -176,7 +169,7 @@ def test_near_copies_are_reported_and_looked_for_once(tmp_path, monkeypatch):
     def never(*_):
         raise AssertionError
 
-    monkeypatch.setattr("comixup.lab.training._about_images.near_copies", never)
+    monkeypatch.setattr("comixup.lab.training._own_images.near_copies", never)
     assert report_near_copies(own, tmp_path / "runs") == said
 
 

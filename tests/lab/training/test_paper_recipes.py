@@ -10,8 +10,8 @@ import torch
 
 from comixup import CoMixup
 from comixup.lab.training import RECIPES
-from comixup.lab.training._make_mixer import make_mixer
-from comixup.lab.training._paper_recipes import METHODS
+from comixup.lab.training._mixers import make_mixer
+from comixup.lab.training._recipe import METHODS
 
 # ---- The paper's tables -------------------------------------------------------------------------
 

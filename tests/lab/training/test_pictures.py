@@ -10,7 +10,7 @@ import torch
 from matplotlib.backend_bases import FigureCanvasBase
 from torch.testing import assert_close
 
-from comixup.lab.training._curves import curves_figure, draw_curves
+from comixup.lab.training._pictures import curves_figure, draw_curves
 
 pytestmark = pytest.mark.usefixtures("drawn")
 

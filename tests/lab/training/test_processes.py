@@ -13,7 +13,7 @@ import pytest
 
 from comixup.lab.training import Hardware
 from comixup.lab.training._folder import METADATA, METRICS
-from comixup.lab.training._paper_recipes import METHODS
+from comixup.lab.training._recipe import METHODS
 from small_runs import (
     TEST,
     WAIT_SECONDS,

@@ -8,8 +8,7 @@ from numpy.testing import assert_allclose
 
 from cases import each_case
 from comixup.lab.training import RECIPES, Method, Phase, Recipe
-from comixup.lab.training._identity import difference
-from comixup.lab.training._run import Run
+from comixup.lab.training._run import Run, difference
 
 CIFAR = RECIPES["cifar100-preactresnet18"]
 IMAGENET = RECIPES["imagenet-resnet50"]

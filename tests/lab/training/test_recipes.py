@@ -12,8 +12,8 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from comixup.lab import data, models
 from comixup.lab.training import RECIPES, train
 from comixup.lab.training._folder import read_metrics
-from comixup.lab.training._make_mixer import make_mixer
-from comixup.lab.training._paper_recipes import METHODS
+from comixup.lab.training._mixers import make_mixer
+from comixup.lab.training._recipe import METHODS
 from small_sets import CIFAR_TRAIN, HERE, reduced, write_all
 
 SMALL_NETWORK = type(models.build("small", 10))

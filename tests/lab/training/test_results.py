@@ -7,8 +7,8 @@ import statistics
 import pytest
 from rich.console import Console
 
-from comixup.lab.training import RECIPES, Result, results_table
-from comixup.lab.training._results import result_of, spread
+from comixup.lab.training import RECIPES, Result
+from comixup.lab.training._results import result_of, results_table, spread
 
 CIFAR = RECIPES["cifar100-preactresnet18"]
 SPEECH = RECIPES["speech-lenet"]

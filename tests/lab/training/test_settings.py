@@ -7,8 +7,8 @@ import pytest
 
 from cases import each_case
 from comixup import CoMixup, InputMixup, ManifoldMixup, NoMix, PuzzleMix
-from comixup.lab.training._make_mixer import MIXERS
-from comixup.lab.training._settings import (
+from comixup.lab.training._mixers import (
+    MIXERS,
     check_effect,
     check_settings,
     keywords_of,

@@ -13,8 +13,14 @@ from rich.console import Console
 
 from comixup.lab.training import RECIPES, Hardware, Method, Result, TrainingStopped
 from comixup.lab.training._folder import read_metrics
-from comixup.lab.training._sweep import Sweep, cells_of, sweep, sweep_table, write_tables
-from comixup.lab.training._sweep_figure import sweep_figure
+from comixup.lab.training._sweep import (
+    Sweep,
+    sweep,
+    sweep_figure,
+    sweep_table,
+    sweep_variants,
+    write_tables,
+)
 
 DIGITS = RECIPES["digits"]
 SMALL = DIGITS.changed(model="lenet", epochs=2, images_per_class=2, batch_size=10, lr=0.01)
@@ -47,7 +53,7 @@ def filled(recipe, grid, errors, method=None):
     """Returns a sweep with these errors, a list for each cell."""
     cells = [
         type(cell)(**{**vars(cell), "results": {s: result(e) for s, e in enumerate(values)}})
-        for cell, values in zip(cells_of(recipe, grid, method), errors, strict=True)
+        for cell, values in zip(sweep_variants(recipe, grid, method), errors, strict=True)
     ]
     return Sweep(recipe, method or recipe.method, tuple(cells))
 
@@ -56,7 +62,7 @@ def filled(recipe, grid, errors, method=None):
 
 
 def test_each_setting_is_varied_alone():
-    cells = cells_of(SMALL, {"beta": [0.32, 0.0], "partition_size": [20.0, 4.0]})
+    cells = sweep_variants(SMALL, {"beta": [0.32, 0.0], "partition_size": [20.0, 4.0]})
     assert [(c.setting, c.value, c.name, c.default) for c in cells] == [
         ("beta", 0.0, "beta-0", False),
         ("beta", 0.32, "comixup", True),
@@ -69,47 +75,9 @@ def test_each_setting_is_varied_alone():
 PAPER = RECIPES["cifar100-sensitivity"]
 
 
-def test_the_papers_figures_stand_by_its_values():
-    cells = cells_of(PAPER, {"tau": [0.79, 0.8, 0.83], "sweeps": [4]})
-    assert [cell.paper for cell in cells] == [20.45, None, 19.87, None]
-    grid = {
-        "beta": (0, 0.16, 0.32, 0.48, 0.64),
-        "gamma": (0.6, 0.8, 1.0, 1.2, 1.4),
-        "tau": (0.79, 0.81, 0.83, 0.85, 0.87),
-        "omega": (0, 5e-4, 1e-3, 5e-3, 1e-2),
-        "partition_size": (2, 4, 10, 20, 50),
-    }
-    whole = cells_of(PAPER, grid)
-    assert all(cell.paper is not None for cell in whole)
-    assert [cell.paper for cell in whole if cell.default] == [19.87] * 5
-    # Other methods have settings of these names too; the table is not theirs.
-    assert cells_of(RECIPES["cifar100-preactresnet18"], {"beta": [0]}, "comixup")[0].paper == 20.29
-    assert cells_of(DIGITS, {"beta": [0.32]}, "puzzlemix")[0].paper is None
-
-
-@pytest.mark.parametrize(
-    "recipe",
-    [
-        DIGITS,
-        PAPER.changed(epochs=10),
-        PAPER.changed(model="wrn16-8"),
-        PAPER.changed(images_per_class=50),
-        PAPER.changed(lr=0.1),
-        PAPER.with_settings(None, {"gamma": 1.2}),
-        PAPER.with_saliency(None, "one-pass"),
-    ],
-)
-def test_the_papers_column_is_not_there_for_other_experiments(recipe):
-    found = filled(recipe, {"tau": [0.79, 0.83]}, [[10.0], [11.0]])
-    assert [cell.paper for cell in found.cells] == [None, None]
-    console = Console(width=100, file=io.StringIO())
-    console.print(sweep_table(found))
-    assert "paper" not in console.file.getvalue()
-
-
 def test_own_values_are_those_of_the_recipe():
     sensitivity = RECIPES["cifar100-sensitivity"]
-    cells = cells_of(sensitivity, {"beta": [0.16, 0.32], "gamma": [1.0]}, "beta-0.16")
+    cells = sweep_variants(sensitivity, {"beta": [0.16, 0.32], "gamma": [1.0]}, "beta-0.16")
     assert [(cell.name, cell.default) for cell in cells] == [
         ("beta-0.16", True),
         ("beta-0.32", False),
@@ -118,7 +86,7 @@ def test_own_values_are_those_of_the_recipe():
 
 
 def test_values_may_be_no_numbers():
-    cells = cells_of(SMALL, {"resolve": [False, True], "clip": ["hard", None, "soft"]})
+    cells = sweep_variants(SMALL, {"resolve": [False, True], "clip": ["hard", None, "soft"]})
     assert [(c.value, c.name, c.default) for c in cells] == [
         (False, "resolve-false", False),
         (True, "comixup", True),
@@ -126,7 +94,7 @@ def test_values_may_be_no_numbers():
         (None, "clip-none", False),
         ("soft", "comixup", True),
     ]
-    sizes = cells_of(SMALL, {"partition_size": [None, 20, 4], "num_outputs": [5.0, None]})
+    sizes = sweep_variants(SMALL, {"partition_size": [None, 20, 4], "num_outputs": [5.0, None]})
     assert [c.name for c in sizes] == [
         "partition_size-4",
         "comixup",
@@ -150,8 +118,8 @@ def test_tables_and_figures_of_values_that_are_no_numbers(tmp_path):
 def test_a_method_with_the_name_of_a_cell():
     methods = {"beta-0": Method("comixup", {"beta": 1.0})}
     recipe = dataclasses.replace(SMALL, methods=methods, method="beta-0")
-    with pytest.raises(ValueError, match="must not have the name of a cell"):
-        cells_of(recipe, {"beta": [0.0, 1.0]})
+    with pytest.raises(ValueError, match="must not have the name of a variant"):
+        sweep_variants(recipe, {"beta": [0.0, 1.0]})
 
 
 @pytest.mark.parametrize(
@@ -195,7 +163,7 @@ def test_every_cell_is_trained_and_shared_ones_once(unbroken):
     folder = out / "digits-sweep"
     trained = sorted(path.name for path in folder.iterdir() if path.is_dir())
     assert trained == ["beta-0", "comixup"]
-    for cell in found.cells:
+    for cell in found.variants:
         assert list(cell.results) == [0, 1]
         for seed, one in cell.results.items():
             run = folder / cell.name / f"seed-{seed}"
@@ -203,7 +171,7 @@ def test_every_cell_is_trained_and_shared_ones_once(unbroken):
             metadata = json.loads((run / "run.json").read_text())
             settings = metadata["recipe"]["methods"][cell.name]["settings"]
             assert settings == ({} if cell.default else {cell.setting: cell.value})
-    assert found.cells[1].results == found.cells[2].results
+    assert found.variants[1].results == found.variants[2].results
 
 
 def test_files_of_a_sweep(unbroken):
@@ -212,7 +180,7 @@ def test_files_of_a_sweep(unbroken):
     assert (folder / "sensitivity.png").read_bytes().startswith(b"\x89PNG")
     with (folder / "sensitivity.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    for row, cell in zip(rows, found.cells, strict=True):
+    for row, cell in zip(rows, found.variants, strict=True):
         assert (row["setting"], float(row["value"])) == (cell.setting, cell.value)
         assert float(row["error"]) == pytest.approx(sum(cell.errors) / 2)
         assert [float(word) for word in row["errors"].split()] == pytest.approx(cell.errors)
@@ -251,7 +219,7 @@ def test_an_interrupted_sweep_goes_on(unbroken, tmp_path):
         assert [row["n"] for row in csv.DictReader(file)] == ["2", "0", "0"]
     again = sweep(SMALL, GRID, **how)
     _, expected = unbroken
-    assert [cell.errors for cell in again.cells] == [cell.errors for cell in expected.cells]
+    assert [cell.errors for cell in again.variants] == [cell.errors for cell in expected.variants]
     # A finished run is not trained again: it would have taken other times.
     assert read_metrics(folder / "beta-0" / "seed-1") == done
     starts = {
@@ -266,7 +234,9 @@ def test_more_values_train_only_the_new_cells(unbroken):
     runs = {path for path in out.rglob("metrics.csv")}
     times = {path: read_metrics(path.parent) for path in runs}
     found = sweep(SMALL, {"beta": [0.0, 0.32, 0.64]}, seeds=(0,), out=out, hardware=HERE)
-    assert [cell.errors for cell in found.cells[:2]] == [c.errors[:1] for c in before.cells[:2]]
+    assert [cell.errors for cell in found.variants[:2]] == [
+        c.errors[:1] for c in before.variants[:2]
+    ]
     assert {path: read_metrics(path.parent) for path in runs} == times
     new = {path.parent.parent.name for path in out.rglob("metrics.csv")} - {
         path.parent.parent.name for path in runs
@@ -283,8 +253,8 @@ def test_table_for_the_terminal():
     console.print(sweep_table(found))
     text = console.file.getvalue()
     cells = [re.split(r"\s{2,}", line.strip()) for line in text.splitlines()]
-    assert ["beta", "0", "2", "11.00 ± 1.41", "20.29"] in cells
-    assert ["beta", "0.32 *", "1", "9.00", "19.87"] in cells
+    assert ["beta", "0", "2", "11.00 ± 1.41"] in cells
+    assert ["beta", "0.32 *", "1", "9.00"] in cells
     assert ["beta", "0.4", "0", "-"] in cells
 
 
@@ -292,23 +262,8 @@ def test_markdown_of_a_sweep(tmp_path):
     found = filled(PAPER, {"omega": [1e-3, 5e-4]}, [[10.0, 12.0], [9.0]])
     write_tables(found, tmp_path)
     lines = (tmp_path / "sensitivity.md").read_text().splitlines()
-    assert lines[2] == "| omega | 0.0005 | 2 | 11.00 ± 1.41 | 20.42 |"
-    assert lines[3] == "| omega | 0.001 * | 1 | 9.00 | 19.87 |"
-
-
-def test_the_paper_is_drawn_where_it_can_be_compared():
-    grid = {"beta": [0.0, 0.32, 0.4], "tau": [0.83, 0.87]}
-    errors = [[21.0, 21.5], [20.0, 20.5], [20.9], [20.0, 20.5], [20.4]]
-    for recipe, drawn in ((RECIPES["cifar100-preactresnet18"], 1), (DIGITS, 0)):
-        figure = sweep_figure(filled(recipe, grid, errors))
-        beta, tau = figure.axes
-        papers = [line for line in beta.get_lines() if line.get_label() == "paper"]
-        assert len(papers) == drawn
-        for line in papers:
-            assert line.get_xydata().tolist() == [[0, 20.29], [1, 19.87]]
-        assert (beta.get_xlabel(), tau.get_xlabel()) == ("beta", "tau")
-        assert [tick.get_text() for tick in beta.get_xticklabels()] == ["0", "0.32", "0.4"]
-        assert (beta.get_legend() is not None) == bool(drawn)
+    assert lines[2] == "| omega | 0.0005 | 2 | 11.00 ± 1.41 |"
+    assert lines[3] == "| omega | 0.001 * | 1 | 9.00 |"
 
 
 def test_means_and_seeds_are_drawn_and_the_own_value_marked():
@@ -326,5 +281,5 @@ def test_means_and_seeds_are_drawn_and_the_own_value_marked():
 
 
 def test_an_empty_sweep_is_not_drawn():
-    with pytest.raises(ValueError, match="must have a trained cell to draw"):
+    with pytest.raises(ValueError, match="must have a trained variant to draw"):
         sweep_figure(filled(DIGITS, {"beta": [0.0]}, [[]]))

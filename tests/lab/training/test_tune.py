@@ -7,13 +7,13 @@ import pytest
 from rich.console import Console
 
 from comixup.lab.training import RECIPES, Result, train
-from comixup.lab.training._tune import (
+from comixup.lab.training._sweep import (
     best_of,
     mean_validation,
     tied_with,
     tune,
     tuning_table,
-    variants_of,
+    tuning_variants,
 )
 from small_sets import HERE, reduced, write_all
 
@@ -36,7 +36,7 @@ def result(validation, test):
 
 @pytest.mark.parametrize("method", ["input", "manifold", "cutmix"])
 def test_each_alpha_of_the_paper_is_a_variant(method):
-    recipe = variants_of(CIFAR, method)
+    recipe = tuning_variants(CIFAR, method)
     names = [f"{method}-alpha-{alpha}" for alpha in ("0.2", "1", "2")]
     assert list(recipe.methods) == names
     assert recipe.method == names[0]
@@ -47,20 +47,20 @@ def test_each_alpha_of_the_paper_is_a_variant(method):
 
 def test_close_values_are_variants_of_their_own():
     close = {"input": {"alpha": (0.1234567, 0.1234568)}}
-    recipe = variants_of(dataclasses.replace(CIFAR, tuning_grid=close), "input")
+    recipe = tuning_variants(dataclasses.replace(CIFAR, tuning_grid=close), "input")
     assert [m.settings["alpha"] for m in recipe.methods.values()] == [0.1234567, 0.1234568]
 
 
 def test_other_settings_stay():
-    recipe = variants_of(RECIPES["cifar100-multi-input"], "cutmix-3")
+    recipe = tuning_variants(RECIPES["cifar100-multi-input"], "cutmix-3")
     assert list(recipe.methods) == [f"cutmix-3-alpha-{alpha}" for alpha in ("0.2", "1", "2")]
     assert {m.settings["num_inputs"] for m in recipe.methods.values()} == {3}
 
 
 def test_images_are_held_out_where_the_data_has_none_of_its_own():
-    assert variants_of(CIFAR, "input").validation == 0.1
-    assert variants_of(CIFAR.changed(validation=0.3), "input").validation == 0.3
-    assert variants_of(RECIPES["speech-lenet"], "input").validation is None
+    assert tuning_variants(CIFAR, "input").validation == 0.1
+    assert tuning_variants(CIFAR.changed(validation=0.3), "input").validation == 0.3
+    assert tuning_variants(RECIPES["speech-lenet"], "input").validation is None
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_images_are_held_out_where_the_data_has_none_of_its_own():
 )
 def test_what_cannot_be_tuned_gets_an_error_message(name, method, message):
     with pytest.raises(ValueError, match=message):
-        variants_of(RECIPES[name], method)
+        tuning_variants(RECIPES[name], method)
 
 
 def test_means_are_of_the_validation_error():
@@ -101,7 +101,7 @@ def test_tuning_trains_every_variant(name, tmp_path):
     folders = sorted(path.name for path in (tmp_path / f"{name}-tune").iterdir())
     assert folders == sorted(found)
     # The same command once more trains nothing: the runs are done.
-    variants = variants_of(recipe, "input")
+    variants = tuning_variants(recipe, "input")
     again = train(variants, method=best, out=tmp_path, data_root=root, hardware=HERE)
     assert again == found[best]
 

@@ -17,7 +17,7 @@ from comixup.lab.data import load
 from comixup.lab.training import Hardware, Method, TrainingStopped
 from comixup.lab.training._folder import METRICS, RESULT
 from comixup.lab.training._loop import Stepper
-from comixup.lab.training._weight_average import WeightAverage
+from comixup.lab.training._setup import WeightAverage
 from small_runs import (
     assert_same_weights,
     commands,

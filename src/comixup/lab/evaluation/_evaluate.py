@@ -27,7 +27,7 @@ from comixup.lab.evaluation._pictures import draw_corruptions, draw_localisation
 from comixup.lab.evaluation._reliability import draw_reliability
 from comixup.lab.evaluation._runs import RunRecord
 from comixup.lab.evaluation._trained import Trained, check_data
-from comixup.lab.training import MAX_WORKERS
+from comixup.lab.training._hardware import MAX_WORKERS
 
 BATCH = 250
 RELIABILITY, LOCALISATION, CORRUPTION = "reliability.png", "localisation.png", "corruption.png"

@@ -10,7 +10,8 @@ from typing import Any
 
 from comixup.lab.evaluation._metrics import fit_temperature, measure, predictions_of
 from comixup.lab.evaluation._runs import RunRecord
-from comixup.lab.training import RunFolder, passes_per_image, read_logits, read_metrics
+from comixup.lab.training import RunFolder, read_logits, read_metrics
+from comixup.lab.training._mixers import passes_per_image
 
 
 @dataclass(frozen=True)

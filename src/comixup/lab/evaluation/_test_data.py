@@ -12,7 +12,7 @@ from torch import Tensor
 from comixup.lab.data import DataSet
 from comixup.lab.evaluation._boxes import read_boxes, read_tiny_imagenet_boxes
 from comixup.lab.evaluation._trained import TrainedOn, trained_on
-from comixup.lab.training import FOLDER
+from comixup.lab.training._recipes import FOLDER
 
 _TINY = "tiny-imagenet"
 

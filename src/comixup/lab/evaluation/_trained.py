@@ -18,7 +18,8 @@ from comixup.lab._preprocess import Shape
 from comixup.lab._weights_file import damaged_header
 from comixup.lab.data import DataSet
 from comixup.lab.models import Preprocessing
-from comixup.lab.training import RunFolder, preprocessing_of
+from comixup.lab.training import RunFolder
+from comixup.lab.training._setup import preprocessing_of
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,8 @@ from comixup.lab import models
 from comixup.lab._image_files import read_image
 from comixup.lab.data import DataSet, data_root
 from comixup.lab.evaluation import load_trained, trained_on
-from comixup.lab.training import RunFolder, shape_of
+from comixup.lab.training import RunFolder
+from comixup.lab.training._setup import shape_of
 
 NETWORK = "efficientnet-lite0"
 """Trained on ImageNet: its gradients are the saliency of photographs."""

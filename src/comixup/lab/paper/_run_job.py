@@ -188,10 +188,12 @@ def _evaluated(workspace: Workspace, run: Path) -> evaluation.Evaluation:
     """Returns the evaluation of a finished run, with boxes where there are any; writes its file."""
     from torch.cuda import is_available  # noqa: PLC0415 - not for lists
 
+    from comixup.lab.training._setup import shape_of  # noqa: PLC0415
+
     origin = evaluation.trained_on(run)
     data = origin.load_data(workspace.data_root)
     trained = evaluation.load_trained(
-        run, num_classes=data.num_classes, shape=training.shape_of(data, origin.image_size)
+        run, num_classes=data.num_classes, shape=shape_of(data, origin.image_size)
     )
     boxes = _boxes_of(data, data_sets.data_root(workspace.data_root))
     found = evaluation.evaluate(

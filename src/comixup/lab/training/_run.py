@@ -1,16 +1,108 @@
-"""A run: a recipe, one of its methods and a seed."""
+"""A run: a recipe, one of its methods and a seed; and what makes two runs the same."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from comixup import Schedule
 from comixup.lab import models
+from comixup.lab._weights_file import find_weights, weights_digest
 from comixup.lab.data import DataSet, load
 from comixup.lab.models import Preprocessing
-from comixup.lab.training._identity import data_fields, identity_of
 from comixup.lab.training._recipe import Recipe
+
+_IRRELEVANT = ("title", "source", "method", "methods", "reported", "tuning_grid", "notes")
+"""Fields of a recipe that leave the weights as they are."""
+_OF_METHODS = (*("mixer", "settings", "vat", "saliency", "memory", "schedule", "parts", "ema"),)
+"""Fields of a method that the weights depend on, beside its multipliers."""
+_UNKNOWN = "unknown"
+"""The identity of initial weights whose file is gone; a run that has begun does not need it."""
+_DATA = ("num_images", "data_digest", "mean", "std")
+"""What tells data apart; absent where the data are left open."""
+
+
+def identity_of(
+    recipe: Recipe, method: str, seed: int, data: Mapping[str, Any] | None = None
+) -> str:
+    """Returns the identity of a run, a line per field.
+
+    Args:
+        recipe: as trained, with the method's own epochs and learning rates.
+        method: name of the method in it.
+        seed: of the run.
+        data: from `data_fields`; None leaves the data open.
+    """
+    fields = recipe.as_dict()
+    chosen = fields["methods"][method]
+    lines = {name: value for name, value in fields.items() if name not in _IRRELEVANT}
+    lines["weights"] = _weights_identity(recipe.weights)
+    lines |= {name: chosen[name] for name in _OF_METHODS}
+    lines |= {"method": method, "seed": seed, **(data or {})}
+    return "\n".join(f"{name}: {json.dumps(value)}" for name, value in lines.items())
+
+
+def _weights_identity(weights: str | None) -> str | None:
+    """Returns a digest of the initial weights; where their file is gone, nothing can be said."""
+    if weights is None:
+        return None
+    try:
+        return weights_digest(find_weights(Path(weights)))
+    except OSError:
+        return _UNKNOWN
+
+
+def data_fields(data: DataSet) -> dict[str, Any]:
+    """Returns what a run's identity records of its data: no paths or times."""
+    return {
+        "num_images": {name: len(split) for name, split in data.splits.items()},
+        "data_digest": data.digest(),
+        "mean": list(data.mean),
+        "std": list(data.std),
+    }
+
+
+def difference(before: str, now: str) -> str:
+    r"""Returns in what two identities differ, for people; nothing if they are of one run.
+
+    >>> difference("seed: 0\nunmixed_epochs: 5", "seed: 1\nunmixed_epochs: 5")
+    'seed was 0, is 1'
+    """
+    old, new = _fields(before), _fields(now)
+    for name in _DATA:  # recorded by one of them only
+        if name not in old or name not in new:
+            old.pop(name, None)
+            new.pop(name, None)
+    weights = (old.get("weights"), new.get("weights"))
+    if _UNKNOWN in weights and all(weights):
+        old.pop("weights", None)
+        new.pop("weights", None)
+    changes = [
+        f"{name} was {_shown(old, name)}, is {_shown(new, name)}"
+        for name in dict.fromkeys([*old, *new])
+        if old.get(name) != new.get(name)
+    ]
+    return "; ".join(changes)
+
+
+def _fields(identity: str) -> dict[str, Any]:
+    """Returns the fields of an identity by name."""
+    fields: dict[str, Any] = {}
+    for line in identity.splitlines():
+        name, _, text = line.partition(": ")
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            value = text
+        fields[name] = value
+    return fields
+
+
+def _shown(fields: Mapping[str, Any], name: str) -> str:
+    return json.dumps(fields[name]) if name in fields else "absent"
 
 
 @dataclass(frozen=True)
@@ -60,13 +152,16 @@ class Run:
         """The pixels per side that it ends with and is evaluated at; None: the data set's own."""
         return self.trained.phases[-1].image_size
 
-    def load_data(self, root: Path | None = None, *, download: bool = False) -> DataSet:
+    def load_data(
+        self, root: Path | None = None, *, download: bool = False, loaded: DataSet | None = None
+    ) -> DataSet:
         """Returns the data set that the recipe names, with its classes and images chosen.
 
-        Images are normalised as for the weights that the run begins with, where these say how.
+        Images are normalised as for the weights that the run begins with, where these say how;
+        those that are `loaded` already as well.
         """
         recipe = self.recipe
-        data = load(
+        data = loaded or load(
             recipe.data,
             root,
             classes=recipe.classes,

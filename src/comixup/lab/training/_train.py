@@ -15,18 +15,22 @@ from comixup.lab._limits import MAX_SEED
 from comixup.lab._locks import locked, sole_training
 from comixup.lab.data import DataSet
 from comixup.lab.data import data_root as find_root
-from comixup.lab.training._checkpoint import State, check_identity, load_state
-from comixup.lab.training._export import export, final_logits
-from comixup.lab.training._folder import RunFolder, run_folder, write_metadata
+from comixup.lab.training._export import Logits, export, final_logits, measures
+from comixup.lab.training._folder import (
+    RunFolder,
+    State,
+    check_identity,
+    load_state,
+    run_folder,
+    write_metadata,
+)
 from comixup.lab.training._hardware import Hardware
-from comixup.lab.training._loaders import Loaders
-from comixup.lab.training._logits import Logits, measures
 from comixup.lab.training._processes import explaining_lost_processes, from_first_process
 from comixup.lab.training._recipe import Recipe
 from comixup.lab.training._report import Reporter
 from comixup.lab.training._results import Result, result_of
 from comixup.lab.training._run import Run
-from comixup.lab.training._setup import build_setup
+from comixup.lab.training._setup import Loaders, build_setup
 from comixup.lab.training._stop import TrainingStopped
 from comixup.lab.training._trainer import Trainer
 
@@ -45,6 +49,7 @@ class TrainOptions(TypedDict, total=False):
     download: bool
     checkpoint_steps: int | None
     console: Console | None
+    data: Mapping[int, DataSet] | None
 
 
 def train(
@@ -59,6 +64,7 @@ def train(
     download: bool = False,
     checkpoint_steps: int | None = None,
     console: Console | None = None,
+    data: Mapping[int, DataSet] | None = None,
 ) -> dict[int, Result]:
     """Returns the result of each seed, training what is not yet trained.
 
@@ -75,9 +81,10 @@ def train(
         download: see `comixup.lab.data.load`.
         checkpoint_steps: save every so many steps too, not only after each epoch.
         console: where to report; None is silent.
+        data: data sets that are loaded already, by seed.
     """
     method = method or recipe.method
-    hardware = hardware or Hardware()
+    hardware = (hardware or Hardware()).resolved()
     check_run_options(recipe, seeds, hardware, checkpoint_steps)
     runs = [Run(recipe, method, seed) for seed in seeds]
     results = {}
@@ -87,7 +94,15 @@ def train(
             folder = run_folder(out, recipe.name, method, run.seed).path
             with explaining_lost_processes(fabric, hardware.timeout_minutes):
                 results[run.seed] = _train_run(
-                    run, folder, fabric, hardware, data_root, download, checkpoint_steps, console
+                    run,
+                    folder,
+                    fabric,
+                    hardware,
+                    data_root,
+                    download,
+                    checkpoint_steps,
+                    console,
+                    (data or {}).get(run.seed),
                 )
     return results
 
@@ -120,6 +135,7 @@ def _train_run(
     download: bool,
     checkpoint_steps: int | None,
     console: Console | None,
+    loaded: DataSet | None,
 ) -> Result:
     """Returns the result of a run, after training what remains of it in its folder."""
     folder = RunFolder(path)
@@ -132,7 +148,7 @@ def _train_run(
 
         state = from_first_process(fabric, lock_and_load)
         complete = state.finished and folder.result.exists()
-        data = _data_of(run, data_root, download, complete, console)
+        data = _data_of(run, data_root, download, complete, console, loaded)
         if data is not None:
             identity = run.identity(data)
             from_first_process(fabric, lambda: check_identity(state, identity, path))
@@ -225,11 +241,16 @@ def _write_metadata(
 
 
 def _data_of(
-    run: Run, root: Path | None, download: bool, complete: bool, console: Console | None
+    run: Run,
+    root: Path | None,
+    download: bool,
+    complete: bool,
+    console: Console | None,
+    loaded: DataSet | None,
 ) -> DataSet | None:
     """Returns a run's data; None if they are gone but the run is complete and needs none."""
     try:
-        return run.load_data(root, download=download)
+        return run.load_data(root, download=download, loaded=loaded)
     except FileNotFoundError as why:
         if not complete:
             raise

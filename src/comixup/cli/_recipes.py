@@ -1,17 +1,20 @@
-"""A recipe as a page to read: data, network, schedule, methods, notes, and how to train it."""
+"""`comixup recipes`: a list of them, or one as a page: data, network, schedule, methods, notes."""
 
 from __future__ import annotations
 
-import json
+import json as json_text
+import textwrap
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import tyro
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from comixup.lab import training
+from comixup.cli._options import option_help, recipe_of
+from comixup.lab.training._recipes import FOLDER, RECIPES
 
 if TYPE_CHECKING:
     from comixup.lab.training import Method, Phase, Recipe
@@ -22,6 +25,51 @@ _REPORTED = {
     "validation": "error of the epoch with the best validation accuracy",
 }
 _INDENT = (0, 0, 0, 2)
+_TAB = "    "
+_UNBROKEN = "\N{NO-BREAK SPACE}"
+
+
+def recipes(
+    name: Annotated[
+        str | None, tyro.conf.Positional, option_help("RECIPE", "(default: all)")
+    ] = None,
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff, option_help("", "")] = False,
+) -> None:
+    """List the recipes with what they reproduce and the paper's errors, or show one in full.
+
+    Args:
+        name: the recipe to show.
+        json: every setting as JSON, for programs; of all recipes, a list.
+    """
+    console = Console()
+    chosen = None if name is None else recipe_of(name)
+    if json:
+        every = [recipe.as_dict() for recipe in RECIPES.values()]
+        print(json_text.dumps(every if chosen is None else chosen.as_dict(), indent=2))
+        return
+    if chosen is not None:
+        print_recipe(console, chosen)
+        return
+    console.print("Train one with: comixup train NAME --method METHOD")
+    console.print("Numbers are the paper's top-1 errors, %; * marks the default method.\n")
+    for recipe in RECIPES.values():
+        title = f"[bold]{recipe.name}[/]: {recipe.title} ({recipe.source})"
+        console.print(title, highlight=False, soft_wrap=True)
+        methods = "  ".join(
+            f"{'*' if key == recipe.method else ''}{key}"
+            + ("" if method.paper is None else f"{_UNBROKEN}{method.paper:.2f}")
+            for key, method in recipe.methods.items()
+        )
+        # A terminal's width is used; textwrap, unlike rich, keeps a method by its number.
+        wrapped = textwrap.fill(
+            methods,
+            console.width,
+            initial_indent=_TAB,
+            subsequent_indent=_TAB,
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
+        console.print(wrapped.replace(_UNBROKEN, " "), highlight=False, soft_wrap=True)
 
 
 def print_recipe(console: Console, recipe: Recipe) -> None:
@@ -43,7 +91,7 @@ def print_recipe(console: Console, recipe: Recipe) -> None:
             Text("\nTrain it", "bold"),
         )
     )
-    what = "PATH" if recipe.name == training.FOLDER else recipe.name
+    what = "PATH" if recipe.name == FOLDER else recipe.name
     command = f"  comixup train {what} --method {recipe.method}"
     console.print(command, highlight=False, markup=False, soft_wrap=True)
 
@@ -130,7 +178,7 @@ def _settings(name: str, method: Method) -> str:
 
 def _assignments(settings: Mapping[str, Any]) -> list[str]:
     plain = {
-        name: value if isinstance(value, str) else json.dumps(value)
+        name: value if isinstance(value, str) else json_text.dumps(value)
         for name, value in settings.items()
     }
     return [f"{name}={value}" for name, value in plain.items()]

@@ -1,0 +1,416 @@
+"""From a recipe's method to the object that mixes."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral, Real
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+import comixup
+from comixup import (
+    Choice,
+    CoMixup,
+    Mixer,
+    NoMix,
+    OnePass,
+    Origin,
+    SaliencyMemory,
+    spectral_residual,
+)
+from comixup._did_you_mean import did_you_mean
+from comixup.lab.training._recipe import (
+    CHOICE,
+    JOINT,
+    METHODS,
+    UNMIXED,
+    Method,
+    Recipe,
+    SaliencyMode,
+    Settings,
+)
+from comixup.mixers import Mixed
+
+Scalar: TypeAlias = float | bool | str | None
+"""A value that a sweep can try."""
+
+_NOT_SETTINGS = ("num_classes", "generator", "mixers")
+"""Keywords of mixers that the data set, the seed and the parts of a method decide."""
+_SWITCHES: Mapping[str, tuple[str, bool | None]] = {
+    "clean_weight": ("keep_gradients", False),
+    "t_eps": ("transport", False),
+    "t_size": ("transport", False),
+    "eta": ("alpha", None),
+}
+"""Settings without effect, by the setting and the value of it that switches them off."""
+_SHOWN = 80
+"""Letters of a wrong value that an error message repeats."""
+
+
+def keywords_of(kind: type[object]) -> dict[str, inspect.Parameter]:
+    """Returns the keywords of a class that are settings; `NoMix` has none that has an effect."""
+    if kind is NoMix:
+        return {}
+    parameters = inspect.signature(kind).parameters
+    return {name: value for name, value in parameters.items() if name not in _NOT_SETTINGS}
+
+
+def check_settings(kind: type[object], settings: Settings) -> dict[str, Any]:
+    """Returns settings as a mixer takes them: numbers for floats made float, lists made tuples.
+
+    A name that the mixer does not have, or a value that is not of its annotated type, raises
+    `ValueError`.
+
+    >>> from comixup import CoMixup
+    >>> check_settings(CoMixup, {"beta": 1, "grid": [2, 3]})
+    {'beta': 1.0, 'grid': (2, 3)}
+    """
+    known, hints = keywords_of(kind), typing.get_type_hints(kind.__init__)
+    for name in settings:
+        if name not in known:
+            raise ValueError(
+                f"`settings` must be keywords of {kind.__name__} ({', '.join(known) or 'none'}), "
+                f"got {name!r}.{did_you_mean(name, known)}"
+            )
+    return {name: _converted(name, value, hints[name]) for name, value in settings.items()}
+
+
+def check_effect(settings: Settings) -> None:
+    """Raises `ValueError` if one setting switches off another that is given too."""
+    for name, (switch, off) in _SWITCHES.items():
+        if name in settings and switch in settings and settings[switch] is off:
+            raise ValueError(
+                f"`{name}` must be left out with {switch}={json.dumps(off)}, where it has no "
+                f"effect, got {settings[name]!r}."
+            )
+
+
+def plain(value: Scalar) -> str:
+    """Returns a value in a form for names and tables: a number with all its digits and no others.
+
+    >>> [plain(value) for value in (0.0005, 1.0, 20, True, None, "soft")]
+    ['0.0005', '1', '20', 'true', 'none', 'soft']
+    """
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    return value if isinstance(value, str) else repr(value).removesuffix(".0")
+
+
+# ---- Annotations --------------------------------------------------------------------------------
+
+_WRONG = object()
+"""What `_fitted` returns for a value that is not of the annotated type."""
+
+
+def _converted(name: str, value: Any, hint: Any) -> Any:
+    fitted = _fitted(value, hint)
+    if fitted is _WRONG:
+        shown = repr(value)
+        shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
+        raise ValueError(f"`{name}` must be {_words(hint)}, got {shown}.")
+    return fitted
+
+
+def _fitted(value: Any, hint: Any) -> Any:
+    """Returns a value as an annotation wants it, or `_WRONG`."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        found = (_fitted(value, choice) for choice in inner)
+        return next((fitted for fitted in found if fitted is not _WRONG), _WRONG)
+    if isinstance(origin, type) and issubclass(origin, Sequence):
+        members = [_fitted(member, inner[0]) for member in value] if _is_list(value) else [_WRONG]
+        return _WRONG if _WRONG in members else tuple(members)
+    if hint in (int, float) and isinstance(value, Real) and not isinstance(value, bool):
+        return _number(value, hint)
+    if origin is Literal:
+        fits = any(type(value) is type(choice) and value == choice for choice in inner)
+    else:  # tensors and functions cannot be written down
+        fits = hint in (bool, str, type(None)) and isinstance(value, hint)
+    return value if fits else _WRONG
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, (list, tuple))
+
+
+def _number(value: Any, hint: type) -> Any:
+    if hint is int:
+        return int(value) if isinstance(value, Integral) or float(value).is_integer() else _WRONG
+    try:
+        number = float(value)
+    except OverflowError:
+        return _WRONG
+    return number + 0.0 if math.isfinite(number) else _WRONG  # the sum turns -0 into 0
+
+
+def _words(hint: Any) -> str:
+    """Returns an annotation in words."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(dict.fromkeys(filter(None, map(_words, inner))))
+    if origin is Literal:
+        return f"one of {', '.join(map(str, inner))}" if len(inner) > 1 else str(inner[0])
+    if isinstance(origin, type) and issubclass(origin, Sequence):
+        return f"a list whose members are each {_words(inner[0])}"
+    names = {bool: "true or false", int: "an integer", float: "a finite number", str: "a word"}
+    return "null" if hint is type(None) else names.get(hint, "")
+
+
+class ShuffledCoMixup(CoMixup):
+    """Co-Mixup where each input has another input's saliency map.
+
+    Everything else stays: the maps' statistics, the problem, its solution, the clean pass. The
+    difference from `CoMixup` is the contribution of saliency.
+    """
+
+    def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
+        """Returns the labelling for maps that are moved on by a random number of inputs."""
+        if saliency is not None and len(saliency) > 1:
+            shift = torch.randint(1, len(saliency), (), generator=self.generator).item()
+            saliency = saliency.roll(int(shift), 0)
+        return super().draw(images, saliency)
+
+
+class ShuffledOnePass(OnePass):
+    """One-pass mixing where each image has the map of another image of its batch."""
+
+    def maps_for(self, images: Tensor, origin: Origin) -> Tensor:
+        """Returns the remembered maps, moved on by a random number of images."""
+        maps = super().maps_for(images, origin)
+        if len(maps) < 2:
+            return maps
+        shift = torch.randint(1, len(maps), (), generator=self.generator).item()
+        return maps.roll(int(shift), 0)
+
+
+class SpectralOnePass(OnePass):
+    """Clean and mixed batches in alternation, with maps that need neither a memory nor a model."""
+
+    def maps_for(self, images: Tensor, origin: Origin) -> Tensor:
+        """Returns the spectral residual of the images."""
+        return spectral_residual(images)
+
+
+MIXERS: Mapping[str, type[Mixer]] = {
+    **{name: getattr(comixup, kind) for name, kind in METHODS.items()},
+    "comixup-shuffled": ShuffledCoMixup,
+}
+"""The classes that mix: those of all methods, and a control."""
+
+ONE_PASS: Mapping[str, type[OnePass]] = {
+    "one-pass": OnePass,
+    "one-pass-shuffled": ShuffledOnePass,
+    "one-pass-spectral": SpectralOnePass,
+}
+_MEMORY_SETTINGS: Mapping[type, tuple[str, ...]] = {
+    SaliencyMemory: ("cells", "momentum"),
+    OnePass: ("rate", "recycle", "unit"),
+}
+
+
+def mixer_class(method: Method) -> type[Mixer]:
+    """Returns the class of a method's mixer."""
+    if method.parts:
+        return Choice
+    if method.mixer not in MIXERS:
+        raise ValueError(
+            f"`mixer` must be one of {', '.join(MIXERS)}, got {method.mixer!r}."
+            f"{did_you_mean(method.mixer, MIXERS)}"
+        )
+    return MIXERS[method.mixer]
+
+
+def make_mixer(method: Method, num_classes: int, generator: torch.Generator) -> Mixer:
+    """Returns the mixer of a method with its settings.
+
+    >>> make_mixer(Method("cutmix", {"alpha": 0.2}), 10, torch.Generator()).num_classes
+    10
+    """
+    kind = mixer_class(method)
+    settings = check_settings(kind, method.settings)
+    if method.parts:
+        mixers = [make_mixer(part, num_classes, generator) for part in method.parts.values()]
+        return Choice(mixers, generator=generator, **settings)
+    return kind(num_classes, generator=generator, **settings)
+
+
+def make_method(
+    method: Method, num_classes: int, num_examples: int, generator: torch.Generator
+) -> Mixer:
+    """Returns what mixes the batches of a method: its mixer, with a memory if it takes one pass.
+
+    Args:
+        method: of a recipe.
+        num_classes: of the data set.
+        num_examples: its training images.
+        generator: where all draws come from.
+    """
+    mixer = make_mixer(method, num_classes, generator)
+    if method.saliency == "paper":
+        return mixer
+    if not mixer.needs_saliency:
+        raise ValueError(
+            f'`saliency` must be "paper" for {method.mixer}, which needs no saliency and takes '
+            f"one pass as it is, got {method.saliency!r}."
+        )
+    known = [name for names in _MEMORY_SETTINGS.values() for name in names]
+    for name in method.memory:
+        if name not in known:
+            raise ValueError(
+                f"`memory` must have settings among {', '.join(known)}, got {name!r}."
+                f"{did_you_mean(name, known)}"
+            )
+    memory, turns = (
+        check_settings(kind, {name: method.memory[name] for name in names if name in method.memory})
+        for kind, names in _MEMORY_SETTINGS.items()
+    )
+    return ONE_PASS[method.saliency](mixer, SaliencyMemory(num_examples, **memory), **turns)
+
+
+def change_method(
+    recipe: Recipe,
+    method: str,
+    settings: Settings,
+    *,
+    saliency: SaliencyMode | None = None,
+    memory: Settings | None = None,
+    schedule: Settings | None = None,
+) -> Recipe:
+    """Returns the recipe with a method's settings changed, after building its mixer with them.
+
+    Settings that the mixer does not have, rejects, or that have no effect raise `ValueError`. Those
+    of a choice of methods are its `weights` and `p`.
+
+    Args:
+        recipe: which has the method.
+        method: its name.
+        settings: keywords of its mixer to change.
+        saliency: see `Method.saliency`; None leaves it.
+        memory: keywords to change in `Method.memory`.
+        schedule: see `Method.schedule`; None leaves it.
+
+    >>> from comixup.lab.training import RECIPES
+    >>> change_method(RECIPES["digits"], "comixup", {"beta": 1}).methods["comixup"].settings
+    {'beta': 1.0}
+    """
+    kind = mixer_class(recipe.choose(method))
+    changed = recipe.with_settings(method, check_settings(kind, settings))
+    check_effect(changed.choose(method).settings)
+    if make_mixer(changed.choose(method), 2, torch.Generator()).needs_saliency:
+        changed = changed.with_saliency(method, saliency, memory)
+    elif saliency is not None or memory:
+        raise ValueError(
+            f"`{'memory' if memory else 'saliency'}` must be left out for {method}, which uses no "
+            "saliency. Train the methods that do by themselves."
+        )
+    if schedule is not None:
+        if changed.choose(method).mixer == UNMIXED:
+            raise ValueError(
+                f"`schedule` must be left out for {method}, which mixes nothing. Train the methods "
+                "that do by themselves."
+            )
+        changed = changed.with_schedule(method, schedule)
+    make_method(changed.choose(method), 2, 1, torch.Generator())
+    return changed
+
+
+def passes_per_image(method: Mapping[str, Any]) -> float:
+    """Returns the forward and backward passes that a method makes over a training image.
+
+    Args:
+        method: as a run's `run.json` has it.
+
+    >>> passes_per_image({"mixer": "comixup", "settings": {}})
+    2.0
+    >>> passes_per_image({"mixer": "cutmix", "settings": {"p": 0.5}})
+    1.0
+    """
+    settings = method["settings"]
+    if method.get("saliency", "paper") != "paper":
+        return 1.0
+    if method.get("parts"):
+        passes = [passes_per_image(part) for part in method["parts"].values()]
+        weights = settings.get("weights") or [1.0] * len(passes)
+        extra = sum(w * (n - 1) for w, n in zip(weights, passes, strict=True)) / sum(weights)
+        return float(1.0 + settings.get("p", 1) * extra)
+    needs_saliency = MIXERS[method["mixer"]].needs_saliency
+    clean = needs_saliency or settings.get("clean_weight", 0) > 0
+    return 1.0 + (float(settings.get("p", 1)) if clean else 0.0)
+
+
+def join_methods(named: Sequence[tuple[str, Method]]) -> Method:
+    """Returns the choice of several methods, with their settings and equal weights.
+
+    Args:
+        named: name and method of each.
+
+    >>> joined = join_methods([("input", Method("input")), ("cutmix", Method("cutmix"))])
+    >>> joined.mixer, list(joined.parts)
+    ('choice', ['input', 'cutmix'])
+    """
+    parts = dict(named)
+    if len(parts) < len(named):
+        raise ValueError(f"`method` must join different methods, got {_names(named)}.")
+    for name, method in named:
+        _check_part(name, method)
+    salient = [(name, method) for name, method in named if mixer_class(method).needs_saliency]
+    saliency = _same(salient, "saliency", lambda method: method.saliency, "paper")
+    settings = {}
+    p = _same(named, "p", lambda method: method.settings.get("p", 1), 1)
+    if p != 1:
+        settings["p"] = p
+    return Method(
+        CHOICE,
+        settings,
+        saliency=saliency,
+        memory=_same(salient, "memory", lambda method: dict(method.memory), {}),
+        schedule=_same(named, "schedule", lambda method: dict(method.schedule), {}),
+        epoch_multiplier=_same(named, "epochs", lambda method: method.epoch_multiplier, 1.0),
+        lr_multiplier=_same(named, "learning rate", lambda method: method.lr_multiplier, 1.0),
+        ema=_same(named, "ema", lambda method: method.ema, None),
+        parts={
+            name: Method(method.mixer, {k: v for k, v in method.settings.items() if k != "p"})
+            for name, method in named
+        },
+    )
+
+
+def _check_part(name: str, method: Method) -> None:
+    """Rejects a method that no batch can have drawn."""
+    why = None
+    if method.vat is not None:
+        why = "trains by virtual adversarial training"
+    elif method.parts:
+        why = "is a choice of several itself"
+    elif mixer_class(method).mixes_inside:
+        why = "mixes inside the network, for all batches"
+    if why:
+        raise ValueError(
+            f"`method` must join methods that mix images, got {name}, which {why}. Train it by "
+            "itself."
+        )
+
+
+def _same(
+    named: Sequence[tuple[str, Method]], what: str, of: Callable[[Method], Any], default: Any
+) -> Any:
+    """Returns what methods have in common; raises `ValueError` if they differ in it."""
+    values = [of(method) for _, method in named]
+    for (name, _), value in zip(named, values, strict=True):
+        if value != values[0]:
+            raise ValueError(
+                f"`method` must join methods of the same {what}, got {values[0]!r} of "
+                f"{named[0][0]} and {value!r} of {name}. Join others, or make them alike."
+            )
+    return values[0] if values else default
+
+
+def _names(named: Sequence[tuple[str, Method]]) -> str:
+    return JOINT.join(name for name, _ in named)
