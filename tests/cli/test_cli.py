@@ -499,3 +499,45 @@ def test_the_traceback_is_there_for_those_who_ask(called, monkeypatch):
     monkeypatch.setenv(cli.DEBUG, "1")
     with pytest.raises(ValueError, match="Did you mean digits"):
         called("train", "digitz")
+
+
+# ---- Errors that come early ---------------------------------------------------------------------
+
+EARLY = {
+    "no run": (["evaluate"], "runs"),
+    "no runs to compare": (["compare"], "runs"),
+    "no such run": (["predict", "none", __file__], "`run` must exist, but there is no none"),
+    "no run to export": (["export", "none", "--to", "onnx"], "`run` must exist"),
+    "no such recipe": (["train", "digit"], "Did you mean digits"),
+    "a path without end": (["train", "x" * 5000], "`recipe` must be the name of one"),
+    "no folder": (["train", "digits", "--out", f"{__file__}/runs"], "`--out` must be a folder"),
+    "no seed": (["train", "digits", "--seeds", "1", "1"], "`--seeds` must be different"),
+    "no number of workers": (["train", "digits", "--workers", "-1"], "`workers` must be"),
+}
+
+
+@pytest.mark.parametrize("mistake", EARLY)
+def test_mistakes_are_told_before_torch_is_imported(mistake):
+    words, message = EARLY[mistake]
+    code = f"""
+import sys
+sys.argv = ["comixup", *{words!r}]
+import comixup.cli
+try:
+    comixup.cli.main()
+finally:
+    print("torch" in sys.modules)
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert run.returncode
+    assert message in run.stderr
+    assert run.stdout.split()[-1] == "False"
+
+
+def test_a_network_that_there_is_not_is_told_before_the_images_are_described(called, tmp_path):
+    (tmp_path / "pets").mkdir()
+    code, text, err = called("train", "pets", "--model", "resnet1")
+    assert (code, text) == (1, "")
+    assert "resnet1" in err

@@ -31,7 +31,7 @@ def test_a_folder_is_trained_on_evaluated_and_predicted(called, pets, tmp_path):
     code, out, err = called(*words)
     assert code == 0, err
     assert "pets: 8 train, 2 test images of 2 classes; shorter side 20 pixels (median)" in out
-    assert "Training at 16 x 16 pixels: small with random weights; 1 epochs of 2 steps" in out
+    assert "Training at 16 x 16 pixels: small with random weights; 1 epoch of 2 steps" in out
     assert "pets: top-1 error on the test images" in out
     assert "pets: error of each class" in out
     assert "paper" not in out

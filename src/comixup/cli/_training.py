@@ -77,7 +77,7 @@ def train(
         console = Console()
         console.print(results_table(chosen, results))
         if chosen.data == FOLDER:
-            console.print(classes_table(chosen, results, run_options.out))
+            console.print(classes_table(chosen, results))
         print_line(console, f"Runs are in {run_options.out / chosen.name}.")
 
 

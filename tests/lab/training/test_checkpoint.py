@@ -21,7 +21,7 @@ from comixup.lab.training._folder import (
 )
 from small_runs import contents, recipe, saved, train_here, write_images
 
-IDENTITY = "lr: 1\nseed: 0"
+IDENTITY = {"lr": 1, "seed": 0}
 
 
 def small_state():
@@ -170,7 +170,7 @@ def test_parts_of_another_kind(path, name, value):
 
 
 def test_another_run(path):
-    rejected(path, "seed was 0, is 1", identity=IDENTITY.replace("seed: 0", "seed: 1"))
+    rejected(path, "seed was 0, is 1", identity=IDENTITY | {"seed": 1})
 
 
 def test_a_folder_in_its_place(tmp_path):
@@ -280,6 +280,9 @@ def test_weights_that_do_not_fit_are_rejected_and_nothing_is_changed(data, runs,
 )
 def test_a_changed_recipe_is_rejected_and_nothing_is_changed(data, runs, changes, match):
     folder = train_here(data, runs)
+    (folder / "run.json").unlink(
+        missing_ok=True
+    )  # or else the other run would have a folder of its own
     before = contents(folder)
     with pytest.raises(ValueError, match=match):
         train_here(data, runs, chosen=recipe(**changes))

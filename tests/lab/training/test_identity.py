@@ -21,8 +21,8 @@ from small_runs import folder_of, recipe, run, train_here, words, write_images
 
 
 def test_difference_names_what_came_and_went():
-    assert difference("a: 1\nb: 2", "b: 3\nc: 4") == "a was 1, is absent; b was 2, is 3; " + (
-        "c was absent, is 4"
+    assert difference({"a": 1, "b": 2}, {"b": 3, "c": 4}) == (
+        "a was 1, is absent; b was 2, is 3; c was absent, is 4"
     )
 
 
@@ -122,4 +122,28 @@ def test_run_json_names_the_recipe_as_trained(finished):
 
 
 def test_state_begins_empty():
-    assert State("x").final == {}
+    assert State({}).final == {}
+
+
+def test_other_settings_have_a_folder_of_their_own_and_both_resume(finished, tmp_path):
+    data, out = finished / "data", tmp_path / "out"
+    shutil.copytree(finished / "out", out)
+    before = json.loads((folder_of(out) / "run.json").read_text())
+    shorter = recipe(epochs=2)
+    found = train(shorter, method="vanilla", out=out, data_root=data)[0]
+    name = f"vanilla-{Run(shorter, 'vanilla').variant}"
+    assert found.folder == folder_of(out, name)
+    assert (found.epochs, found.folder.joinpath(RESULT).exists()) == (2, True)
+    (line,) = (folder_of(out).parents[1] / "variants.txt").read_text().splitlines()
+    assert line.startswith(f"{name}: ")
+    assert "phases was" in line
+    # The same commands find their runs, and another seed lies beside its own.
+    again = train(shorter, method="vanilla", seeds=(0, 1), out=out, data_root=data)
+    assert [again[seed].folder for seed in (0, 1)] == [folder_of(out, name, s) for s in (0, 1)]
+    assert len(json.loads((found.folder / "run.json").read_text())["starts"]) == 1
+    usual = train(recipe(), method="vanilla", out=out, data_root=data)[0]
+    assert usual.folder == folder_of(out)
+    assert json.loads((folder_of(out) / "run.json").read_text()) == before
+    # Also when the first ones are gone.
+    shutil.rmtree(folder_of(out).parent)
+    assert train(shorter, method="vanilla", out=out, data_root=data)[0].folder == found.folder

@@ -5,8 +5,9 @@ import dataclasses
 import pytest
 import torch
 
-from comixup.lab.training import Hardware
+from comixup.lab.training import Hardware, _trainer
 from comixup.lab.training._mixers import make_method
+from comixup.lab.training._pictures import is_mixture
 from comixup.lab.training._run import Run, difference
 from small_runs import (
     assert_same_run,
@@ -97,3 +98,23 @@ def test_methods_without_saliency_are_rejected():
         make_method(method, 4, 10, torch.Generator())
     with pytest.raises(ValueError, match='`memory` must be empty where saliency is "paper"'):
         recipe().with_saliency("comixup", "paper", {"rate": 0.5})
+
+
+def test_the_first_batch_that_is_mixed_and_the_last_are_drawn(data, tmp_path, monkeypatch):
+    drawn = []
+
+    def draw(path, last, images, loader, when, title):
+        drawn.append((path.name, last, when))
+        path.write_bytes(b"")
+        return {}
+
+    monkeypatch.setattr(_trainer, "draw_mixed_batch", draw)
+    train_here(data, tmp_path, method="comixup", chosen=one_pass())
+    assert [name for name, _, _ in drawn] == ["first_batch.png", "last_batch.png"] or (
+        [name for name, _, _ in drawn] == ["last_batch.png", "first_batch.png"]
+    )
+    pictures = {name: (last, when) for name, last, when in drawn}
+    assert all(last.mixed for last, _ in pictures.values())
+    assert pictures["last_batch.png"][1][0] == 2  # the last of three epochs
+    first = pictures["first_batch.png"]
+    assert is_mixture(first[0].plan) or first[1] == pictures["last_batch.png"][1]

@@ -313,9 +313,9 @@ def test_every_field_of_a_recipe_is_in_one_of_the_lists_above():
 
 def test_identity_has_the_seed_and_the_method():
     recipe = recipe_of()
-    texts = {Run(recipe, "comixup", seed).identity() for seed in (0, 1)}
-    texts |= {Run(recipe, "soft", seed).identity() for seed in (0, 1)}
-    assert len(texts) == 4
+    runs = [Run(recipe, method, seed) for method in ("comixup", "soft") for seed in (0, 1)]
+    assert len({str(run.identity()) for run in runs}) == 4
+    assert len({run.variant for run in runs}) == 2
 
 
 def test_a_run_of_an_unknown_method_is_rejected():

@@ -152,7 +152,7 @@ def measured_run(
         seed: of the run.
         boxes: measure localisation and background corruption too.
     """
-    training.train(
+    trained = training.train(
         recipe,
         method=method,
         seeds=(seed,),
@@ -160,7 +160,7 @@ def measured_run(
         data_root=workspace.data_root,
         console=workspace.console,
     )
-    folder = workspace.run_folder(Run(recipe.name, method, seed))
+    folder = trained[seed].folder or workspace.run_folder(Run(recipe.name, method, seed))
     run = evaluation.measure_run(folder)
     if not boxes:
         return run

@@ -26,7 +26,7 @@ from comixup.lab._networks import kind_of
 from comixup.lab._source_commit import source_commit
 from comixup.lab._tables import csv_table
 from comixup.lab._weights_file import CHECKPOINT, WEIGHTS, check_archive
-from comixup.lab.training._run import difference
+from comixup.lab.training._run import Run, difference, settings_of
 
 METADATA = "run.json"
 LOGITS = "logits.safetensors"
@@ -35,6 +35,8 @@ RESULT = "result.json"
 CURVES = "curves.png"
 CLASSES = "classes.csv"
 FIRST_BATCH = "first_batch.png"
+LAST_BATCH = "last_batch.png"
+VARIANTS = "variants.txt"
 EVENTS = "tensorboard"
 DIGITS = 6
 """Significant ones of numbers in tables."""
@@ -91,6 +93,11 @@ class RunFolder:
         return self.path / FIRST_BATCH
 
     @property
+    def last_batch(self) -> Path:
+        """The last mixed batch, drawn."""
+        return self.path / LAST_BATCH
+
+    @property
     def events(self) -> Path:
         """The folder of TensorBoard's files."""
         return self.path / EVENTS
@@ -101,9 +108,35 @@ class RunFolder:
         return self.path / RESULT
 
 
-def run_folder(out: Path, recipe: str, method: str, seed: int) -> RunFolder:
-    """Returns the folder of a run: OUT/RECIPE/METHOD/seed-N."""
-    return RunFolder(out / recipe / method / f"seed-{seed}")
+def run_folder(out: Path, run: Run) -> tuple[RunFolder, str]:
+    """Returns the folder of a run, and in what its settings differ from those of the usual one.
+
+    The folder is OUT/RECIPE/METHOD/seed-N. Where that method has been trained with other settings
+    there, it is OUT/RECIPE/METHOD-VARIANT/seed-N, which `Run.variant` names.
+    """
+    recipe, seed = out / run.recipe.name, f"seed-{run.seed}"
+    usual, own = recipe / run.method, recipe / f"{run.method}-{run.variant}"
+    found = [_recorded(path) for path in sorted(usual.glob(f"seed-*/{METADATA}"))]
+    begun = {about["variant"]: about for about in found if "variant" in about}
+    if not own.exists() and (not begun or run.variant in begun):
+        return RunFolder(usual / seed), ""
+    differs = "; ".join(
+        difference(
+            settings_of(about["recipe"], run.method),
+            settings_of(run.trained.as_dict(), run.method),
+        )
+        for about in list(begun.values())[:1]
+    )
+    return RunFolder(own / seed), differs
+
+
+def _recorded(path: Path) -> dict[str, Any]:
+    """Returns a run's metadata; nothing if the file is absent or damaged."""
+    try:
+        about = json.loads(path.read_text())
+        return about if about["recipe"]["methods"][about["method"]] else {}
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return {}
 
 
 _PACKAGES = ("comixup", "torch", "torchvision", "lightning-fabric", "numpy", "timm")
@@ -131,6 +164,14 @@ def _earlier_starts(path: Path) -> list[Any]:
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return []
     return starts
+
+
+def note_variant(folder: Path, differs: str) -> None:
+    """Writes in what a variant differs into the list of its recipe: VARIANTS beside its folder."""
+    path, name = folder.parents[1] / VARIANTS, folder.parent.name
+    lines = path.read_text().splitlines() if path.exists() else []
+    if not any(line.startswith(f"{name}: ") for line in lines):
+        atomic_write(path, "\n".join([*lines, f"{name}: {differs}"]) + "\n")
 
 
 def write_metrics(folder: Path, history: Sequence[Mapping[str, float]]) -> None:
@@ -172,7 +213,7 @@ def _machine() -> dict[str, Any]:
     }
 
 
-CHECKPOINT_VERSION = 2
+CHECKPOINT_VERSION = 3
 """Raised when the fields of `State` change: checkpoints of another version are rejected."""
 
 
@@ -184,7 +225,7 @@ class State:
     below: `epoch` and `step` therefore are the state of all of them.
 
     Attributes:
-        identity: recipe, method and seed as text: what makes two runs the same.
+        identity: recipe, method, seed and data: what makes two runs the same.
         epoch: the epoch that comes next or is under way, from 0.
         step: steps of it that are done.
         model: the network's weights and buffers; their averages, where its method has them.
@@ -202,7 +243,7 @@ class State:
         averaged_steps: steps that are in the averages.
     """
 
-    identity: str
+    identity: dict[str, Any]
     epoch: int = 0
     step: int = 0
     model: dict[str, Any] = field(default_factory=dict)
@@ -233,7 +274,7 @@ def save_state(state: State, path: Path) -> None:
     atomic_write(path, buffer.getvalue())
 
 
-def load_state(path: Path, identity: str) -> State | None:
+def load_state(path: Path, identity: dict[str, Any]) -> State | None:
     """Returns the state that a checkpoint holds, or None if there is none; nothing in it is run.
 
     Args:
@@ -280,7 +321,7 @@ def load_state(path: Path, identity: str) -> State | None:
     return state
 
 
-def check_identity(state: State, identity: str, folder: Path) -> None:
+def check_identity(state: State, identity: dict[str, Any], folder: Path) -> None:
     """Rejects the state of another run."""
     changes = difference(state.identity, identity)
     if changes:

@@ -277,10 +277,10 @@ def describe_images(own: DataSet, recipe: Recipe, *, by_default: bool = False) -
     of_head = "" if recipe.head_lr == 1 else f" ({recipe.head_lr:g} times that for the last layer)"
     yield (
         f"Training at {phase.image_size} x {phase.image_size} pixels: {recipe.model} with {start}; "
-        f"{recipe.epochs} epochs of {steps} steps, {phase.batch_size} images each; "
-        f"{recipe.optimizer}, learning rate up to {lr:g}{of_head} after {warm_up:.2g} epochs, then "
-        f"{recipe.lr_interpolation} to 0; weight decay {recipe.weight_decay:g}; "
-        f"{_augmentation(recipe)}. Options change each."
+        f"{_counted(recipe.epochs, 'epoch')} of {_counted(steps, 'step')}, {phase.batch_size} "
+        f"images each; {recipe.optimizer}, learning rate up to {lr:g}{of_head} after "
+        f"{_counted(warm_up, 'epoch')}, then {recipe.lr_interpolation} to 0; weight decay "
+        f"{recipe.weight_decay:g}; {_augmentation(recipe)}. Options change each."
     )
     reported = "of the epoch with the lowest validation error"
     yield f"Reported: the weights {reported if own.validation is not None else 'of the last epoch'}"
@@ -291,6 +291,10 @@ def describe_images(own: DataSet, recipe: Recipe, *, by_default: bool = False) -
             f"Classes have {min(counts)} to {max(counts)} training images: read the table of "
             f"classes{weighted}"
         )
+
+
+def _counted(number: float, noun: str) -> str:
+    return f"{number:g} {noun}{'' if number == 1 else 's'}"
 
 
 def _unread_pictures(own: DataSet) -> Counter[str]:

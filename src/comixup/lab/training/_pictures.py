@@ -14,9 +14,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 from torch import Tensor
 
-from comixup import Mixer, Plan, plot_batch
+from comixup import Plan, plot_batch
 from comixup._figures import BLUE, GREEN, RED, write_figure
 from comixup.lab.data import DataSet, Loader
+from comixup.mixers import Mixed
 
 GREY = "#555555"
 LINES = {
@@ -144,42 +145,31 @@ WHOLE = 0.95
 """Fraction of one input from which on an output counts as that input."""
 
 
-def draw_first_batch(
-    path: Path,
-    mixer: Mixer,
-    data: DataSet,
-    loader: Loader,
-    when: tuple[int, int],
-    accumulate: int,
-    title: str,
+def draw_mixed_batch(
+    path: Path, last: Mixed, data: DataSet, loader: Loader, when: tuple[int, int], title: str
 ) -> dict[str, Tensor]:
-    """Draws the batch just trained on, if it shows mixtures; returns its pictures for TensorBoard.
-
-    Where nothing stands out yet Co-Mixup leaves images whole, which shows little: a batch is worth
-    it if most of its outputs are mixtures, or if it is its epoch's last.
+    """Draws a batch that was trained on; returns its pictures for TensorBoard.
 
     Args:
         path: where to.
-        mixer: which mixed the batch.
+        last: what the mixer made of it, of its last micro-batch.
         data: for the images' colours and the classes' names.
         loader: loads its images again.
-        when: the epoch, and the steps of it that are done.
-        accumulate: micro-batches of this process's share; the last one is drawn.
-        title: of the picture.
+        when: the epoch, and the steps of it that were done then.
+        title: of the run.
     """
-    last, (epoch, step) = mixer.last, when
-    if not mixer.mixes_nothing:
-        if not last.mixed:
-            return {}
-        if step < len(loader) and not _is_mixture(last.plan):
-            return {}
+    epoch, step = when
     images, targets = next(iter(loader.epoch(epoch, step - 1)))
-    chosen = min(accumulate, len(images)) - 1
-    images = images.tensor_split(accumulate)[chosen].cpu()
-    targets = targets.tensor_split(accumulate)[chosen].cpu()
+    count = last.plan.source_ratio().shape[1]  # of the micro-batch, which is the end of the share
+    images, targets = images[-count:].cpu(), targets[-count:].cpu()
     pixels = data.pixels(images)
     figure = plot_batch(
-        pixels, targets, last, class_names=data.classes, title=title, max_inputs=MAX_INPUTS
+        pixels,
+        targets,
+        last,
+        class_names=data.classes,
+        title=f"{title}, epoch {epoch + 1}",
+        max_inputs=MAX_INPUTS,
     )
     write_figure(figure, path)
     # Mixed inside the network the images themselves are whole.
@@ -187,7 +177,7 @@ def draw_first_batch(
     pictures = {"inputs": pixels, "outputs": outputs}
     if last.cells is not None:
         pictures["saliency"] = _shaded(pixels, last.cells)
-    return {f"first_batch/{name}": _in_range(batch) for name, batch in pictures.items()}
+    return {f"{path.stem}/{name}": _in_range(batch) for name, batch in pictures.items()}
 
 
 def _shaded(pixels: Tensor, cells: Tensor) -> Tensor:
@@ -203,7 +193,7 @@ def _in_range(pixels: Tensor) -> Tensor:
     return pixels if low >= 0 and high <= 1 else (pixels - low) / (high - low)
 
 
-def _is_mixture(plan: Plan) -> bool:
+def is_mixture(plan: Plan) -> bool:
     """Whether most outputs of a plan have more than one input in them."""
     largest = plan.source_ratio().amax(1)
     return bool((largest < WHOLE).float().mean() > 0.5)

@@ -14,7 +14,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from comixup.lab.training._folder import RunFolder, run_folder
+from comixup.lab.training._folder import RunFolder
 from comixup.lab.training._recipe import Recipe
 
 LAST_EPOCHS = 10
@@ -48,6 +48,7 @@ class Result:
         reported: which of them counts; see `Recipe`.
         final: what `measures` returns by split ("test" and perhaps "validation"), of the weights
             that the run keeps: the last, or the best by validation where these are reported.
+        folder: of the run's files.
     """
 
     epochs: int
@@ -61,6 +62,7 @@ class Result:
     cpu_seconds: float
     reported: str = "median"
     final: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
+    folder: Path | None = dataclasses.field(default=None, compare=False)
 
     @property
     def errors(self) -> dict[str, float]:
@@ -82,13 +84,15 @@ class Result:
 
     def as_dict(self) -> dict[str, Any]:
         """Returns all numbers, with the error to report."""
-        return {"error": self.error, **dataclasses.asdict(self)}
+        numbers = {**dataclasses.asdict(self), "error": self.error}
+        return {name: value for name, value in numbers.items() if name != "folder"}
 
 
 def result_of(
     history: Sequence[Mapping[str, float]],
     recipe: Recipe,
     final: Mapping[str, Mapping[str, float]] | None = None,
+    folder: Path | None = None,
 ) -> Result:
     """Returns the result of a run from its history and the metrics of its final weights."""
     cpu_seconds = sum(row["cpu_seconds"] for row in history)
@@ -112,6 +116,7 @@ def result_of(
         cpu_seconds=cpu_seconds,
         reported=recipe.reported,
         final=final or {},
+        folder=folder,
     )
 
 
@@ -182,7 +187,7 @@ _OVERALL = {
 """Measures over all classes that the last rows show, where a run has them."""
 
 
-def classes_table(recipe: Recipe, results: Mapping[str, Mapping[int, Result]], out: Path) -> Table:
+def classes_table(recipe: Recipe, results: Mapping[str, Mapping[int, Result]]) -> Table:
     """Returns a table of the error of each class, the largest first, a column per method.
 
     Its last row is the balanced error, in which all classes count alike; of images with several
@@ -191,10 +196,9 @@ def classes_table(recipe: Recipe, results: Mapping[str, Mapping[int, Result]], o
     Args:
         recipe: what was trained.
         results: by method, then by seed.
-        out: the folder of all runs.
     """
     rows = {
-        method: [_read(run_folder(out, recipe.name, method, seed)) for seed in by_seed]
+        method: [_read(result) for result in by_seed.values()]
         for method, by_seed in results.items()
     }
     first = next(iter(rows.values()))[0]
@@ -226,9 +230,9 @@ def classes_table(recipe: Recipe, results: Mapping[str, Mapping[int, Result]], o
     return table
 
 
-def _read(folder: RunFolder) -> dict[str, dict[str, str]]:
+def _read(result: Result) -> dict[str, dict[str, str]]:
     """Returns the rows of a run's table of classes, by the class's name."""
-    with folder.classes.open(newline="") as file:
+    with RunFolder(result.folder or Path()).classes.open(newline="") as file:
         return {row["class"]: row for row in csv.DictReader(file)}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,24 +26,16 @@ _DATA = ("num_images", "data_digest", "mean", "std")
 """What tells data apart; absent where the data are left open."""
 
 
-def identity_of(
-    recipe: Recipe, method: str, seed: int, data: Mapping[str, Any] | None = None
-) -> str:
-    """Returns the identity of a run, a line per field.
+def settings_of(recipe: Mapping[str, Any], method: str) -> dict[str, Any]:
+    """Returns all that the weights of a run depend on but its seed and data, by name.
 
     Args:
-        recipe: as trained, with the method's own epochs and learning rates.
+        recipe: as trained, with the method's own epochs and learning rates, by `Recipe.as_dict`.
         method: name of the method in it.
-        seed: of the run.
-        data: from `data_fields`; None leaves the data open.
     """
-    fields = recipe.as_dict()
-    chosen = fields["methods"][method]
-    lines = {name: value for name, value in fields.items() if name not in _IRRELEVANT}
-    lines["weights"] = _weights_identity(recipe.weights)
-    lines |= {name: chosen[name] for name in _OF_METHODS}
-    lines |= {"method": method, "seed": seed, **(data or {})}
-    return "\n".join(f"{name}: {json.dumps(value)}" for name, value in lines.items())
+    chosen = recipe["methods"][method]
+    fields = {name: value for name, value in recipe.items() if name not in _IRRELEVANT}
+    return fields | {name: chosen[name] for name in _OF_METHODS} | {"method": method}
 
 
 def _weights_identity(weights: str | None) -> str | None:
@@ -55,50 +48,20 @@ def _weights_identity(weights: str | None) -> str | None:
         return _UNKNOWN
 
 
-def data_fields(data: DataSet) -> dict[str, Any]:
-    """Returns what a run's identity records of its data: no paths or times."""
-    return {
-        "num_images": {name: len(split) for name, split in data.splits.items()},
-        "data_digest": data.digest(),
-        "mean": list(data.mean),
-        "std": list(data.std),
-    }
+def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """Returns in what two identities differ, for people; nothing if they are of one run.
 
-
-def difference(before: str, now: str) -> str:
-    r"""Returns in what two identities differ, for people; nothing if they are of one run.
-
-    >>> difference("seed: 0\nunmixed_epochs: 5", "seed: 1\nunmixed_epochs: 5")
+    >>> difference({"seed": 0, "width": 5}, {"seed": 1, "width": 5})
     'seed was 0, is 1'
     """
-    old, new = _fields(before), _fields(now)
-    for name in _DATA:  # recorded by one of them only
-        if name not in old or name not in new:
-            old.pop(name, None)
-            new.pop(name, None)
     weights = (old.get("weights"), new.get("weights"))
-    if _UNKNOWN in weights and all(weights):
-        old.pop("weights", None)
-        new.pop("weights", None)
-    changes = [
+    unknown = {"weights"} if _UNKNOWN in weights and all(weights) else set()
+    unknown |= {name for name in _DATA if name not in old or name not in new}
+    return "; ".join(
         f"{name} was {_shown(old, name)}, is {_shown(new, name)}"
         for name in dict.fromkeys([*old, *new])
-        if old.get(name) != new.get(name)
-    ]
-    return "; ".join(changes)
-
-
-def _fields(identity: str) -> dict[str, Any]:
-    """Returns the fields of an identity by name."""
-    fields: dict[str, Any] = {}
-    for line in identity.splitlines():
-        name, _, text = line.partition(": ")
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError):
-            value = text
-        fields[name] = value
-    return fields
+        if name not in unknown and old.get(name) != new.get(name)
+    )
 
 
 def _shown(fields: Mapping[str, Any], name: str) -> str:
@@ -138,14 +101,25 @@ class Run:
             annealed=wanted.get("annealed", False),
         )
 
-    def identity(self, data: DataSet | None = None) -> str:
+    def identity(self, data: DataSet | None = None) -> dict[str, Any]:
         """Returns what makes two runs the same: all that the resulting weights depend on.
 
         Args:
             data: what it is trained on; None leaves that open.
         """
-        fields = None if data is None else data_fields(data)
-        return identity_of(self.trained, self.method, self.seed, fields)
+        fields = settings_of(self.trained.as_dict(), self.method) | {"seed": self.seed}
+        fields["weights"] = _weights_identity(self.recipe.weights)
+        if data is not None:  # no paths or times
+            fields["num_images"] = {name: len(split) for name, split in data.splits.items()}
+            fields |= {"data_digest": data.digest(), "mean": list(data.mean), "std": list(data.std)}
+        return fields
+
+    @property
+    def variant(self) -> str:
+        """A short hash of its settings, the same for all seeds and wherever its data lie."""
+        fields = settings_of(self.trained.as_dict(), self.method)
+        fields["weights"] = self.recipe.weights and Path(self.recipe.weights).name
+        return hashlib.sha256(json.dumps(fields).encode()).hexdigest()[:8]
 
     @property
     def final_image_size(self) -> int | None:

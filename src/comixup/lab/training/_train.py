@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
@@ -21,6 +22,7 @@ from comixup.lab.training._folder import (
     State,
     check_identity,
     load_state,
+    note_variant,
     run_folder,
     write_metadata,
 )
@@ -68,7 +70,9 @@ def train(
 ) -> dict[int, Result]:
     """Returns the result of each seed, training what is not yet trained.
 
-    Each run has the folder OUT/RECIPE/METHOD/seed-N, and resumes from its last checkpoint.
+    Each run has the folder OUT/RECIPE/METHOD/seed-N, and resumes from its last checkpoint. Where
+    runs with other settings are there already, it is OUT/RECIPE/METHOD-HASH/seed-N, and the file
+    OUT/RECIPE/variants.txt says in what they differ. `Result.folder` has it.
 
     Args:
         recipe: what to train, with all changes made.
@@ -91,11 +95,13 @@ def train(
     with sole_training():
         fabric = fabric or hardware.launch()
         for run in runs:
-            folder = run_folder(out, recipe.name, method, run.seed).path
             with explaining_lost_processes(fabric, hardware.timeout_minutes):
+                found = functools.partial(run_folder, out, run)
+                files, differs = from_first_process(fabric, found)
                 results[run.seed] = _train_run(
                     run,
-                    folder,
+                    files,
+                    differs,
                     fabric,
                     hardware,
                     data_root,
@@ -128,7 +134,8 @@ def check_run_options(
 
 def _train_run(
     run: Run,
-    path: Path,
+    folder: RunFolder,
+    differs: str,
     fabric: Fabric,
     hardware: Hardware,
     data_root: Path | None,
@@ -138,7 +145,7 @@ def _train_run(
     loaded: DataSet | None,
 ) -> Result:
     """Returns the result of a run, after training what remains of it in its folder."""
-    folder = RunFolder(path)
+    path = folder.path
     with contextlib.ExitStack() as stack:
 
         def lock_and_load() -> State:
@@ -154,7 +161,7 @@ def _train_run(
             from_first_process(fabric, lambda: check_identity(state, identity, path))
             state.identity = identity
         if data is None or complete:
-            return result_of(state.history, run.trained, state.final)
+            return result_of(state.history, run.trained, state.final, path)
 
         reports = fabric.is_global_zero and not state.finished
         note = data.missing_note
@@ -169,6 +176,10 @@ def _train_run(
                 folder.events if reports else None,
             )
         )
+        if differs and reports:
+            reporter.tell(
+                f"Its folder is {path}, since earlier runs have other settings: {differs}."
+            )
         setup = build_setup(run, data, fabric, begun=bool(state.model))
         setup.restore(state, path)
         if reports and console is not None and run.recipe.weights and not state.model:
@@ -196,6 +207,8 @@ def _train_run(
         from_first_process(
             fabric, lambda: _write_metadata(run, data, state, hardware, data_root, path)
         )
+        if differs and fabric.is_global_zero:
+            note_variant(path, differs)
         if not state.finished:
             trainer.fit()
         if fabric.is_global_zero:
@@ -210,7 +223,7 @@ def _train_run(
             export(run, data, setup, state, logits, folder)
         fabric.barrier()
         state.final = fabric.broadcast(state.final)
-        return result_of(state.history, run.trained, state.final)
+        return result_of(state.history, run.trained, state.final, path)
 
 
 def _check_finite(logits: Mapping[str, Logits]) -> None:
@@ -231,6 +244,7 @@ def _write_metadata(
         settings = {
             "method": run.method,
             "seed": run.seed,
+            "variant": run.variant,
             "hardware": vars(hardware),
             "data_root": str(
                 find_root(root, or_csv=True)

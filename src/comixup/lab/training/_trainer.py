@@ -6,6 +6,7 @@ import contextlib
 import math
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -17,13 +18,14 @@ from comixup.lab._networks import MEMORY_FORMAT
 from comixup.lab.data import DataSet, Loader
 from comixup.lab.training._folder import RunFolder, State, save_state, write_metrics
 from comixup.lab.training._loop import Totals, make_stepper, train_steps
-from comixup.lab.training._pictures import draw_first_batch
+from comixup.lab.training._pictures import draw_mixed_batch, is_mixture
 from comixup.lab.training._processes import share_buffers, summed
 from comixup.lab.training._recipe import Recipe
 from comixup.lab.training._report import Reporter
 from comixup.lab.training._run import Run
 from comixup.lab.training._setup import Loaders, Setup
 from comixup.lab.training._stop import StopRequest, TrainingStopped
+from comixup.mixers import Mixed
 
 TOP = 5
 
@@ -128,6 +130,7 @@ class Trainer:
         self.accumulate, self.checkpoint_steps = accumulate, checkpoint_steps
         self.fabric, self.schedule = setup.fabric, run.schedule
         self.stepper = make_stepper(run, data, setup, accumulate)
+        self._recent: tuple[Mixed, tuple[int, int]] | None = None
 
     def fit(self) -> None:
         """Trains until the recipe's last epoch, or until its patience ends."""
@@ -136,6 +139,7 @@ class Trainer:
                 self.recipe, self.state.history
             ):
                 self._epoch(stop)
+        self._draw_last_batch()
 
     def _epoch(self, stop: StopRequest) -> None:
         """Trains for the rest of an epoch, evaluates, and saves."""
@@ -175,7 +179,7 @@ class Trainer:
             for done in steps:
                 state.step = done
                 self.reporter.step(state.epoch, done, len(loader), sums.sums)
-                self._draw_first_batch(loader)
+                self._note_batch(loader)
                 self._tell_of_flat_maps(sums)
                 if done < len(loader):  # after the last step the rest of the epoch is short
                     self._save_within_epoch(sums, clock, stop)
@@ -250,18 +254,32 @@ class Trainer:
             "learning rate (--lr, with another folder by --out) may help."
         )
 
-    def _draw_first_batch(self, loader: Loader) -> None:
-        if self.fabric.is_global_zero and not self.folder.first_batch.exists():
-            pictures = draw_first_batch(
-                self.folder.first_batch,
-                self.setup.mixer,
-                self.data,
-                loader,
-                (self.state.epoch, self.state.step),
-                self.accumulate,
-                self.run.title,
-            )
-            self.reporter.pictures(pictures, self.state.epoch)
+    def _note_batch(self, loader: Loader) -> None:
+        """Draws the first batch that shows mixtures, and remembers the last mixed one.
+
+        Where nothing stands out yet Co-Mixup leaves images whole, which shows little.
+        """
+        mixer = self.setup.mixer
+        if self.fabric.is_global_zero and (mixer.last.mixed or mixer.mixes_nothing):
+            self._recent = mixer.last, (self.state.epoch, self.state.step)
+            shown = mixer.mixes_nothing or is_mixture(mixer.last.plan)
+            if shown and not self.folder.first_batch.exists():
+                self._draw(self.folder.first_batch, loader)
+
+    def _draw(self, path: Path, loader: Loader) -> None:
+        if self._recent is not None:
+            last, when = self._recent
+            pictures = draw_mixed_batch(path, last, self.data, loader, when, self.run.title)
+            self.reporter.pictures(pictures, when[0])
+
+    def _draw_last_batch(self) -> None:
+        """Draws the last mixed batch of the run; as its first one too, if none showed mixtures."""
+        if self._recent is None or self.setup.mixer.mixes_nothing:
+            return
+        loader = self.loaders.training(self._recent[1][0])
+        self._draw(self.folder.last_batch, loader)
+        if not self.folder.first_batch.exists():
+            self._draw(self.folder.first_batch, loader)
 
     def _tell_of_flat_maps(self, sums: Totals) -> None:
         """Says, after the first mixed batch, why it is hardly mixed, if it is."""
