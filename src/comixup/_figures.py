@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
 import io
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 from matplotlib import style
@@ -31,10 +34,18 @@ def write_figure(figure: Figure, path: Path, dpi: int = DPI) -> None:
     path = Path(path)
     check_suffix(path)
     picture = io.BytesIO()
-    with style.context("default"):
+    with style.context("default"), _boxes_for_emoji():
         figure.savefig(picture, format=path.suffix[1:], dpi=dpi)
     make_folder(path.parent)
     atomic_write(path, picture.getvalue())
+
+
+@contextlib.contextmanager
+def _boxes_for_emoji() -> Iterator[None]:
+    """Lets letters that the font lacks, in a class's name, be boxes without a warning."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        yield
 
 
 def check_suffix(path: Path, name: str = "path") -> None:
@@ -59,7 +70,8 @@ def text_width(text: str, size: float, *, bold: bool = False) -> float:
     True
     """
     font = FontProperties(family=_FONT, weight="bold" if bold else "normal", size=size)
-    width, _, _ = text_to_path.get_text_width_height_descent(text, font, ismath=False)
+    with _boxes_for_emoji():
+        width, _, _ = text_to_path.get_text_width_height_descent(text, font, ismath=False)
     return float(_HINTING * width / _POINTS)
 
 

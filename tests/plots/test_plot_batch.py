@@ -19,6 +19,7 @@ from torch.testing import assert_close
 import comixup
 from cases import each_case
 from comixup import Labelling, plot_batch
+from comixup._figures import write_figure
 from comixup.plots import COLOURS, Box, Page, colour_of, tinted
 from comixup.plots._batch_page import caption
 from comixup.plots._batch_picture import output_shares
@@ -415,3 +416,10 @@ def test_a_choice_is_drawn_as_the_method_that_was_drawn():
     for _ in range(4):
         mixer(images, targets)
         assert comixup.plot_batch(images, targets, mixer).axes
+
+
+def test_letters_that_the_font_lacks_raise_no_warning(tmp_path, drawn, recwarn):
+    images, targets = batch(2)
+    figure = plot_batch(images, targets % 2, HALVES, class_names=["\N{OCTOPUS}", "fox"])
+    write_figure(figure, tmp_path / "page.png")
+    assert not recwarn.list

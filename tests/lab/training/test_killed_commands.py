@@ -124,7 +124,7 @@ def test_killed_at_any_moment(unbroken, data, tmp_path):
 
 def test_a_sweep_killed_while_its_tables_are_written(data, tmp_path):
     out = tmp_path / "runs"
-    one_run, per_table = 22, 2
+    one_run, per_table = 24, 2
     befalls = [(die_at_write, one_run + k * per_table) for k in (0, 1)]
     codes, _ = until_it_ends(
         arguments_of("sweep", data, out), tmp_path / "log", [*befalls, (die_at_write, 10**6)]

@@ -19,7 +19,6 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from comixup.lab import models
 from comixup.lab.training._folder import (
     CHECKPOINT,
-    EVENTS,
     METADATA,
     METRICS,
     RESULT,
@@ -148,12 +147,12 @@ def test_killed_twenty_times_a_run_on_cifar100_ends_as_if_unbroken(tmp_path):
 
 def test_killed_between_checkpoint_and_metrics(data, tmp_path, unbroken):
     arguments, folder = words(data, tmp_path, method="comixup"), folder_of(tmp_path, "comixup")
-    story_and_picture_and_checkpoint = 6
+    story_and_checkpoint = 4
     code, _ = run(
         arguments,
         tmp_path / "log",
         before=die_at_write,
-        details=(story_and_picture_and_checkpoint,),
+        details=(story_and_checkpoint,),
     )
     assert code == KILLED
     assert saved(folder)["epoch"] == 1
@@ -245,7 +244,7 @@ def test_a_clock_that_jumps_back_changes_nothing(data, tmp_path, unbroken):
 
 
 def events_of(folder, name):
-    found = EventAccumulator(str(folder / EVENTS))
+    found = EventAccumulator(str(folder / "tensorboard"))
     found.Reload()
     return {event.step: event.value for event in found.Scalars(name)}
 
@@ -275,7 +274,7 @@ def test_a_folder_that_is_a_file(data, tmp_path):
     out.write_text("mine")
     code, text = run(words(data, out), tmp_path / "log")
     assert code == 1
-    assert "`folder` must be one that can be written to" in text
+    assert "`--out` must be a folder to write to" in text
     assert "Traceback" not in text
     assert out.read_text() == "mine"
 

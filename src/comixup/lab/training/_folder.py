@@ -32,80 +32,39 @@ METADATA = "run.json"
 LOGITS = "logits.safetensors"
 METRICS = "metrics.csv"
 RESULT = "result.json"
-CURVES = "curves.png"
-CLASSES = "classes.csv"
-FIRST_BATCH = "first_batch.png"
-LAST_BATCH = "last_batch.png"
 VARIANTS = "variants.txt"
-EVENTS = "tensorboard"
 DIGITS = 6
 """Significant ones of numbers in tables."""
 
 
-@dataclass(frozen=True)
 class RunFolder:
     """The files that a run leaves in its folder.
 
-    Attributes:
+    Args:
         path: the folder.
+
+    Attributes:
+        metadata: what is trained, with what versions, where, and when it was started: JSON.
+        checkpoint: the state that a run resumes from.
+        metrics: a row of metrics for each epoch: CSV.
+        events: the folder of TensorBoard's files.
+        first_batch: the first batch that shows mixtures, drawn.
+        weights: the final weights, safetensors; a finished run has them, and the files below.
+        logits: the final logits of the images not trained on; see `read_logits`.
+        classes: the images and the error of each class: CSV.
+        curves: the learning curves, drawn.
+        last_batch: the last mixed batch, drawn.
+        result: the numbers to report, as `Result.as_dict` has them: JSON, and written last.
     """
 
-    path: Path
-
-    @property
-    def metadata(self) -> Path:
-        """What is trained, with what versions, where, and when it was started: JSON."""
-        return self.path / METADATA
-
-    @property
-    def checkpoint(self) -> Path:
-        """The state that a run resumes from."""
-        return self.path / CHECKPOINT
-
-    @property
-    def metrics(self) -> Path:
-        """A row of metrics for each epoch: CSV."""
-        return self.path / METRICS
-
-    @property
-    def weights(self) -> Path:
-        """The final weights: safetensors. A finished run has them, and the files below."""
-        return self.path / WEIGHTS
-
-    @property
-    def logits(self) -> Path:
-        """The final logits of the images not trained on; see `read_logits`."""
-        return self.path / LOGITS
-
-    @property
-    def classes(self) -> Path:
-        """The images and the error of each class: CSV."""
-        return self.path / CLASSES
-
-    @property
-    def curves(self) -> Path:
-        """The learning curves, drawn."""
-        return self.path / CURVES
-
-    @property
-    def first_batch(self) -> Path:
-        """The first mixed batch, drawn."""
-        return self.path / FIRST_BATCH
-
-    @property
-    def last_batch(self) -> Path:
-        """The last mixed batch, drawn."""
-        return self.path / LAST_BATCH
-
-    @property
-    def events(self) -> Path:
-        """The folder of TensorBoard's files."""
-        return self.path / EVENTS
-
-    @property
-    def result(self) -> Path:
-        """The numbers to report, as `Result.as_dict` has them: JSON, and written last."""
-        return self.path / RESULT
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.metadata, self.checkpoint = path / METADATA, path / CHECKPOINT
+        self.metrics, self.events = path / METRICS, path / "tensorboard"
+        self.first_batch, self.last_batch = path / "first_batch.png", path / "last_batch.png"
+        self.weights, self.logits = path / WEIGHTS, path / LOGITS
+        self.classes, self.curves = path / "classes.csv", path / "curves.png"
+        self.result = path / RESULT
 
 
 def run_folder(out: Path, run: Run) -> tuple[RunFolder, str]:
