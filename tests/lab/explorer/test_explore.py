@@ -94,6 +94,9 @@ def test_links_hold_all_settings():
         ({"pretrained": "yes"}, "`pretrained` must be one of"),
         ({"saliency": ""}, "`saliency` must be a name"),
         ({"seed": "-1"}, "`seed` must be an integer of at least 0"),
+        ({"seed": "500"}, "`seed` must be an integer from 0 to 100"),
+        ({"gamma": "50"}, "`gamma` must be a number from 0 to 3"),
+        ({"omega": "0.5"}, "`omega` must be a number from 0 to 0.05"),
     ],
 )
 def test_links_of_strangers_are_checked(query, message):
@@ -101,6 +104,31 @@ def test_links_of_strangers_are_checked(query, message):
         Settings.from_query(query)
     assert message in str(error.value)
     assert len(str(error.value)) < 300
+
+
+@each_case(
+    ("name", "value", "message"),
+    [
+        ("pretrained", "False", "`pretrained` must be True or False, got 'False'"),
+        ("tau", "much", "`tau` must be a number from 0 to 2, got 'much'"),
+        ("tau", [1.0], "`tau` must be a number from 0 to 2, got [1.0]"),
+        ("grid", "4", "`grid` must be a positive integer, got '4'"),
+        ("grid", 4.5, "`grid` must be a positive integer, got 4.5"),
+        ("seed", None, "`seed` must be an integer of at least 0, got None"),
+    ],
+)
+def test_values_of_controls_are_checked(name, value, message):
+    held = {**vars(Settings()), name: value}
+    with pytest.raises((ValueError, TypeError)) as error:
+        Settings.from_controls(list(held.values()))
+    assert message in str(error.value)
+
+
+def test_whole_numbers_of_controls_have_the_type_of_their_setting():
+    held = {**vars(Settings()), "tau": 1, "grid": 8.0}
+    settings = Settings.from_controls(list(held.values()))
+    assert settings == Settings(tau=1.0, grid=8)
+    assert (type(settings.tau), type(settings.grid)) == (float, int)
 
 
 # ---- Images -------------------------------------------------------------------------------------

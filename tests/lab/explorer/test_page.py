@@ -20,7 +20,7 @@ gradio = pytest.importorskip(
 
 from comixup.lab import explorer  # noqa: E402
 from comixup.lab.explorer import Settings  # noqa: E402
-from comixup.lab.explorer._page import _Events, _settings, build_page  # noqa: E402
+from comixup.lab.explorer._page import _Events, build_page  # noqa: E402
 from comixup.lab.explorer._workbench import Workbench  # noqa: E402
 
 
@@ -41,7 +41,7 @@ def test_there_is_a_control_for_every_setting():
     page = build_page(Workbench(["runs/one"]))
     names = {block.elem_id for block in page.blocks.values() if getattr(block, "elem_id", None)}
     assert set(vars(Settings())) - {"sample", "pretrained"} <= names
-    assert _settings(values(tau=1.0, grid=8)) == Settings(tau=1.0, grid=8)
+    assert Settings.from_controls(values(tau=1.0, grid=8)) == Settings(tau=1.0, grid=8)
 
 
 class Visit:

@@ -21,6 +21,7 @@ from comixup.lab.explorer._figures import (
 from comixup.lab.explorer._limits import MAX_BYTES, MAX_FILES, MAX_SIDE, MIN_SIDE
 from comixup.lab.explorer._settings import (
     DEMO,
+    HIGHEST,
     MAX_GRID,
     MAX_LEVELS,
     MAX_SWEEPS,
@@ -109,7 +110,7 @@ def _controls(bench: Workbench) -> tuple[dict[str, Any], gr.File]:
         found["sample"] = gr.Radio(list(SAMPLES), value=default.sample, show_label=False)
         with gr.Row():
             found["count"] = _slider("count", 2, MAX_FILES, 1, "how many")
-            found["draw"] = _slider("draw", 0, 20, 1, "which ones")
+            found["draw"] = _slider("draw", 0, HIGHEST["draw"], 1, "which ones")
     with gr.Tab("Your own", elem_id="own"):
         files = gr.File(
             file_count="multiple", file_types=["image"], height=120, elem_id="files",
@@ -131,14 +132,17 @@ def _controls(bench: Workbench) -> tuple[dict[str, Any], gr.File]:
     )  # fmt: skip
     gr.Markdown("### 3 Co-Mixup")
     rows: Sequence[tuple[tuple[str, float, float, float, str], ...]] = (
-        (("tau", 0, 2, 0.01, "tau"), ("gamma", 0, 3, 0.05, "gamma")),
-        (("beta", 0, 2, 0.02, "beta"), ("omega", 0, 0.05, 0.001, "omega")),
-        (("eta", 0, 1, 0.01, "eta"), ("grid", 1, MAX_GRID, 1, "grid")),
+        (("tau", 0, HIGHEST["tau"], 0.01, "tau"), ("gamma", 0, HIGHEST["gamma"], 0.05, "gamma")),
+        (
+            ("beta", 0, HIGHEST["beta"], 0.02, "beta"),
+            ("omega", 0, HIGHEST["omega"], 0.001, "omega"),
+        ),
+        (("eta", 0, HIGHEST["eta"], 0.01, "eta"), ("grid", 1, MAX_GRID, 1, "grid")),
         (
             ("partition_size", 1, MAX_FILES, 1, "partition size"),
             ("levels", 1, MAX_LEVELS, 1, "levels"),
         ),
-        (("sweeps", 1, MAX_SWEEPS, 1, "sweeps"), ("seed", 0, 100, 1, "seed")),
+        (("sweeps", 1, MAX_SWEEPS, 1, "sweeps"), ("seed", 0, HIGHEST["seed"], 1, "seed")),
     )
     for row in rows:
         with gr.Row():
@@ -153,16 +157,6 @@ def _slider(name: str, low: float, high: float, step: float, label: str) -> gr.S
     return gr.Slider(
         low, high, value=value, step=step, label=label, min_width=130, elem_id=name, buttons=[]
     )
-
-
-def _settings(values: Sequence[Any]) -> Settings:
-    """Returns the settings of the controls, whose numbers come as JSON has them."""
-    default = vars(Settings())
-    found: dict[str, Any] = {
-        name: (type(own)(value) if isinstance(own, (int, float)) and value is not None else value)
-        for (name, own), value in zip(default.items(), values, strict=True)
-    }
-    return Settings(**found)
 
 
 class _Events:
@@ -183,7 +177,7 @@ class _Events:
             upload = self.bench.upload(files or [])
             if upload.problems and not upload.paths:
                 return [_problem(*upload.problems), *[gr.skip()] * 4]
-            return self._quick(_settings(values), upload)
+            return self._quick(Settings.from_controls(values), upload)
         except _MISTAKES as error:
             return [_problem(str(error)), *[gr.skip()] * 4]
 
@@ -209,7 +203,7 @@ class _Events:
         *chosen, drawn = values
         turn = self._turns.get(str(request.session_hash))
         try:
-            settings = _settings(chosen)
+            settings = Settings.from_controls(chosen)
             paths = self.bench.upload(files or []).paths
             if files and not paths:
                 return
@@ -234,7 +228,7 @@ class _Events:
     def give_code(self, files: list[str] | None, *values: Any) -> Any:
         """Returns the Python lines that make the batch."""
         try:
-            settings = _settings(values)
+            settings = Settings.from_controls(values)
             batch = self.bench.batch(settings, self.bench.upload(files or []).paths)
             return gr.update(value=python_lines(batch, settings), visible=True)
         except _MISTAKES as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
@@ -18,7 +18,9 @@ digits."""
 SPECTRAL, DEMO = "spectral residual", "demo network"
 """Sources of saliency that need no name of a network."""
 _PRETRAINED = "efficientnet-lite0"
-MAX_GRID, MAX_LEVELS, MAX_SWEEPS, MAX_WEIGHT, MAX_SEED = 8, 4, 8, 100.0, 2**31 - 1
+MAX_GRID, MAX_LEVELS, MAX_SWEEPS, MAX_SEED = 8, 4, 8, 2**31 - 1
+HIGHEST = {"draw": 20, "seed": 100, "beta": 2, "gamma": 3, "tau": 2, "omega": 0.05, "eta": 1}
+"""Right ends of sliders that begin at 0: a link beyond them would leave the page unusable."""
 MAX_NAME = 200
 """Letters of the name of a source of saliency."""
 
@@ -88,15 +90,14 @@ class Settings:
                 f"`saliency` must be a name of 1 to {MAX_NAME} letters, got "
                 f"{str(self.saliency)[:40]!r}."
             )
-        for name in ("beta", "gamma", "tau", "eta"):
-            check_number(name, getattr(self, name), MAX_WEIGHT)
-        check_number("omega", self.omega, 1)
+        for name in ("beta", "gamma", "tau", "omega", "eta"):
+            check_number(name, getattr(self, name), HIGHEST[name])
         check_count("grid", self.grid, 1, MAX_GRID)
         check_count("partition_size", self.partition_size, 1, MAX_FILES)
         check_count("levels", self.levels, 1, MAX_LEVELS)
         check_count("sweeps", self.sweeps, 1, MAX_SWEEPS)
         for name in ("draw", "seed"):
-            check_count(name, getattr(self, name), 0, MAX_SEED)
+            check_count(name, getattr(self, name), 0, int(HIGHEST[name]))
 
     def __repr__(self) -> str:
         changed = sorted(self.changed.items())
@@ -127,6 +128,23 @@ class Settings:
             if name in defaults:
                 found[name] = _parsed(name, word, type(defaults[name]))
         return cls(**found)  # type: ignore[arg-type]  # each has its field's type
+
+    @classmethod
+    def from_controls(cls, values: Sequence[object]) -> Settings:
+        """Returns the settings of the page's controls, in their order.
+
+        JSON does not tell 1 from 1.0, so that whole numbers get their setting's type; whatever else
+        has another type raises `ValueError` or `TypeError`.
+        """
+        found: dict[str, object] = {}
+        for (name, own), value in zip(vars(cls()).items(), values, strict=True):
+            if type(own) is float and type(value) is int:
+                found[name] = float(value)
+            elif type(own) is int and type(value) is float and value.is_integer():
+                found[name] = int(value)
+            else:
+                found[name] = value
+        return cls(**found)  # type: ignore[arg-type]  # checked by `__post_init__`
 
 
 def _parsed(name: str, word: str, kind: type) -> object:
