@@ -82,10 +82,27 @@ def load_weights(model: nn.Module, saved: Mapping[str, Any]) -> None:
         given = saved.get(name)
         if not isinstance(given, Tensor) or (given.shape, given.dtype) != (own.shape, own.dtype):
             raise ValueError(f"{name} must be {kind_of(own)}, but is {kind_of(given)}")
-    model.load_state_dict(saved)
-    for name, weight in model.named_parameters():
-        if not weight.isfinite().all():
+        if given.is_floating_point() and not given.isfinite().all():
             raise ValueError(f"{name} has numbers that are infinite or none at all")
+        if name.endswith("running_var") and (given < 0).any():
+            raise ValueError(f"{name} has numbers that are negative, and is a variance")
+    model.load_state_dict(saved)
+
+
+def check_finite(finite: Tensor, path: object = None) -> None:
+    """Raises `ValueError` unless the logits of all images are numbers.
+
+    Args:
+        finite: (n,) bool, of each image.
+        path: what the network was read from; None if that is not known.
+    """
+    bad = int((~finite).sum())
+    if bad:
+        whose = "Its weights" if path is None else f"The weights of {path}"
+        raise ValueError(
+            f"`model` must return logits that are numbers, but those of {bad} of {len(finite)} "
+            f"images are infinite or not a number. {whose}, or those images, are damaged."
+        )
 
 
 def kind_of(value: object) -> str:

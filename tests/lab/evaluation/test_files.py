@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
-from comixup.lab import evaluation
+from comixup.lab import evaluation, models
 from comixup.lab.evaluation._predict_files import _Names
 from comixup.lab.training import read_logits
 from trained_folder import CLASSES, train_on_folder
@@ -100,6 +102,54 @@ def test_runs_without_validation_logits_cannot_calibrate(called, run, pictures, 
     code, _, err = called(alone, pictures, "--calibrated")
     assert code == 1
     assert "`--calibrated` must be asked of a run that kept logits" in err
+
+
+def changed_weights(run, folder, **values):
+    """Copies a run's weights into a file of its own, with the first number of some changed."""
+    weights = load_file(run / "weights.safetensors")
+    for name, value in values.items():
+        key = next(key for key in weights if key.endswith(name))
+        weights[key].view(-1)[0] = value
+    with safe_open(run / "weights.safetensors", "pt") as content:
+        save_file(weights, folder / "changed.safetensors", content.metadata())
+    return folder / "changed.safetensors"
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -0.5])
+def test_statistics_of_a_batch_norm_that_cannot_be(called, run, pictures, tmp_path, value):
+    file = changed_weights(run, tmp_path, running_var=value)
+    code, out, err = called(file, pictures)
+    assert code == 1
+    assert re.search(
+        r"changed\.safetensors do not fit it \(\S+running_var has numbers that", err
+    ), err
+    assert "ant" not in out
+
+
+@pytest.mark.parametrize("words", [(), ("--maps", "maps")])
+def test_logits_that_are_no_numbers_are_no_prediction(called, run, pictures, tmp_path, words):
+    weights = load_file(run / "weights.safetensors")
+    *_, bias = (key for key, tensor in weights.items() if key.endswith("bias") and len(tensor) == 2)
+    head = bias.replace("bias", "weight")
+    file = changed_weights(run, tmp_path, **{bias: 3e38, head: 3e38})
+    weights = load_file(file)
+    weights[head].fill_(3e38)
+    with safe_open(file, "pt") as content:
+        metadata = content.metadata()
+    save_file(weights, file, metadata)
+    rule = r"images are infinite or not a number.* weights of \S*changed\.safetensors"
+    code, out, err = called(file, pictures, *words)
+    assert code == 1
+    assert re.search(rule, err), err
+    assert "ant" not in out
+    trained, data = evaluation.load_trained(file), evaluation.trained_on(run).load_data()
+    boxes = torch.tensor([[[4, 4, 20, 20]]]).expand(6, 1, 4)
+    for truth in (None, boxes):
+        with pytest.raises(ValueError, match=r"weights of \S*changed\.safetensors"):
+            evaluation.evaluate(trained, data, truth)
+    with pytest.raises(ValueError, match=r"weights of \S*changed\.safetensors"):
+        models.export(models.load(file), tmp_path / "net.pt2", "pt2")
+    assert not (tmp_path / "net.pt2").exists()
 
 
 def test_damaged_files_are_named_and_the_others_done(called, run, pictures, tmp_path):

@@ -143,7 +143,7 @@ def test_classes_that_have_no_score(target):
         predict(Scores(), [(images, torch.tensor([0, target]))])
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 def test_scores_that_are_no_numbers(value):
     images, targets = batches([3])[0]
     images[1, 0, 0, 2] = value

@@ -185,11 +185,12 @@ def evaluate(
     scaled, compute = scaled_calibration(trained.path), compute_of(trained.path)
     if boxes is not None:
         check_boxes(boxes, size)
-        images, _ = next(iter(loader.epoch(0)))
+        images, targets = next(iter(loader.epoch(0)))
+        predict(model, [(images[:PROBED], targets[:PROBED])], device, path=trained.path)
         ActivationMaps(model, images[:PROBED].to(device), layer=layer, method=maps)
         corrupted(boxes, "noise")
     with progress_bar(console, f"{name}: predictions", size) as after:
-        predictions = predict(model, loader.epoch(0), device, after)
+        predictions = predict(model, loader.epoch(0), device, after, trained.path)
     whole = Evaluation(
         trained,
         data.name,
@@ -208,7 +209,7 @@ def evaluate(
     for kind in CORRUPTIONS:
         batches = corrupted(boxes, kind)
         with progress_bar(console, f"{name}: {kind}", len(batches.kept)) as after:
-            wrong = predict(model, batches.epoch(), device, after).ranks > 0
+            wrong = predict(model, batches.epoch(), device, after, trained.path).ranks > 0
         clean = predictions.ranks[batches.kept] > 0
         corruption[kind] = _corrupted_error(wrong, clean)
     return replace(whole, localisation=found, corruption=corruption)

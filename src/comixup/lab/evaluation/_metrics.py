@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from comixup._checks import check_count
 from comixup.lab._calibration import BINS, below_one, check_confidences, error_and_calibration
-from comixup.lab._networks import MEMORY_FORMAT
+from comixup.lab._networks import MEMORY_FORMAT, check_finite
 from comixup.lab.evaluation._runs import Bin
 
 TOP = 5
@@ -64,6 +64,7 @@ def predict(
     batches: Iterable[tuple[Tensor, Tensor]],
     device: torch.device | str = "cpu",
     after: Callable[[int], object] | None = None,
+    path: object = None,
 ) -> Predictions:
     """Returns what a model makes of all images, in evaluation mode; its own mode comes back.
 
@@ -74,6 +75,7 @@ def predict(
         batches: of images and classes, such as `split.loader(250, device=device).epoch(0)`.
         device: where to compute.
         after: called with the number of images done, after each batch.
+        path: what the model was read from, for error messages.
 
     >>> model = nn.Sequential(nn.Flatten(), nn.Identity())
     >>> found = predict(model, [(torch.tensor([[[[0.0, 9.0]]]]), torch.tensor([1]))])
@@ -97,7 +99,7 @@ def predict(
         raise ValueError("`batches` must have images, got none. Choose a split that has some.")
     targets, predicted, ranks = torch.cat(counts, 1).cpu()
     confidences, losses, briers = torch.cat(numbers, 1).cpu().double()
-    _check(targets, confidences, classes)
+    _check(targets, confidences, classes, path)
     return Predictions(classes, targets, predicted, ranks, confidences, losses, briers)
 
 
@@ -133,7 +135,9 @@ def _statistics(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     briers = p.square().sum(1) - 2 * p.gather(1, index)[:, 0] + 1
     losses = -log_p.gather(1, index)[:, 0]
     whole = torch.stack((targets, predicted, ranks))
-    return whole, torch.stack((p.amax(1), losses, briers.clamp(min=0)))
+    # One -inf among the logits would leave no trace in the confidence.
+    confidences = p.amax(1).masked_fill(~logits.isfinite().all(1), math.nan)
+    return whole, torch.stack((confidences, losses, briers.clamp(min=0)))
 
 
 def _format_for(images: Tensor) -> torch.memory_format:
@@ -156,20 +160,15 @@ def _classes_of(logits: object, images: int, before: int) -> int:
     return logits.shape[1]
 
 
-def _check(targets: Tensor, confidences: Tensor, classes: int) -> None:
-    """Raises `ValueError` for classes without a logit, and logits that are NaN."""
+def _check(targets: Tensor, confidences: Tensor, classes: int, path: object = None) -> None:
+    """Raises `ValueError` for classes without a logit, and logits that are no numbers."""
     wrong = (targets < 0) | (targets >= classes)
     if wrong.any():
         raise ValueError(
             f"`batches` must have classes from 0 to {classes - 1}, those that the model knows, "
             f"got {int(targets[wrong][0])}. Evaluate on the data set it was trained on."
         )
-    bad = int(confidences.isnan().sum())
-    if bad:
-        raise ValueError(
-            f"`model` must return logits that are numbers, but those of {bad} of {len(targets)} "
-            "images are infinite or not a number. Its weights, or those images, are damaged."
-        )
+    check_finite(confidences.isfinite(), path)
 
 
 @contextlib.contextmanager

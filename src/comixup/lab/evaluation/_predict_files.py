@@ -13,6 +13,7 @@ from torch import Tensor
 
 from comixup._checks import check_count, check_positive
 from comixup.lab._image_files import image_files, read_image
+from comixup.lab._networks import check_finite
 from comixup.lab._tables import csv_table
 from comixup.lab.evaluation._cam import ActivationMaps, CamMethod
 from comixup.lab.evaluation._metrics import fit_temperature
@@ -106,12 +107,14 @@ def predict_files(
         logits = heat = torch.empty(0)
         if views:
             images = preprocessing.normalize(torch.stack(views)).to(device)
-            if maps is None:
+            if maps is None or finder is None:
                 with torch.no_grad():
                     logits = model(images)
-            else:
+                check_finite(logits.isfinite().all(1), classifier.path)
+            if maps is not None:
                 finder = finder or ActivationMaps(model, images, layer=layer, method=map_method)
                 heat, logits = finder(images)
+                check_finite(logits.isfinite().all(1), classifier.path)
         rows = iter(classifier.probabilities(logits.double().cpu() / temperature).tolist())
         drawn = iter(heat.cpu())
         for path, view in zip(files[start : start + BATCH], batch, strict=True):

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from comixup._atomic_write import make_folder
 from comixup._checks import check_choice
+from comixup.lab._networks import check_finite
 from comixup.lab._preprocess import per_channel
 from comixup.lab.models._libraries import import_timm
 from comixup.lab.models._load import Classifier
@@ -112,15 +113,19 @@ def export(
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".export-") as folder:
         new = Path(folder) / path.name
         write(classifier, new)
-        difference = _difference(Normalized(classifier), read(new), images, path)
+        difference = _difference(Normalized(classifier), read(new), images, path, classifier.path)
         _replace(new, path)
     return Exported(path, len(images), difference)
 
 
 @torch.no_grad()
-def _difference(network: nn.Module, exported: _Run, images: Tensor, path: Path) -> float:
+def _difference(
+    network: nn.Module, exported: _Run, images: Tensor, path: Path, source: Path
+) -> float:
     """Returns the largest difference of two networks' logits; a large one raises."""
-    expected, found = network(images), exported(images)
+    expected = network(images)
+    check_finite(expected.isfinite().all(1), source)
+    found = exported(images)
     one = exported(images[:1])  # the number of images may vary
     whole = torch.cat((found, one))
     wanted = torch.cat((expected, expected[:1]))

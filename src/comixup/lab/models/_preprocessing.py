@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from comixup.lab._limits import MAX_SIDE
@@ -111,8 +112,12 @@ class Preprocessing:
             raise ValueError(f"crop is {crop!r}, but the shape is {shape}")
         if saved["interpolation"] != INTERPOLATION:
             raise ValueError(f"interpolation is {saved['interpolation']!r}")
-        if min(std) <= 0:
+        # In float32, as images are normalised: 1e-300 is 0 there.
+        scale = torch.tensor(std, dtype=torch.float32)
+        if min(std) <= 0 or not (scale.isfinite() & scale.reciprocal().isfinite()).all():
             raise ValueError(f"std is {std}")
+        if not torch.tensor(mean, dtype=torch.float32).isfinite().all():
+            raise ValueError(f"mean is {mean}")
         return cls(shape, mean, std, resize)
 
 
