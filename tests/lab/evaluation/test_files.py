@@ -180,7 +180,7 @@ def test_maps_are_drawn(called, run, pictures, tmp_path, drawn):
 @pytest.mark.parametrize(
     ("words", "rule"),
     [
-        (["nowhere.jpg"], r"`images` must be files or folders that exist.*nowhere\.jpg"),
+        (["nowhere.jpg"], r"`images` must exist, but there is no nowhere\.jpg"),
         (["empty"], "`images` must have image files, but empty has none"),
     ],
 )

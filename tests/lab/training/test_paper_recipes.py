@@ -62,8 +62,8 @@ CIFAR_RECIPES = [name for name, recipe in RECIPES.items() if recipe.loss == "off
 @pytest.mark.parametrize("name", CLASSIFICATION)
 def test_figures_of_the_table_of_errors(name):
     methods = RECIPES[name].methods
-    assert tuple(methods) == METHODS
-    assert tuple(method.mixer for method in methods.values()) == METHODS
+    assert tuple(methods) == tuple(METHODS)
+    assert tuple(method.mixer for method in methods.values()) == tuple(METHODS)
     assert tuple(method.paper for method in methods.values()) == CLASSIFICATION[name]
 
 
