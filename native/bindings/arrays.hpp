@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <initializer_list>
+#include <vector>
 
 #include "common/limits.hpp"
 #include "common/threads.hpp"
@@ -29,6 +30,15 @@ void require_shape(const Array<T>& array, std::initializer_list<std::size_t> sha
 template <typename T>
 bool all_between(const Array<const T>& array, T low, T high) {
   return all_between(array.data(), array.size(), low, high);
+}
+
+/// Indices, each of which must be below `count`: a copy, so that what has been checked is what is
+/// read, whatever other threads write to the caller's memory.
+template <typename T>
+std::vector<T> copy_below(const Array<const T>& indices, std::size_t count, const char* what) {
+  std::vector<T> copy(indices.data(), indices.data() + indices.size());
+  require(all_between(copy.data(), copy.size(), T{0}, static_cast<T>(count) - 1), what);
+  return copy;
 }
 
 /// Runs Python's signal handlers, so that Ctrl-C ends a computation with KeyboardInterrupt. On

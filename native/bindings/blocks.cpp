@@ -14,7 +14,7 @@ namespace {
 
 /// Any dtype: a copy needs to know none.
 using AnyArray = nb::ndarray<nb::c_contig, nb::device::cpu>;
-/// (m', L, cells): a copy, so that what has been checked is what is read.
+/// (m', L, cells).
 struct Sources {
   std::size_t outputs, levels, cells;
   std::vector<std::int64_t> inputs;
@@ -70,13 +70,8 @@ void mix_blocks(AnyArray images, Array<const std::int64_t> sources,
   require_threads(threads);
   if (out.size() == 0) return;
   require(!overlap(images, out), "out must not share memory with the images");
-  const Sources z{sources.shape(0),
-                  sources.shape(1),
-                  sources.shape(2),
-                  {sources.data(), sources.data() + sources.size()}};
-  require(all_between(z.inputs.data(), z.inputs.size(), std::int64_t{0},
-                      static_cast<std::int64_t>(images.shape(0)) - 1),
-          "sources must be inputs");
+  const Sources z{sources.shape(0), sources.shape(1), sources.shape(2),
+                  copy_below(sources, images.shape(0), "sources must be inputs")};
 
   const std::size_t columns = column_begin.shape(0) - 1;
   const bool copies = sources.shape(1) == 1;

@@ -60,8 +60,8 @@ std::size_t write_maps(Array<const float> gradients, Array<const std::uint8_t> n
   const std::size_t examples = maps.shape(0), cells = maps.shape(1);
   require_shape(next, {examples, cells}, "next must be (examples, cells)");
   require_shape(rows, {m}, "rows must be (m,)");
-  require(all_between(rows, std::int64_t{0}, static_cast<std::int64_t>(examples) - 1),
-          "rows must be below the number of examples");
+  require(is_between(momentum, 0, 1), "momentum must be a number from 0 to 1");
+  const auto row_of = copy_below(rows, examples, "rows must be below the number of examples");
 
   std::vector<std::uint8_t> fresh(m * cells), usable(m);
   const std::size_t most = m * pixels * channels / kPixelsPerThread + 1;
@@ -70,7 +70,7 @@ std::size_t write_maps(Array<const float> gradients, Array<const std::uint8_t> n
   run_released(static_cast<int>(jobs), threads, [&](int job, Checkpoint& checkpoint) {
     MapWriter writer(channels, pixels, cells, channels_last, momentum);
     for (std::size_t i = static_cast<std::size_t>(job); i < m; i += jobs) {
-      const std::size_t row = static_cast<std::size_t>(rows.data()[i]);
+      const std::size_t row = static_cast<std::size_t>(row_of[i]);
       usable[i] = writer.run(gradients.data() + i * channels * pixels, numbers.data() + i * step,
                              maps.data() + row * cells, fresh.data() + i * cells);
       checkpoint.after(2 * channels * pixels);
@@ -78,7 +78,7 @@ std::size_t write_maps(Array<const float> gradients, Array<const std::uint8_t> n
   });
   // One after the other: an example may stand in a batch twice.
   for (std::size_t i = 0; i < m; ++i) {
-    std::uint8_t* to = next.data() + static_cast<std::size_t>(rows.data()[i]) * cells;
+    std::uint8_t* to = next.data() + static_cast<std::size_t>(row_of[i]) * cells;
     for (std::size_t c = 0; c < cells; ++c) to[c] = std::max(to[c], fresh[i * cells + c]);
   }
   return m - static_cast<std::size_t>(std::count(usable.begin(), usable.end(), 1));
@@ -95,11 +95,10 @@ void read_maps(Array<const std::uint8_t> maps, Array<const std::int64_t> rows,
               (numbers.shape(0) == m || numbers.shape(0) == 1),
           "numbers must be (m, pixels) or (1, pixels)");
   require_shape(rows, {m}, "rows must be (m,)");
-  require(all_between(rows, std::int64_t{0}, static_cast<std::int64_t>(maps.shape(0)) - 1),
-          "rows must be below the number of examples");
+  const auto row_of = copy_below(rows, maps.shape(0), "rows must be below the number of examples");
   const std::size_t step = numbers.shape(0) == 1 ? 0 : pixels;
   for (std::size_t i = 0; i < m; ++i)
-    read_map(maps.data() + static_cast<std::size_t>(rows.data()[i]) * cells, cells,
+    read_map(maps.data() + static_cast<std::size_t>(row_of[i]) * cells, cells,
              numbers.data() + i * step, pixels, out.data() + i * pixels);
 }
 

@@ -59,11 +59,6 @@ int require_problem(const Array<const double>& cost, const Array<const double>& 
   return static_cast<int>(m);
 }
 
-/// Checks numbers of inputs or labels.
-void require_below(const Array<const std::int32_t>& numbers, std::size_t count, const char* what) {
-  require(all_between(numbers, std::int32_t{0}, static_cast<std::int32_t>(count) - 1), what);
-}
-
 /// Algorithm 1 on several problems from several starts each; the best start of each is kept, the
 /// first one where they tie, so that the answer does not depend on the threads.
 void solve(const std::vector<Array<const double>>& costs,
@@ -87,6 +82,7 @@ void solve(const std::vector<Array<const double>>& costs,
     Algorithm1::Result result;
   };
   std::vector<ProblemView> problems(costs.size());
+  std::vector<std::vector<std::int32_t>> labels(costs.size());
   std::vector<Job> jobs;
   std::size_t outputs = 0;
   for (std::size_t p = 0; p < costs.size(); ++p) {
@@ -95,11 +91,11 @@ void solve(const std::vector<Array<const double>>& costs,
     const int m = require_problem(costs[p], compatibilities[p], m_out, n);
     require_shape(starts[p], {count, m_out, n}, "starts must be (s, m', n)");
     require(count > 0 && count <= kMostLabels, "a problem must not be empty");
-    require_below(starts[p], static_cast<std::size_t>(m), "starts must be inputs");
+    labels[p] = copy_below(starts[p], static_cast<std::size_t>(m), "starts must be inputs");
     problems[p] = {m, static_cast<int>(m_out), costs[p].data(), compatibilities[p].data(),
                    make_weights(weights[p])};
     for (std::size_t s = 0; s < count; ++s)
-      jobs.push_back({p, starts[p].data() + s * m_out * n, {}});
+      jobs.push_back({p, labels[p].data() + s * m_out * n, {}});
     outputs += m_out;
   }
   require(jobs.size() <= kMostLabels, "there must be at most 2^28 starts");
@@ -145,7 +141,7 @@ bool minimise(Array<const double> unary, Array<const double> pairwise,
   require_shape(pairwise, {count, count}, "pairwise must be (labels, labels)");
   require_shape(start, {n}, "start must be (n,)");
   require_shape(labels, {n}, "labels must be (n,)");
-  require_below(start, count, "start must be labels");
+  const auto first = copy_below(start, count, "start must be labels");
   require(all_between(unary, -kMostCost, kMostCost),
           "unary must be finite and at most 1e32 in size");
   require(all_between(pairwise, 0.0, kMostWeight),
@@ -176,7 +172,7 @@ bool minimise(Array<const double> unary, Array<const double> pairwise,
         minimiser.problem().pairwise.set(static_cast<int>(a), static_cast<int>(b),
                                          unit(pairwise.data()[a * count + b]));
     std::vector<int> x(n);
-    for (std::size_t t = 0; t < n; ++t) x[t] = start.data()[grid.location[t]];
+    for (std::size_t t = 0; t < n; ++t) x[t] = first[static_cast<std::size_t>(grid.location[t])];
     optimal = minimiser.minimise(x.data());
     for (std::size_t t = 0; t < n; ++t) labels.data()[grid.location[t]] = x[t];
   });
@@ -196,7 +192,7 @@ int narasimhan_bilmes(Array<const double> cost, Array<const double> compatibilit
   require(outputs * n <= kMostLabels / m, "there must be at most 2^28 elements");
   require_shape(start, {outputs, n}, "start must be (m', n)");
   require_shape(labels, {outputs, n}, "labels must be (m', n)");
-  require_below(start, m, "start must be inputs");
+  const auto first = copy_below(start, m, "start must be inputs");
   for (const double weight : {beta, gamma})
     require(is_between(weight, 0, kMostWeight), "weights must be numbers from 0 to 1e30");
   require(total_clip <= kMostEnergy, "total_clip must be at most 1e100, or minus infinity");
@@ -215,7 +211,7 @@ int narasimhan_bilmes(Array<const double> cost, Array<const double> compatibilit
     for (std::size_t t = 0; t < n; ++t) {
       const auto k = static_cast<std::size_t>(grid.location[t]);
       for (std::size_t i = 0; i < m; ++i) visited[i * n + t] = cost.data()[i * n + k];
-      for (std::size_t j = 0; j < outputs; ++j) x[j * n + t] = start.data()[j * n + k];
+      for (std::size_t j = 0; j < outputs; ++j) x[j * n + t] = first[j * n + k];
     }
     NarasimhanBilmes baseline(grid, problem, total_clip, seed, checkpoint);
     taken = baseline.run(x.data(), visited.data(), iterations);

@@ -390,6 +390,8 @@ def test_a_memory_of_another_size_is_rejected():
         WithOrigins([(torch.rand(3, 8, 8), 0)], SaliencyMemory(1, cells=(4,)))
     with pytest.raises(TypeError, match="`dataset` must have a length"):
         WithOrigins(iter([]), SaliencyMemory(1))
+    with pytest.raises(TypeError, match=r"`dataset` must have a length.*got IterableDataset"):
+        WithOrigins(torch.utils.data.IterableDataset(), SaliencyMemory(1))
     with pytest.raises(ValueError, match="`cells` must give a map of at most 254 cells"):
         CellNumbers.of((20, 20), (20, 20))
 

@@ -150,6 +150,14 @@ def test_momentum_keeps_a_part_of_the_map_of_before():
     assert_close(proportions(read), torch.tensor([[[0.5, 0.5]]]), atol=0.005, rtol=0)
 
 
+@pytest.mark.parametrize("bad", [2.0, -5.0, float("nan")])
+def test_momentum_is_checked_when_it_is_set(bad):
+    memory = SaliencyMemory(3, cells=2, momentum=0.25)
+    with pytest.raises(ValueError, match="`momentum` must be"):
+        memory.momentum = bad
+    assert memory.momentum == 0.25
+
+
 def test_the_order_of_writing_does_not_matter():
     first, second = torch.rand(5, 4, 4), torch.rand(5, 4, 4)
     indices = torch.tensor([0, 1, 2, 2, 4])  # an example may come twice

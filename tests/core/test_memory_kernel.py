@@ -1,5 +1,8 @@
 """Maps that the kernel writes to a saliency memory and reads, against torch and plain loops."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -124,6 +127,50 @@ def test_gradients_that_cannot_be_used_leave_the_map_of_before():
     assert int(kept.skipped) == 2
     assert_close(kept._maps[0], before[0])
     assert kept._maps[5].any()
+
+
+@pytest.mark.parametrize("momentum", [2.0, -5.0, float("nan")])
+def test_the_kernel_rejects_a_momentum_beyond_its_range(momentum):
+    gradient, origin = drawn((8, 8))
+    maps = torch.zeros(EXAMPLES, CELLS, dtype=torch.uint8)
+    numbers = origin.cells.flatten(1)
+    with pytest.raises(ValueError, match="momentum must be a number from 0 to 1"):
+        _native.write_maps(
+            gradient.flatten(2), numbers, False, origin.indices, maps, momentum, 1, maps.clone()
+        )
+
+
+@pytest.mark.slow
+def test_rows_that_another_thread_changes_meanwhile_are_those_that_were_checked():
+    """A subprocess, since what is read beyond the maps ends it."""
+    code = """
+import threading, torch
+from comixup import SaliencyMemory
+memory = SaliencyMemory(64, cells=4)
+indices, gradient = torch.zeros(64, dtype=torch.int64), torch.rand(64, 3, 64, 64)
+stop = threading.Event()
+def reuse():
+    while not stop.is_set():
+        indices.fill_(2**40)
+        indices.fill_(0)
+other = threading.Thread(target=reuse)
+other.start()
+done = 0
+for _ in range(300):
+    for call in (lambda: memory.write_gradient(indices, gradient),
+                 lambda: memory.read(indices, (64, 64))):
+        try:
+            call()
+            done += 1
+        except (IndexError, ValueError):
+            pass
+stop.set()
+other.join()
+print("calls", done)
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr[-500:]
+    assert ran.stdout.startswith("calls ")
 
 
 def test_any_number_of_threads_gives_the_same_maps():

@@ -61,6 +61,11 @@ def test_rejects(targets, classes, error, message):
         soft_targets(targets, 2, classes)
 
 
+def test_floats_of_one_class_are_told_their_shape():
+    with rejects(TypeError, r"`targets` of shape \(2,\) must be integers.*those of a single class"):
+        soft_targets(torch.rand(2), 2, 1)
+
+
 def test_class_indices_need_num_classes():
     with rejects(ValueError, r"`num_classes` must be given where `targets` are class indices"):
         soft_targets(torch.tensor([0, 1]), 2, None)

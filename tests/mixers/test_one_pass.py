@@ -61,6 +61,27 @@ def test_a_clean_batch_is_left_as_it_is_and_its_backward_pass_refreshes_the_maps
     assert not mixup.memory.known(torch.tensor([1, 2])).any()
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"rate": 0.0}, {"rate": 1.0, "recycle": True}, {"rate": 0.5, "unit": "image"}],
+    ids=["clean", "recycled", "within a batch"],
+)
+def test_loaders_may_reuse_the_tensors_of_an_origin_before_the_backward_pass(options):
+    kept, reused = one_pass(**options), one_pass(**options)
+    images, targets, _ = batch(8)
+    for mixup, reuse in ((kept, False), (reused, True)):
+        indices = torch.arange(8)
+        cells = mixup.memory.cell_numbers(images.shape[2:]).repeat(8, 1, 1)
+        mixed, soft = mixup(images, targets, Origin(indices, cells))
+        if reuse:
+            indices += 10
+            cells.fill_(1)
+        F.cross_entropy(small_model()(mixed), soft).backward()
+        mixup.end_epoch()
+    assert kept.memory.known(torch.arange(EXAMPLES)).any()
+    assert_close(reused.memory.state_dict()["maps"], kept.memory.state_dict()["maps"])
+
+
 def test_the_clean_gradient_of_the_weights_is_that_of_plain_training():
     mixup, model = one_pass(), small_model()
     images, targets, _ = batch()

@@ -12,7 +12,7 @@ import PIL.Image
 import torch
 import torchvision  # type: ignore[import-untyped]
 from torch import Tensor, nn
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, IterableDataset
 from torchvision.transforms import v2  # type: ignore[import-untyped]
 
 from comixup import Origin, SaliencyMemory
@@ -142,7 +142,7 @@ class WithOrigins(Dataset[Sample]):
         colours_only: Sequence[Any] = (),
         moves_pixels: Sequence[Any] = (),
     ) -> None:
-        if not hasattr(dataset, "__len__"):
+        if not hasattr(dataset, "__len__") or isinstance(dataset, IterableDataset):
             raise TypeError(
                 "`dataset` must have a length and return examples by their index, got "
                 f"{type(dataset).__name__}. One-pass mixing remembers a map per example."

@@ -77,7 +77,6 @@ class SaliencyMemory:
     ) -> None:
         check_count("num_examples", num_examples)
         check_count("dimensions", dimensions, high=MAX_DIMENSIONS)
-        check_number("momentum", momentum, high=1)
         check_grid(cells)
         self.grid = tuple(cells) if isinstance(cells, Iterable) else (cells,) * dimensions
         if math.prod(self.grid) > MAX_CELLS:
@@ -100,6 +99,16 @@ class SaliencyMemory:
 
     def __len__(self) -> int:
         return len(self._maps)
+
+    @property
+    def momentum(self) -> float:
+        """The weight of an example's previous map when a new one is written."""
+        return self._momentum
+
+    @momentum.setter
+    def momentum(self, value: float) -> None:
+        check_number("momentum", value, high=1)
+        self._momentum = value
 
     @property
     def device(self) -> torch.device:

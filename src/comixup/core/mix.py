@@ -122,7 +122,8 @@ def soft_targets(
     if targets.is_floating_point() or targets.is_complex() or targets.dtype == torch.bool:
         raise TypeError(
             f"`targets` of shape ({num_inputs},) must be integers (class indices), got "
-            f"{targets.dtype}. Soft targets have shape ({num_inputs}, classes)."
+            f"{targets.dtype}. Soft targets have shape ({num_inputs}, classes), those of a single "
+            f"class ({num_inputs}, 1)."
         )
     if num_classes is None:
         raise ValueError(

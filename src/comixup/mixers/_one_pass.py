@@ -252,7 +252,9 @@ class OnePass(Mixer):
             )
         plan = decided.plan
         if self.recycle and isinstance(plan, Labelling):
-            outputs = _tracked(outputs, lambda gradient: self._write_mixed(known, plan, gradient))
+            outputs = _tracked(
+                outputs, known, lambda shown, gradient: self._write_mixed(shown, plan, gradient)
+            )
         return outputs, soft
 
     def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
@@ -274,7 +276,7 @@ class OnePass(Mixer):
 
     def _refreshing(self, images: Tensor, origin: Origin) -> Tensor:
         self._seen.clean += len(images)
-        return _tracked(images, lambda gradient: self.memory.write_gradient(origin, gradient))
+        return _tracked(images, origin, self.memory.write_gradient)
 
     def mixes(self, turn: int) -> bool:
         """Returns whether the batch of a turn, counted from 0, is mixed, at this `fraction`.
@@ -375,7 +377,9 @@ class OnePass(Mixer):
         if not clean:
             return outputs, soft
         return _tracked(
-            outputs, lambda gradient: self.memory.write_gradient(shown, gradient[:clean])
+            outputs,
+            shown,
+            lambda shown, gradient: self.memory.write_gradient(shown, gradient[:clean]),
         ), soft
 
     def _write_mixed(self, origin: Origin, plan: Labelling, gradient: Tensor) -> None:
@@ -392,15 +396,20 @@ class OnePass(Mixer):
         self.memory.write_cells(origin.indices, *found)
 
 
-def _tracked(images: Tensor, write: Callable[[Tensor], None]) -> Tensor:
-    """Returns a copy of images, on which models may work in place, whose gradient is handed on."""
+def _tracked(images: Tensor, origin: Origin, write: Callable[[Origin, Tensor], None]) -> Tensor:
+    """Returns a copy of images, on which models may work in place, whose gradient is handed on.
+
+    With it goes a copy of their origin: loaders may use its tensors for the next batch before the
+    backward pass of this one.
+    """
     if not images.is_floating_point():
         raise TypeError(
             f"`images` must be floating point to have a gradient, got {images.dtype}. Scale them, "
             "for instance by torchvision's v2.ToDtype(torch.float32, scale=True)."
         )
     inputs = recordable(images.detach()).requires_grad_()
-    inputs.register_hook(write)  # type: ignore[no-untyped-call]
+    kept = Origin(origin.indices.clone(), None if origin.cells is None else origin.cells.clone())
+    inputs.register_hook(lambda gradient: write(kept, gradient))  # type: ignore[no-untyped-call]
     return inputs.clone()
 
 
