@@ -380,6 +380,16 @@ def test_data_sets_that_move_pixels_themselves_are_rejected():
     WithOrigins(FakeData(2, (3, 8, 8), transform=noise), memory, colours_only=[noise])
 
 
+class Stream(torch.utils.data.IterableDataset):
+    """A data set whose examples have no index."""
+
+    def __iter__(self):
+        yield torch.rand(3, 8, 8), 0
+
+    def __len__(self):
+        return 1
+
+
 def test_a_memory_of_another_size_is_rejected():
     with pytest.raises(ValueError, match="`memory` must have a map for each of the 5 examples"):
         WithOrigins([(torch.rand(3, 8, 8), 0)] * 5, SaliencyMemory(4))
@@ -390,8 +400,8 @@ def test_a_memory_of_another_size_is_rejected():
         WithOrigins([(torch.rand(3, 8, 8), 0)], SaliencyMemory(1, cells=(4,)))
     with pytest.raises(TypeError, match="`dataset` must have a length"):
         WithOrigins(iter([]), SaliencyMemory(1))
-    with pytest.raises(TypeError, match=r"`dataset` must have a length.*got IterableDataset"):
-        WithOrigins(torch.utils.data.IterableDataset(), SaliencyMemory(1))
+    with pytest.raises(TypeError, match=r"`dataset` must have a length.*got Stream"):
+        WithOrigins(Stream(), SaliencyMemory(1))
     with pytest.raises(ValueError, match="`cells` must give a map of at most 254 cells"):
         CellNumbers.of((20, 20), (20, 20))
 
