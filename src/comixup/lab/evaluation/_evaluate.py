@@ -15,6 +15,7 @@ from torch import Tensor
 
 from comixup._checks import check_count
 from comixup.lab._limits import MAX_SEED, MAX_SIDE
+from comixup.lab._networks import check_finite
 from comixup.lab._progress import progress_bar
 from comixup.lab.data import DataSet
 from comixup.lab.evaluation._boxes import check_boxes, with_background
@@ -185,9 +186,11 @@ def evaluate(
     scaled, compute = scaled_calibration(trained.path), compute_of(trained.path)
     if boxes is not None:
         check_boxes(boxes, size)
-        images, targets = next(iter(loader.epoch(0)))
-        predict(model, [(images[:PROBED], targets[:PROBED])], device, path=trained.path)
-        ActivationMaps(model, images[:PROBED].to(device), layer=layer, method=maps)
+        images, _ = next(iter(loader.epoch(0)))
+        probed = images[:PROBED].to(device)
+        with torch.no_grad():
+            check_finite(model(probed).isfinite().all(1), trained.path)
+        ActivationMaps(model, probed, layer=layer, method=maps)
         corrupted(boxes, "noise")
     with progress_bar(console, f"{name}: predictions", size) as after:
         predictions = predict(model, loader.epoch(0), device, after, trained.path)
