@@ -14,6 +14,7 @@ import statistics
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn, TypeAlias
 
@@ -27,17 +28,70 @@ from comixup.lab._progress import track
 _Identity: TypeAlias = tuple[int, int]
 """Device and number: the same for all paths that lead to one folder."""
 _Above: TypeAlias = frozenset[_Identity]
+_SHOWN = 3
+"""Names of files that were left out that a line lists; of more it tells the number."""
 
 
-def subfolders(folder: Path) -> list[str]:
-    """Returns the names of the folders in a folder, sorted, without links that lead back up."""
-    above = _with_parents(os.fspath(folder))
-    with os.scandir(folder) as entries:
-        return sorted(
-            entry.name
-            for entry in entries
-            if _is_folder(entry) and not (entry.is_symlink() and _identity(entry.path) in above)
+@dataclass
+class Skipped:
+    """What a listing left out, for lines that say so.
+
+    Attributes:
+        hidden: images and folders whose names begin with a dot.
+        loose: images beside the folders of classes, which are of no class.
+    """
+
+    hidden: set[str] = field(default_factory=set)
+    loose: set[str] = field(default_factory=set)
+
+    def lines(self) -> tuple[str, ...]:
+        """Returns what was left out, and why."""
+        reasons = ((self.hidden, "names begin with a dot"), (self.loose, "folder is no class's"))
+        return tuple(
+            f"Left out, since their {reason}: {_some(sorted(paths))}."
+            for paths, reason in reasons
+            if paths
         )
+
+
+def _some(paths: Sequence[str]) -> str:
+    """Returns the first of some names, and how many more there are."""
+    more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+    return ", ".join(printable(os.path.basename(path)) for path in paths[:_SHOWN]) + more
+
+
+def printable(name: str) -> str:
+    r"""Returns a file's name for people: bytes that are no UTF-8 as \xff.
+
+    >>> printable(os.fsdecode(b"caf\xe9"))
+    'caf\\xe9'
+    """
+    return os.fsencode(name).decode(errors="backslashreplace")
+
+
+def subfolders(folder: Path, skipped: Skipped | None = None) -> list[str]:
+    """Returns the names of the folders in a folder, sorted.
+
+    Without links that lead back up, and without names that begin with a dot, as notebooks and
+    file managers hide theirs.
+
+    Args:
+        folder: where to look.
+        skipped: where to note what is left out, images beside the folders too.
+    """
+    skipped = Skipped() if skipped is None else skipped
+    above, names = _with_parents(os.fspath(folder)), []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            is_folder = _is_folder(entry)
+            is_image = not is_folder and entry.name.lower().endswith(IMG_EXTENSIONS)
+            if entry.name.startswith("."):
+                skipped.hidden |= {entry.path} if is_folder or is_image else set()
+            elif is_image:
+                skipped.loose.add(entry.path)
+            elif is_folder and not (entry.is_symlink() and _identity(entry.path) in above):
+                names.append(entry.name)
+    return sorted(names)
 
 
 def image_files(folder: Path) -> list[Path]:
@@ -45,20 +99,28 @@ def image_files(folder: Path) -> list[Path]:
     return [Path(path) for path in files_below(folder, IMG_EXTENSIONS)]
 
 
-def files_below(folder: Path, suffixes: tuple[str, ...]) -> list[str]:
+def files_below(
+    folder: Path, suffixes: tuple[str, ...], skipped: Skipped | None = None
+) -> dict[str, str]:
     """Returns the files in a folder and those below it, in torchvision's order.
 
     Each real file comes once, under its own path if that lies below the folder, else under the
-    first link to it. A link to nothing comes too: it is a file that cannot be read.
+    first link to it. A link to nothing comes too: it is a file that cannot be read. Names that
+    begin with a dot are left out.
 
     Args:
         folder: where to look.
         suffixes: lower-case ends of the names that are wanted.
+        skipped: where to note what is left out.
+
+    Returns:
+        Paths, each with that of the real file behind it.
     """
+    skipped = Skipped() if skipped is None else skipped
     paths: list[str] = []
     linked: list[str] = []
     real: dict[str, str] = {}
-    for place in sorted(_folders(os.fspath(folder))):
+    for place in sorted(_folders(os.fspath(folder), skipped)):
         whole = os.path.realpath(place)
         with os.scandir(place) as entries:
             found = sorted(
@@ -68,20 +130,21 @@ def files_below(folder: Path, suffixes: tuple[str, ...]) -> list[str]:
             )
         for name, is_link in found:
             path = os.path.join(place, name)
+            if name.startswith("."):
+                skipped.hidden.add(path)
+                continue
             paths.append(path)
             if is_link:
                 linked.append(path)
             else:
                 real[os.path.join(whole, name)] = path
-    if not linked:
-        return paths
     for path in linked:
         real.setdefault(os.path.realpath(path), path)
-    chosen = set(real.values())
-    return [path for path in paths if path in chosen]
+    behind = {path: file for file, path in real.items()}
+    return {path: behind[path] for path in paths if path in behind}
 
 
-def _folders(top: str) -> list[str]:
+def _folders(top: str, skipped: Skipped) -> list[str]:
     """Returns a folder and all below it, each real folder once, in no particular order."""
     found: dict[_Identity, str] = {}
     # Folders first, then links to folders in order of their paths, then links in those: which path
@@ -93,17 +156,18 @@ def _folders(top: str) -> list[str]:
             if _identity(link) in above:
                 continue
             next_above = above | _with_parents(link)
-            next_links += [(path, next_above) for path in _walk(link, found)]
+            next_links += [(path, next_above) for path in _walk(link, found, skipped)]
         links = next_links
     return list(found.values())
 
 
-def _walk(top: str, found: dict[_Identity, str]) -> Iterator[str]:
+def _walk(top: str, found: dict[_Identity, str], skipped: Skipped) -> Iterator[str]:
     """Adds a folder and those below it to `found`; yields the links to other folders in them."""
     for place, names, _ in os.walk(top, onerror=_raise):
         if found.setdefault(_identity(place), place) != place:
             names.clear()
-        names.sort()
+        skipped.hidden.update(os.path.join(place, name) for name in names if name[0] == ".")
+        names[:] = sorted(name for name in names if name[0] != ".")
         for name in names:
             path = os.path.join(place, name)
             if os.path.islink(path):

@@ -1,3 +1,7 @@
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -42,6 +46,46 @@ def test_numbers_are_sorted_by_value(table):
     assert load("folder", table("path,label", *lines)).classes == ("9", "10")
 
 
+def test_numbers_of_equal_value_are_sorted_by_letter_whatever_the_hash_seed(table):
+    names = ("1", "01", "001", "2", "02")
+    path = table(
+        "path,label", *(f"{a}.png,{b}" for a, b in zip("abcdefghij", names * 2, strict=True))
+    )
+    code = (
+        "import sys; from comixup.lab.data import load; print(load('folder', sys.argv[1]).classes)"
+    )
+    for seed in ("0", "1", "2", "3"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        said = subprocess.run(
+            [sys.executable, "-c", code, path], env=environment, capture_output=True, check=True
+        )
+        assert said.stdout.decode().strip() == "('001', '01', '1', '02', '2')"
+
+
+def test_numbers_have_any_length(table):
+    names = ("9" * 5_000, "1" + "0" * 5_000, "7") * 2
+    path = table("path,label", *(f"{a}.png,{b}" for a, b in zip("abcdef", names, strict=True)))
+    assert load("folder", path).classes == (names[2], names[0], names[1])
+    with pytest.raises(ValueError, match="`classes` must be names or indices"):
+        load("folder", path, classes=["3" * 5_000])
+
+
+@pytest.mark.parametrize("name", ["id", "ID", "index", ""])
+def test_a_column_that_numbers_the_rows_is_no_class(table, name):
+    rows = ("0,a.png,1,0", "1,b.png,0,1", "0,c.png,1,0", "1,d.png,0,1")
+    data = load("folder", table(f"{name},path,cat,dog", *rows))
+    assert data.classes == ("cat", "dog")
+    (note,) = data.notes
+    assert note.endswith(f"is no class: column {name or 'without a name'}.")
+
+
+def test_a_class_with_one_image_names_the_fraction_and_the_class(table):
+    with pytest.raises(
+        ValueError, match=r"`test_fraction` \(--test-fraction\) .* class 'dog' has 1 in all"
+    ):
+        load("folder", table("path,label", "a.png,cat", "b.png,cat", "c.png,dog"))
+
+
 @pytest.mark.parametrize(
     "lines",
     [
@@ -73,6 +117,7 @@ def test_any_number_of_labels(table, lines):
     ("lines", "message"),
     [
         (["path,label", "a.png,cat", "z.png,dog"], "line 3, must name an image file"),
+        (["path,label", "a.png,cat", f"{'1' * 5000},dog"], "line 3, must name an image file"),
         (["path,label", "a.png,cat", "b.png,"], "line 3, must have a label"),
         (["path,label", "a.png,cat", "a.png,dog"], "one line for each image"),
         (["path,label", "a.png,cat", "b.png,cat"], "two classes at least"),

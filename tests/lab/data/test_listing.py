@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 
 import pytest
 from torchvision.datasets import ImageFolder
@@ -94,12 +95,52 @@ def test_a_folder_of_its_own_goes_before_a_link_to_it(root):
     assert shown(load("folder", root).train, root)[:3] == [*ANT[1:], "train/ant/z/00.jpg"]
 
 
-def test_a_link_to_a_sibling_counts_in_both_classes(root):
-    link(root / "train/ant/others", "../bee")
-    link(root / "train/cow", "bee")
+@pytest.mark.parametrize(
+    ("place", "target"),
+    [
+        ("train/ant/others", "../bee"),
+        ("train/cow", "bee"),
+        ("train/bee/9.jpg", "../ant/00.jpg"),
+        ("val/bee/others", "../ant"),
+    ],
+)
+def test_a_link_to_a_sibling_is_rejected(root, place, target):
+    link(root / place, target)
+    with pytest.raises(ValueError, match=r"must have each image in one class, got .*, by a link"):
+        load("folder", root)
+
+
+def test_hidden_names_and_images_without_a_class_are_left_out(root):
+    before = load("folder", root)
+    assert before.notes == ()
+    for place in (".ipynb_checkpoints", "ant/.ipynb_checkpoints", ".git"):
+        shutil.copytree(root / "train/bee", root / "train" / place)
+    for name in ("ant/._00.jpg", "._x.png", "ant/.DS_Store", ".DS_Store"):
+        (root / "train" / name).write_bytes(b"no image")
+    for name in ("1.jpg", "2.jpg", "3.jpg", "4.jpg", "readme.txt"):
+        shutil.copy(root / "val/ant/00.jpg", root / "val" / name)
     data = load("folder", root)
-    assert data.train.targets.bincount().tolist() == [6, 3, 3]
-    assert data.classes == ("ant", "bee", "cow")
+    assert data.digest() == before.digest()
+    assert data.notes == (
+        "Left out, since their names begin with a dot: ._x.png, .git, .ipynb_checkpoints and 2 "
+        "more.",
+        "Left out, since their folder is no class's: 1.jpg, 2.jpg, 3.jpg and 1 more.",
+    )
+
+
+def test_a_folder_of_hidden_folders_has_no_classes(tmp_path):
+    (tmp_path / ".git").mkdir()
+    with pytest.raises(FileNotFoundError, match="a folder of images was not found"):
+        load("folder", tmp_path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others have names in Unicode alone")
+def test_class_names_that_are_no_unicode_can_be_printed(root):
+    for part in ("train", "val"):
+        (root / part / "bee").rename(os.fsdecode(os.fsencode(root / part) + b"/caf\xe9"))
+    data = load("folder", root)
+    assert data.classes == ("ant", "caf\\xe9")
+    assert len(data.train) == 6
 
 
 def test_links_to_files_count_once(root, tmp_path):
@@ -121,8 +162,10 @@ def test_links_that_meet_no_file_twice_leave_torchvisions_order(root, tmp_path):
     link(root / "train/ant/b", tmp_path / "more")
     (root / "train/ant/a b/c").mkdir(parents=True)
     shutil.copy(root / "train/bee/01.png", root / "train/ant/a b/c/1.PNG")
-    link(root / "train/ant/a/5.png", tmp_path / "set/train/bee/01.png")
-    (root / "train/dog").symlink_to(tmp_path / "more")
+    shutil.copy(root / "train/bee/01.png", tmp_path / "5.png")
+    link(root / "train/ant/a/5.png", tmp_path / "5.png")
+    shutil.copytree(root / "train/bee", tmp_path / "dogs")
+    (root / "train/dog").symlink_to(tmp_path / "dogs")
     data, theirs = load("folder", root), ImageFolder(root / "train")
     assert [path.decode() for path in data.train.files] == [path for path, _ in theirs.samples]
     assert list(data.classes) == theirs.classes

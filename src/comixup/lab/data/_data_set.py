@@ -155,6 +155,7 @@ class DataSet:
         test: what the paper reports on (Tiny-ImageNet's and ImageNet's `val`).
         validation: to choose settings by; None if the set has none and none was held out.
         test_indices: (n,) which of the whole data set's test images `test` has; None for all.
+        notes: lines on what of a folder or table was left out, and why.
     """
 
     name: str
@@ -166,6 +167,7 @@ class DataSet:
     test: Split
     validation: Split | None = None
     test_indices: Tensor | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def splits(self) -> dict[str, Split]:

@@ -14,7 +14,14 @@ from torch import Tensor
 from torchvision.datasets.folder import IMG_EXTENSIONS  # type: ignore[import-untyped]
 
 from comixup._checks import reason_of
-from comixup.lab._image_files import check_regular, files_below, readable, subfolders
+from comixup.lab._image_files import (
+    Skipped,
+    check_regular,
+    files_below,
+    printable,
+    readable,
+    subfolders,
+)
 from comixup.lab.data._data_set import DataSet
 from comixup.lab.data._on_disk import DEFAULT_SIZE, DiskSplit, problem_of
 from comixup.lab.data._roots import find_folder
@@ -40,10 +47,12 @@ class OwnImages:
     Attributes:
         classes: their names.
         parts: files and targets of "train" and, where there are such, "validation" and "test".
+        notes: lines on what was left out, and why.
     """
 
     classes: tuple[str, ...]
     parts: Mapping[str, DiskSplit]
+    notes: tuple[str, ...] = ()
 
     @property
     def is_split(self) -> bool:
@@ -61,16 +70,7 @@ def read_imagenet(name: str, root: Path, skip_bad: bool = False) -> DataSet:
     folders = ("imagenet", "ImageNet", "ILSVRC2012")
     folder = find_folder(root, folders, ("train", "val"), "ImageNet", _IMAGENET)
     train, test = folder / "train", folder / "val"
-    classes = _class_folders(train)
-    _check_known(test, train, classes)
-    images = OwnImages(
-        tuple(classes),
-        {
-            "train": _split(train, classes, every_class=True),
-            "test": _split(test, classes, every_class=False),
-        },
-    )
-    return own_data_set(name, images, skip_bad)
+    return own_data_set(name, _list_folders({"train": train, "test": test}), skip_bad)
 
 
 def name_of(root: Path) -> str:
@@ -97,20 +97,27 @@ def list_images(root: Path) -> OwnImages:
             f"a folder of images was not found. Looked in: {root}. {_FOLDER} Name it by `root` "
             "(--data) or the environment variable COMIXUP_DATA."
         )
-    train = parts.get("train", root)
-    classes = _class_folders(train)
-    others = {name: folder for name, folder in parts.items() if name != "train"}
-    for folder in others.values():
-        _check_known(folder, train, classes)
-    splits = {"train": _split(train, classes, every_class=True)}
-    splits |= {name: _split(folder, classes, every_class=False) for name, folder in others.items()}
+    return _list_folders(parts or {"train": root})
+
+
+def _list_folders(parts: Mapping[str, Path]) -> OwnImages:
+    """Returns what the folders of parts have, "train" among them."""
+    train, skipped = parts["train"], Skipped()
+    classes = _class_folders(train, skipped)
+    for name, folder in parts.items():
+        if name != "train":
+            _check_known(folder, train, classes)
+    splits = {
+        name: _split(folder, classes, skipped, every_class=name == "train")
+        for name, folder in parts.items()
+    }
     if len(classes) < 2:
         raise ValueError(f"{train} must have two class folders at least, got {classes[0]!r} alone.")
-    return OwnImages(tuple(classes), splits)
+    return OwnImages(tuple(map(printable, classes)), splits, skipped.lines())
 
 
 def _list_csv(path: Path) -> OwnImages:
-    classes, parts = read_csv(path)
+    classes, parts, notes = read_csv(path)
     if "train" not in parts:
         raise ValueError(f"{path} must have images to train on, got {', '.join(parts)} alone.")
     train = parts["train"][1]
@@ -119,7 +126,7 @@ def _list_csv(path: Path) -> OwnImages:
         if not count:
             raise ValueError(f"{path} must have images of class {name!r} to train on, got none.")
     splits = {name: _disk_split(files, targets) for name, (files, targets) in parts.items()}
-    return OwnImages(tuple(classes), splits)
+    return OwnImages(tuple(classes), splits, notes)
 
 
 def own_data_set(
@@ -140,7 +147,7 @@ def own_data_set(
     parts = dict(images.parts)
     if not images.is_split:
         every, fraction = parts["train"], TEST_FRACTION if test_fraction is None else test_fraction
-        kept, chosen = held_out(every.targets, images.classes, fraction, seed=0)
+        kept, chosen = held_out(every.targets, images.classes, fraction, 0, "test_fraction")
         parts = {"train": every.subset(kept), "test": every.subset(chosen)}
     elif test_fraction is not None:
         raise ValueError(
@@ -157,6 +164,7 @@ def own_data_set(
         train=parts["train"],
         test=_readable(test, name) if skip_bad else test,
         validation=parts.get("validation"),
+        notes=images.notes,
     )
 
 
@@ -180,7 +188,7 @@ def _part_folders(root: Path) -> dict[str, Path]:
 
 
 def _check_known(folder: Path, train: Path, classes: list[str]) -> None:
-    unknown = sorted(set(_class_folders(folder)) - set(classes))
+    unknown = sorted(set(_class_folders(folder, Skipped())) - set(classes))
     if unknown:
         raise ValueError(
             f"{folder} must have the classes of {train}, got {unknown[0]!r} besides. Remove it, or "
@@ -188,9 +196,9 @@ def _check_known(folder: Path, train: Path, classes: list[str]) -> None:
         )
 
 
-def _class_folders(folder: Path) -> list[str]:
+def _class_folders(folder: Path, skipped: Skipped) -> list[str]:
     """Returns the names of a split's class folders, sorted."""
-    names = subfolders(folder)
+    names = subfolders(folder, skipped)
     if not names:
         raise FileNotFoundError(
             f"{folder} has no folders of classes. Put its images into a folder for each class."
@@ -198,17 +206,24 @@ def _class_folders(folder: Path) -> list[str]:
     return names
 
 
-def _split(folder: Path, classes: list[str], *, every_class: bool) -> DiskSplit:
+def _split(folder: Path, classes: list[str], skipped: Skipped, *, every_class: bool) -> DiskSplit:
     files: list[bytes] = []
     targets: list[int] = []
-    present = set(_class_folders(folder))
+    class_of: dict[str, str] = {}
+    present = set(_class_folders(folder, skipped))
     for target, name in enumerate(classes):
-        found = files_below(folder / name, IMG_EXTENSIONS) if name in present else []
+        found = files_below(folder / name, IMG_EXTENSIONS, skipped) if name in present else {}
         if every_class and not found:
             raise FileNotFoundError(
                 f"{folder / name} has no images ({', '.join(IMG_EXTENSIONS)}). Unpack it again, or "
                 "remove the folder."
             )
+        for path, real in found.items():
+            if class_of.setdefault(real, name) != name:
+                raise ValueError(
+                    f"{folder} must have each image in one class, got {path} in {name!r} and, by a "
+                    f"link, in {class_of[real]!r}. Remove the link."
+                )
         files += map(os.fsencode, found)
         targets += [target] * len(found)
     if not files:
@@ -233,6 +248,8 @@ _PATH = ("path", "file", "filename", "file_name", "filepath", "image", "image_pa
 _LABEL = ("label", "class", "target", "category")
 _LABELS = ("labels", "classes", "targets", "tags")
 _PART = ("split", "part", "subset")
+_NUMBER = ("", "id", "image_id", "index", "unnamed: 0")
+"""Columns that number the rows, the last as pandas names them."""
 _SEPARATORS = ";|"
 """Between the labels of an image."""
 _FORMS = (
@@ -242,8 +259,10 @@ _FORMS = (
 )
 
 
-def read_csv(path: Path) -> tuple[list[str], dict[str, tuple[list[bytes], Tensor]]]:
-    """Returns the classes, and for each part that there is its files and their targets.
+def read_csv(
+    path: Path,
+) -> tuple[list[str], dict[str, tuple[list[bytes], Tensor]], tuple[str, ...]]:
+    """Returns the classes, each part's files and their targets, and notes on what was left out.
 
     Targets are (n,) int64 class indices, or (n, classes) float32 of 0 and 1 where an image may
     have any number of labels.
@@ -254,6 +273,7 @@ def read_csv(path: Path) -> tuple[list[str], dict[str, tuple[list[bytes], Tensor
     columns, rows = _read_table(path)
     own_path, own_part = _column(columns, _PATH), _column(columns, _PART)
     label, labels = _column(columns, _LABEL), _column(columns, _LABELS)
+    notes: tuple[str, ...] = ()
     if own_path is None:
         raise ValueError(f"{path} must have a column path, got {', '.join(columns)}. {_FORMS}.")
     files = [_file(path, row[own_path], number) for number, row in rows]
@@ -268,7 +288,11 @@ def read_csv(path: Path) -> tuple[list[str], dict[str, tuple[list[bytes], Tensor
         classes = _sorted({name for names in sets for name in names})
         targets = torch.tensor([[float(name in names) for name in classes] for names in sets])
     else:
-        classes = [name for name in columns if name not in (own_path, own_part)]
+        numbers = [name for name in columns if name.lower() in _NUMBER]
+        classes = [name for name in columns if name not in (own_path, own_part, *numbers)]
+        if numbers:
+            named = ", ".join(name or "without a name" for name in numbers)
+            notes = (f"Left out, since it numbers the rows and is no class: column {named}.",)
         targets = torch.tensor([[_flag(path, n, row, name) for name in classes] for n, row in rows])
     if len(classes) < 2:
         raise ValueError(f"{path} must have two classes at least, got {classes}. {_FORMS}.")
@@ -277,11 +301,12 @@ def read_csv(path: Path) -> tuple[list[str], dict[str, tuple[list[bytes], Tensor
         parts = [_part(path, number, row[own_part]) for number, row in rows]
     _check_once(path, files)
     of_part = {name: [k for k, own in enumerate(parts) if own == name] for name in PARTS}
-    return classes, {
+    found = {
         name: ([files[k] for k in members], targets[members])
         for name, members in of_part.items()
         if members
     }
+    return classes, found, notes
 
 
 def _read_table(path: Path) -> tuple[list[str], list[tuple[int, Mapping[str, str]]]]:
@@ -314,7 +339,7 @@ def _column(columns: Sequence[str], names: Sequence[str]) -> str | None:
 
 def _file(path: Path, cell: str, number: int) -> bytes:
     file = path.parent / cell
-    if not cell or not file.is_file():
+    if not cell or not os.path.isfile(file):  # which `Path` does not say of names too long
         raise FileNotFoundError(
             f"{path}, line {number}, must name an image file, but there is no {file}. Paths are "
             "relative to the table's folder."
@@ -364,5 +389,11 @@ def _part(path: Path, number: int, cell: str) -> str:
 def _sorted(names: set[str]) -> list[str]:
     """Returns class names in order: by value if all are whole numbers, else by letter."""
     if all(name.isascii() and name.isdigit() for name in names):
-        return sorted(names, key=int)
+        return sorted(names, key=_value)
     return sorted(names)
+
+
+def _value(digits: str) -> tuple[int, str, str]:
+    """Returns what orders whole numbers of any length by value, and 1 and 01 by letter."""
+    value = digits.lstrip("0")
+    return len(value), value, digits

