@@ -53,7 +53,7 @@ class RunFolder:
         logits: the final logits of the images not trained on; see `read_logits`.
         classes: the images and the error of each class: CSV.
         curves: the learning curves, drawn.
-        last_batch: the last mixed batch, drawn.
+        last_batch: a batch of the last epoch that mixes, drawn.
         result: the numbers to report, as `Result.as_dict` has them: JSON, and written last.
     """
 

@@ -6,7 +6,6 @@ import contextlib
 import math
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -25,7 +24,6 @@ from comixup.lab.training._report import Reporter
 from comixup.lab.training._run import Run
 from comixup.lab.training._setup import Loaders, Setup
 from comixup.lab.training._stop import StopRequest, TrainingStopped
-from comixup.mixers import Mixed
 
 TOP = 5
 
@@ -130,7 +128,8 @@ class Trainer:
         self.accumulate, self.checkpoint_steps = accumulate, checkpoint_steps
         self.fabric, self.schedule = setup.fabric, run.schedule
         self.stepper = make_stepper(run, data, setup, accumulate)
-        self._recent: tuple[Mixed, tuple[int, int]] | None = None
+        mixing = [epoch for epoch in range(run.trained.epochs) if self.schedule(epoch) > 0]
+        self._last_mixed_epoch = max(mixing, default=-1)
 
     def fit(self) -> None:
         """Trains until the recipe's last epoch, or until its patience ends."""
@@ -139,7 +138,6 @@ class Trainer:
                 self.recipe, self.state.history
             ):
                 self._epoch(stop)
-        self._draw_last_batch()
 
     def _epoch(self, stop: StopRequest) -> None:
         """Trains for the rest of an epoch, evaluates, and saves."""
@@ -179,7 +177,7 @@ class Trainer:
             for done in steps:
                 state.step = done
                 self.reporter.step(state.epoch, done, len(loader), sums.sums)
-                self._note_batch(loader)
+                self._draw_batch(loader)
                 self._tell_of_flat_maps(sums)
                 if done < len(loader):  # after the last step the rest of the epoch is short
                     self._save_within_epoch(sums, clock, stop)
@@ -254,32 +252,24 @@ class Trainer:
             "learning rate (--lr, with another folder by --out) may help."
         )
 
-    def _note_batch(self, loader: Loader) -> None:
-        """Draws the first batch that shows mixtures, and remembers the last mixed one.
+    def _draw_batch(self, loader: Loader) -> None:
+        """Draws the first batch that shows mixtures, and one of the last epoch that mixes.
 
-        Where nothing stands out yet Co-Mixup leaves images whole, which shows little.
+        Where nothing stands out yet Co-Mixup leaves images whole, which shows little. Pictures are
+        drawn before the checkpoint that follows the batch: a run that is killed draws them again.
         """
-        mixer = self.setup.mixer
-        if self.fabric.is_global_zero and (mixer.last.mixed or mixer.mixes_nothing):
-            self._recent = mixer.last, (self.state.epoch, self.state.step)
-            shown = mixer.mixes_nothing or is_mixture(mixer.last.plan)
-            if shown and not self.folder.first_batch.exists():
-                self._draw(self.folder.first_batch, loader)
-
-    def _draw(self, path: Path, loader: Loader) -> None:
-        if self._recent is not None:
-            last, when = self._recent
-            pictures = draw_mixed_batch(path, last, self.data, loader, when, self.run.title)
-            self.reporter.pictures(pictures, when[0])
-
-    def _draw_last_batch(self) -> None:
-        """Draws the last mixed batch of the run; as its first one too, if none showed mixtures."""
-        if self._recent is None or self.setup.mixer.mixes_nothing:
+        mixer, epoch = self.setup.mixer, self.state.epoch
+        if not self.fabric.is_global_zero or not (mixer.last.mixed or mixer.mixes_nothing):
             return
-        loader = self.loaders.training(self._recent[1][0])
-        self._draw(self.folder.last_batch, loader)
-        if not self.folder.first_batch.exists():
-            self._draw(self.folder.first_batch, loader)
+        late = not mixer.mixes_nothing and epoch == self._last_mixed_epoch
+        if late or mixer.mixes_nothing or is_mixture(mixer.last.plan):
+            paths = [self.folder.first_batch, *([self.folder.last_batch] if late else [])]
+            when = epoch, self.state.step
+            for path in paths:
+                if not path.exists():
+                    title = self.run.title
+                    drawn = draw_mixed_batch(path, mixer.last, self.data, loader, when, title)
+                    self.reporter.pictures(drawn, epoch)
 
     def _tell_of_flat_maps(self, sums: Totals) -> None:
         """Says, after the first mixed batch, why it is hardly mixed, if it is."""
