@@ -85,3 +85,9 @@ pygments_dark_style = "a11y-high-contrast-dark"
 copybutton_exclude = ".linenos, .gp, .go"
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
+
+nitpick_ignore_regex = [
+    *globals().get("nitpick_ignore_regex", []),
+    ("py:class", r"Fabric|TrainOptions"),
+]
+"""Types of annotations that are imported for type checkers alone."""
