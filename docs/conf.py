@@ -58,7 +58,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"(abc|argparse|collections|contextlib|enum|pathlib|threading)\..*"),
     ("py:.*", r"(lightning|lightning_fabric|matplotlib|numpy|np|npt|PIL|Image|rich)\..*"),
     ("py:.*", r"(timm|torch|torchvision)\..*"),
-    ("py:.*", r"Figure|Path|Scalar|Tensor|'[\w-]+'|(dict|tuple)\[.*"),
+    ("py:.*", r"Fabric|Figure|Path|Scalar|Tensor|TrainOptions|'[\w-]+'|(dict|tuple)\[.*"),
     ("py:.*", r"comixup(\.\w+)*\._\w+\.\w+|comixup\.core\.\w+\.\w+"),
 ]
 
@@ -85,9 +85,3 @@ pygments_dark_style = "a11y-high-contrast-dark"
 copybutton_exclude = ".linenos, .gp, .go"
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
-
-nitpick_ignore_regex = [
-    *globals().get("nitpick_ignore_regex", []),
-    ("py:class", r"Fabric|TrainOptions"),
-]
-"""Types of annotations that are imported for type checkers alone."""
