@@ -29,7 +29,9 @@ class Labelling:
         objective_values: (problems, sweeps) value after each sweep of the start that was kept, one
             row per problem solved; empty for a labelling that no solver made. It is Eq. (1) with
             the penalty clipped per output and input, as in Eq. (2) (`total` of `objective`). A
-            sweep whose outcome was given up repeats the value before it.
+            sweep whose outcome was given up repeats the value before it. The labelling is that of
+            the sweep with the least value, which need not be the last; with `resolve` that of the
+            fewest duplicated outputs, and only among those of the least value.
 
     >>> z = Labelling(torch.tensor([[[0, 1]], [[1, 1]]]), num_inputs=2)
     >>> z.source_ratio().tolist()

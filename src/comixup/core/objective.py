@@ -127,15 +127,16 @@ def clipped(pressures: Tensor, problem: Problem) -> Tensor:
 
 def _terms(problem: Problem, masks: Tensor, levels: int) -> Terms:
     n = problem.num_locations
-    matrix = problem.compatibility.cpu().double()
+    # The solver's arrays: tensors that a problem hands out may have been rounded to float32.
+    cost, matrix = (torch.tensor(array) for array in problem.host[:2])
     counts = masks.sum(2)
     parts = {
-        "unary": unary(problem.cost.cpu().double().flatten(1), masks),
+        "unary": unary(cost, masks),
         "smoothness": problem.beta / n * smoothness(masks, problem.grid, problem.smoothness),
         "prior": (
             torch.zeros(())
-            if problem.prior is None
-            else problem.eta / n * prior(masks, problem.prior.cpu().double(), levels)
+            if problem.host.prior is None
+            else problem.eta / n * prior(masks, torch.tensor(problem.host.prior), levels)
         ),
     }
     rest = sum(float(part) for part in parts.values())
