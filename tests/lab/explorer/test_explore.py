@@ -3,7 +3,9 @@
 import math
 import subprocess
 import sys
+import threading
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,9 +16,10 @@ from torch.testing import assert_close
 import comixup
 from cases import each_case
 from comixup.lab import explorer
-from comixup.lab.explorer import Settings
-from comixup.lab.explorer._figures import numbers_html, why_figure
-from comixup.lab.explorer._limits import MAX_BYTES, MAX_PIXELS
+from comixup.lab.explorer import Settings, _images
+from comixup.lab.explorer._figures import numbers_html, outputs_html, why_figure
+from comixup.lab.explorer._limits import INSTALL, MAX_BYTES, MAX_PIXELS
+from comixup.lab.explorer._serve import is_foreign
 from comixup.lab.explorer._workbench import Workbench
 
 sys.path.append(str(Path(__file__).parents[1] / "training"))
@@ -179,15 +182,31 @@ def test_uploads_are_bounded_and_named_without_their_folder(pictures, tmp_path):
     with large.open("wb") as file:
         file.truncate(MAX_BYTES + 1)
     files = [pictures[0], text, large, bomb(tmp_path / "bomb.png"), tmp_path / "gone.png"]
-    found = Workbench().upload([str(file) for file in files])
+    found = Workbench().upload([str(file) for file in files], 32)
     assert found.paths == (str(pictures[0]),)
     assert len(found.problems) == 4
     assert found.problems[0].startswith("a <b>.png cannot be read as an image")
     assert found.problems[1].startswith("large.bmp must have at most 10 MB")
     assert f"at most {MAX_PIXELS} pixels" in found.problems[2]
     assert not any(str(tmp_path) in problem for problem in found.problems)
-    (message,) = Workbench().upload([str(pictures[0])] * 33).problems
+    (message,) = Workbench().upload([str(pictures[0])] * 33, 32).problems
     assert message.startswith("There must be at most 32 images, got 33")
+
+
+def test_uploads_are_decoded_once(pictures, tmp_path, monkeypatch):
+    (tmp_path / "text.png").write_text("no image")
+    decoded, read = [], _images.read_image
+    monkeypatch.setattr(
+        _images, "read_image", lambda path, **bounds: decoded.append(path) or read(path, **bounds)
+    )
+    files = [*map(str, pictures), str(tmp_path / "text.png")]
+    bench = Workbench()
+    for tau in (0.5, 0.6, 0.7):
+        settings = Settings(tau=tau, side=32, saliency=explorer.SPECTRAL)
+        result = bench.result(settings, bench.upload(files, settings.side))
+        assert torch.equal(result.batch.images, explorer.load_images(pictures, side=32).images)
+        del decoded[-len(pictures) :]  # those of the line above
+    assert sorted(map(str, decoded)) == sorted(files)
 
 
 # ---- Results ------------------------------------------------------------------------------------
@@ -318,6 +337,73 @@ def test_saliency_is_computed_once(digits, monkeypatch):
     assert len(calls) == 1
 
 
+# ---- Several visitors ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def slow_network(monkeypatch):
+    """Networks load once the first event is set; the second tells that one is being loaded."""
+    let_go, begun, loaded = threading.Event(), threading.Event(), []
+    load = explorer.load_network
+
+    def wait_and_load(source, *, pretrained):
+        loaded.append(source)
+        begun.set()
+        assert let_go.wait(60)
+        return load("torchvision:squeezenet1_1", pretrained=False)
+
+    monkeypatch.setattr("comixup.lab.explorer._workbench.load_network", wait_and_load)
+    yield let_go, begun, loaded
+    let_go.set()
+
+
+def test_visitors_wait_for_nobody_elses_network(slow_network):
+    let_go, begun, loaded = slow_network
+    bench = Workbench()
+    slow, quick = (
+        Settings(sample="digits", count=2, saliency=name) for name in ("slow", explorer.SPECTRAL)
+    )
+    with ThreadPoolExecutor(4) as pool:
+        waiting = [pool.submit(bench.result, slow) for _ in range(2)]
+        assert begun.wait(60)
+        assert len(pool.submit(bench.result, quick).result(60).mixed_images) == 2
+        assert not any(one.done() for one in waiting)
+        let_go.set()
+        assert waiting[0].result(60) is waiting[1].result(60)
+    assert loaded == ["slow"]
+
+
+def test_what_failed_is_tried_again(monkeypatch):
+    bench, settings = Workbench(), Settings(sample="digits", saliency="torchvision:resnt18")
+    for _ in range(2):
+        with pytest.raises(ValueError, match="Did you mean"):
+            bench.result(settings)
+    monkeypatch.setattr(
+        "comixup.lab.explorer._workbench.network_maps", lambda batch, network: batch.images[:, 0]
+    )
+    monkeypatch.setattr("comixup.lab.explorer._workbench.load_network", lambda *_, **__: None)
+    assert len(bench.result(settings).mixed_images) == settings.count
+
+
+def test_results_are_the_same_with_many_visitors():
+    chosen = [
+        Settings(sample="digits", count=4, saliency=source, pretrained=False, augment=augment,
+                 seed=seed)
+        for source in ("torchvision:squeezenet1_1", explorer.SPECTRAL)
+        for augment in ("none", "trivial")
+        for seed in range(3)
+    ]  # fmt: skip
+    alone = [Workbench().result(settings) for settings in chosen[::3]]
+    bench = Workbench()
+    with ThreadPoolExecutor(len(chosen)) as pool:
+        together = list(pool.map(bench.result, chosen))
+        drawn = list(pool.map(lambda one: outputs_html(one.batch, one.mixed, "x"), together))
+    for one, other in zip(alone, together[::3], strict=True):
+        assert torch.equal(one.mixed_images, other.mixed_images)
+        assert torch.equal(one.saliency, other.saliency)
+    assert drawn == [outputs_html(one.batch, one.mixed, "x") for one in together]
+
+
 # ---- Python lines -------------------------------------------------------------------------------
 
 
@@ -356,14 +442,14 @@ def test_the_lines_make_the_same_batch_bit_by_bit(settings, tmp_path):
 def test_the_lines_for_files_run_where_the_files_are(pictures, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     settings, bench = Settings(side=32, saliency=explorer.SPECTRAL), Workbench()
-    batch = bench.batch(settings, [str(path) for path in pictures])
+    batch = bench.batch(settings, bench.upload([str(path) for path in pictures], 32))
     result = explorer.explore(batch, bench.saliency(batch, settings), settings)
     names = ran(explorer.python_lines(batch, settings), tmp_path)
     assert torch.equal(names["images"], result.mixed_images)
     assert torch.equal(names["targets"], result.mixed_targets)
 
 
-def test_without_gradio_the_extra_is_named():
+def test_without_gradio_the_readmes_command_is_named():
     code = """
 import sys
 sys.modules["gradio"] = None  # as if it were not installed
@@ -377,7 +463,37 @@ except ModuleNotFoundError as error:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
     )
     assert "gradio must be installed for the explorer" in run.stdout
-    assert "comixup[explorer]" in run.stdout
+    root = Path(__file__).parents[3]
+    for page in ("README.md", "docs/explorer.md"):
+        assert INSTALL in " ".join((root / page).read_text().split()), page
+    assert f"Use {INSTALL}." in run.stdout
+
+
+def test_requests_of_other_sites_are_told_by_their_headers():
+    own = {"host": "127.0.0.1:7860"}
+    assert not is_foreign(own)
+    assert not is_foreign({**own, "origin": "http://127.0.0.1:7860"})
+    assert not is_foreign({"host": "LocalHost:80", "origin": "https://localhost:80"})
+    assert not is_foreign({"host": "[::1]:7860", "origin": "http://[::1]:7860"})
+    for origin in (
+        "http://evil.example",
+        "http://127.0.0.1:9000",
+        "null",
+        "",
+        "http://[",
+        "file://",
+    ):
+        assert is_foreign({**own, "origin": origin}), origin
+    for host in (
+        "evil.example",
+        "evil.example:7860",
+        "",
+        "[",
+        "127.0.0.1.evil.example",
+        "192.0.2.1",
+    ):
+        assert is_foreign({"host": host}), host
+        assert is_foreign({"host": host, "origin": f"http://{host}"}), host
 
 
 # ---- Augmentation -------------------------------------------------------------------------------

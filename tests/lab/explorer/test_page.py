@@ -1,9 +1,12 @@
 """The explorer's page as an object, and its server; without a browser."""
 
 import gc
+import json
 import os
+import threading
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -129,6 +132,68 @@ def test_the_server_is_local_and_leaves_nothing_behind(tmp_path, monkeypatch):
             assert refused.value.code in (403, 404)
     assert not os.path.exists(folder)
     assert list(tmp_path.iterdir()) == []
+
+
+def status(address, **headers):
+    """The HTTP status of the page's root for a request with other headers."""
+    request = urllib.request.Request(address, headers=headers)
+    try:
+        return urllib.request.urlopen(request, timeout=60).status
+    except urllib.error.HTTPError as refused:
+        return refused.code
+
+
+def test_other_sites_pages_are_rejected_on_this_machine_alone():
+    address, stack = explorer.serve(port=0, wait=False)
+    own = address.removeprefix("http://").rstrip("/")
+    with stack:
+        assert status(address) == status(address, Origin=f"http://{own}") == 200
+        assert status(address, Host=own.replace("127.0.0.1", "localhost")) == 200
+        assert status(address, Origin="http://evil.example") == 403
+        assert status(address, Host="evil.example", Origin="http://evil.example") == 403
+        assert status(f"{address}gradio_api/upload", Origin="null") == 403
+    address, stack = explorer.serve(port=0, host="0.0.0.0", wait=False)
+    with stack:
+        assert status(address.replace("0.0.0.0", "127.0.0.1"), Host="my.machine") == 200
+
+
+def shown_after(address, session, settings):
+    """Moves a control as a visitor's page does; returns what the server sends back."""
+    config = json.loads(urllib.request.urlopen(f"{address}config", timeout=60).read())
+    event = next(e for e in config["dependencies"] if e["api_name"] == "mix")
+    asked = {"data": [None, *settings], "fn_index": event["id"], "session_hash": session}
+    join = urllib.request.Request(
+        f"{address}gradio_api/queue/join",
+        json.dumps(asked).encode(),
+        {"Content-Type": "application/json", "Origin": address.rstrip("/")},
+    )
+    urllib.request.urlopen(join, timeout=60).close()
+    answers = f"{address}gradio_api/queue/data?session_hash={session}"
+    with urllib.request.urlopen(answers, timeout=120) as stream:
+        for line in stream:
+            if line.startswith(b"data: ") and b"process_completed" in line:
+                return line.decode()
+    return None
+
+
+def test_a_visitor_with_a_slow_network_holds_up_nobody(monkeypatch):
+    let_go, begun = threading.Event(), threading.Event()
+
+    def load(*_, **__):
+        begun.set()
+        let_go.wait(120)
+        raise ValueError("too slow")
+
+    monkeypatch.setattr("comixup.lab.explorer._workbench.load_network", load)
+    address, stack = explorer.serve(port=0, wait=False)
+    with stack, ThreadPoolExecutor(2) as pool:
+        slow = pool.submit(shown_after, address, "one", values(sample="digits", saliency="slow"))
+        assert begun.wait(120)
+        quick = values(sample="digits", saliency=explorer.SPECTRAL)
+        assert "data-mean-inputs" in pool.submit(shown_after, address, "two", quick).result(120)
+        assert not slow.done()
+        let_go.set()
+        assert "too slow" in slow.result(120)
 
 
 def test_augmented_inputs_are_shown_before_and_after():

@@ -13,7 +13,7 @@ from comixup._checks import check_choice
 from comixup.adapters.cell_numbers import CellNumbers
 from comixup.adapters.origins import tracked
 from comixup.lab._augmentation import AUGMENTATIONS, Augmentation, training_view
-from comixup.lab.explorer._images import Batch
+from comixup.lab.explorer._images import Batch, seeded
 
 _MIN_SCALE = 0.35
 """Of a crop's area: one that shows less is no longer recognised."""
@@ -31,8 +31,7 @@ def augmented(
         batch: images as they are.
         saliency: (m, *size) their maps.
         augment: see `comixup.lab._augmentation.Augmentation`; "none" returns what is given.
-        seed: of all draws. They come from torch's global generator, lent for it: threads must not
-            call it at the same time.
+        seed: of all draws.
 
     >>> from comixup.lab import explorer
     >>> digits = explorer.sample_images("digits", count=4)
@@ -50,8 +49,7 @@ def augmented(
     size = batch.images.shape[-1]
     view = tracked(training_view(augment, size, _MIN_SCALE))
     images, cells = [], []
-    with torch.random.fork_rng(devices=[]):  # torchvision draws from torch's global generator
-        torch.manual_seed(seed)
+    with seeded(seed):  # torchvision draws from torch's global generator
         for image in batch.images:
             picture = functional.to_pil_image((image * 255).round().to(torch.uint8))
             numbers = CellNumbers.of((picture.height, picture.width), memory.grid)

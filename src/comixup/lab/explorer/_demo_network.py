@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from comixup.lab import data
+from comixup.lab.explorer._images import seeded
 
 CLASSES = 10
 _STEPS, _BATCH, _RATE, _SEED = 120, 50, 0.003, 0
@@ -21,8 +22,7 @@ def demo_network() -> nn.Module:
     It sees the training images, the explorer's samples are of the test images.
     """
     digits = data.load("digits")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(_SEED)
+    with seeded(_SEED):
         network = nn.Sequential(
             nn.Conv2d(1, 16, 5, stride=2, padding=2),
             nn.ReLU(),

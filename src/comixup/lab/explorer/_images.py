@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,12 +17,24 @@ from comixup._checks import check_choice, check_count
 from comixup.lab import data
 from comixup.lab._image_files import read_image
 from comixup.lab._pictures import CenterView
-from comixup.lab.explorer._limits import MAX_FILES, MAX_PIXELS, MAX_SIDE, MIN_SIDE
+from comixup.lab.explorer._limits import INSTALL, MAX_FILES, MAX_PIXELS, MAX_SIDE, MIN_SIDE
 from comixup.lab.explorer._settings import SAMPLES
 
 SIDE = 224
 _PHOTO_SHARE = (0.6, 1.0)
 """Sides of the crops of photographs, in shorter sides of the photograph, from and to."""
+
+
+_GENERATOR = threading.Lock()
+"""Of torch's global generator, from which torchvision and networks' weights are drawn."""
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seeds torch's global generator for a while; other threads' draws wait."""
+    with _GENERATOR, torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +81,12 @@ def sample_images(sample: str, *, count: int = 8, draw: int = 0, side: int = SID
     return _photos(count, draw, side, generator, call)
 
 
+def read_pixels(file: Path, side: int) -> Tensor:
+    """Returns the centre of an image file, (3, side, side) of 8 bits."""
+    pixels: Tensor = CenterView(side, side)(read_image(file, max_pixels=MAX_PIXELS))
+    return pixels
+
+
 def load_images(
     paths: Sequence[str | Path], *, side: int = SIDE, class_names: Sequence[str] | None = None
 ) -> Batch:
@@ -84,22 +104,28 @@ def load_images(
             f"`paths` must be 1 to {MAX_FILES} image files, got {len(files)}. Choose some of them."
         )
     check_count("side", side, MIN_SIDE, MAX_SIDE)
-    named = [file.stem for file in files] if class_names is None else list(class_names)
-    if len(named) != len(files):
+    if class_names is not None and len(class_names) != len(files):
         raise ValueError(
-            f"`class_names` must be the class of each of the {len(files)} files, got {len(named)}."
+            f"`class_names` must be the class of each of the {len(files)} files, got "
+            f"{len(class_names)}."
         )
+    return files_batch(files, [read_pixels(file, side) for file in files], class_names)
+
+
+def files_batch(
+    files: Sequence[Path], pixels: Sequence[Tensor], class_names: Sequence[str] | None = None
+) -> Batch:
+    """Returns the batch of files that have been read; see `load_images`."""
+    named = [file.stem for file in files] if class_names is None else list(class_names)
     classes = tuple(dict.fromkeys(named))
-    view = CenterView(side, side)
-    images = torch.stack([view(read_image(file, max_pixels=MAX_PIXELS)) for file in files])
     shown = [file.name if class_names is None else str(file) for file in files]
     told = "" if class_names is None else f", class_names={named!r}"
     return Batch(
-        images.float() / 255,
+        torch.stack([*pixels]).float() / 255,
         torch.tensor([classes.index(name) for name in named]),
         classes,
         tint=False,
-        call=f"explorer.load_images({shown!r}, side={side}{told})",
+        call=f"explorer.load_images({shown!r}, side={pixels[0].shape[-1]}{told})",
     )
 
 
@@ -144,7 +170,7 @@ def _photographs() -> dict[str, Any]:
     except ImportError as error:
         raise ImportError(
             "The photographs come inside the packages scikit-image and scikit-learn, and "
-            f"{error.name} is not installed. Use pip install 'comixup[explorer]'.",
+            f"{error.name} is not installed. Use {INSTALL}.",
             name=error.name,
         ) from None
     pixels = {

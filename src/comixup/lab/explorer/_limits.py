@@ -9,3 +9,5 @@ MAX_PIXELS = 24_000_000
 """Of an image file: those of cameras pass, decompression bombs do not."""
 MIN_SIDE, MAX_SIDE = 16, 224
 """Pixels per side that image files are resized and cropped to."""
+INSTALL = "pip install -c constraints-explorer.txt '.[explorer]'"
+"""As the README says it."""

@@ -56,8 +56,8 @@ _ABOUT = (
     "inputs into an output, **beta** makes regions smoother, **gamma** keeps outputs apart."
 )
 _INSTALL = ". pip install 'comixup[pretrained]' brings a network trained on ImageNet"
-_VISITORS = 1000
-"""Whose last moves are remembered."""
+_VISITORS, _AT_ONCE = 1000, 8
+"""Whose last moves are remembered, and who are served at the same time."""
 
 
 def build_page(bench: Workbench) -> gr.Blocks:
@@ -98,6 +98,7 @@ def build_page(bench: Workbench) -> gr.Blocks:
                 events.explain, [files, *values, drawn], slow, trigger_mode="always_last", **hidden
             )
         lines.click(events.give_code, [files, *values], code, api_visibility="private")
+    page.queue(default_concurrency_limit=_AT_ONCE)
     return page
 
 
@@ -174,10 +175,11 @@ class _Events:
         """Returns error messages, numbers, outputs, the link, and no code."""
         self._next_turn(request)
         try:
-            upload = self.bench.upload(files or [])
+            settings = Settings.from_controls(values)
+            upload = self.bench.upload(files or [], settings.side)
             if upload.problems and not upload.paths:
                 return [_problem(*upload.problems), *[gr.skip()] * 4]
-            return self._quick(Settings.from_controls(values), upload)
+            return self._quick(settings, upload)
         except _MISTAKES as error:
             return [_problem(str(error)), *[gr.skip()] * 4]
 
@@ -204,10 +206,10 @@ class _Events:
         turn = self._turns.get(str(request.session_hash))
         try:
             settings = Settings.from_controls(chosen)
-            paths = self.bench.upload(files or []).paths
-            if files and not paths:
+            upload = self.bench.upload(files or [], settings.side)
+            if files and not upload.paths:
                 return
-            result = self.bench.result(settings, paths)
+            result = self.bench.result(settings, upload)
         except _MISTAKES:  # which `mix` has told
             return
         source = (
@@ -229,13 +231,13 @@ class _Events:
         """Returns the Python lines that make the batch."""
         try:
             settings = Settings.from_controls(values)
-            batch = self.bench.batch(settings, self.bench.upload(files or []).paths)
+            batch = self.bench.batch(settings, self.bench.upload(files or [], settings.side))
             return gr.update(value=python_lines(batch, settings), visible=True)
         except _MISTAKES as error:
             return gr.update(value=f"# {error}", visible=True)
 
     def _quick(self, settings: Settings, upload: Upload) -> list[Any]:
-        result = self.bench.result(settings, upload.paths)
+        result = self.bench.result(settings, upload)
         return [
             _problem(*upload.problems) if upload.problems else "",
             numbers_html(result),

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ipaddress
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from comixup._checks import check_count
-from comixup.lab.explorer._limits import HOST, MAX_BYTES, PORT
+from comixup.lab.explorer._limits import HOST, INSTALL, MAX_BYTES, PORT
 
 if TYPE_CHECKING:
     from comixup.lab.explorer._workbench import Workbench
@@ -47,6 +48,8 @@ def serve(
     os.environ["GRADIO_TEMP_DIR"] = folder  # where uploads go, and nothing else is written
     try:
         gradio = _import_gradio()
+        from starlette.middleware import Middleware  # noqa: PLC0415 - it comes with gradio
+
         from comixup.lab.explorer._page import CSS, build_page  # noqa: PLC0415 - it needs gradio
         from comixup.lab.explorer._workbench import Workbench  # noqa: PLC0415 - it needs torch
 
@@ -69,6 +72,7 @@ def serve(
             mcp_server=False,
             theme=gradio.themes.Default(**fonts),  # those of gradio are fetched from the web
             css=CSS,
+            app_kwargs={"middleware": [Middleware(_LocalOnly)] if is_local(host) else []},
         )
         stack.callback(page.close, verbose=False)
     except BaseException:
@@ -93,6 +97,45 @@ def is_local(host: str) -> bool:
         return host == "localhost"
 
 
+def is_foreign(headers: Mapping[str, str]) -> bool:
+    """Whether a request to a local server was sent on behalf of another site.
+
+    Any page can send requests here: its browser says so in `Origin`. A page whose name leads to
+    this machine (DNS rebinding) has an origin equal to `Host`, which is no name of this machine.
+
+    >>> is_foreign({"host": "localhost:7860", "origin": "http://localhost:7860"})
+    False
+    >>> is_foreign({"host": "localhost:7860", "origin": "http://evil.example"})
+    True
+    """
+    host = headers.get("host", "")
+    try:
+        name, origin = urlsplit(f"//{host}").hostname, urlsplit(headers.get("origin", f"//{host}"))
+    except ValueError:
+        return True
+    return not is_local(name or "") or origin.netloc.lower() != host.lower()
+
+
+class _LocalOnly:
+    """ASGI middleware that rejects requests of other sites."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        from starlette.responses import PlainTextResponse  # noqa: PLC0415 - it comes with gradio
+
+        answer = self.app
+        headers = {
+            name.decode("latin-1"): value.decode("latin-1")
+            for name, value in scope.get("headers", ())
+        }
+        if scope["type"] in ("http", "websocket") and is_foreign(headers):
+            message = "The explorer is for this machine's own pages. See `comixup explore --host`."
+            answer = PlainTextResponse(message, status_code=403)
+        await answer(scope, receive, send)
+
+
 def _import_gradio() -> Any:
     try:
         import gradio  # noqa: PLC0415 - an extra, and slow to import
@@ -100,8 +143,7 @@ def _import_gradio() -> Any:
         if error.name != "gradio":
             raise
         raise ModuleNotFoundError(
-            "gradio must be installed for the explorer, and it is not. Use pip install "
-            "'comixup[explorer]'.",
+            f"gradio must be installed for the explorer, and it is not. Use {INSTALL}.",
             name="gradio",
         ) from None
     return gradio

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from comixup import saliency, spectral_residual
 from comixup.lab import data, models
 from comixup.lab.explorer._demo_network import demo_network
-from comixup.lab.explorer._images import Batch
+from comixup.lab.explorer._images import Batch, seeded
 from comixup.lab.explorer._settings import DEMO
 
 IMAGENET_CLASSES = 1000
@@ -34,6 +35,7 @@ class Network:
         mean: per channel, in [0, 1] colours.
         std: per channel.
         classes: their names; empty if they are not known.
+        lock: held by whoever runs it: a pass to the images sets flags of the model's tensors.
     """
 
     model: nn.Module
@@ -41,6 +43,7 @@ class Network:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     classes: tuple[str, ...] = ()
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 def load_network(source: str, *, pretrained: bool = True) -> Network:
@@ -61,8 +64,7 @@ def load_network(source: str, *, pretrained: bool = True) -> Network:
         stated = run.preprocessing
         return Network(run.model, stated.shape, stated.mean, stated.std, run.classes)
     stated = models.pretrained_preprocessing(source) if pretrained else IMAGENET
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(_WEIGHTS_SEED)
+    with seeded(_WEIGHTS_SEED):
         model = models.build(source, IMAGENET_CLASSES, shape=stated.shape, pretrained=pretrained)
     return Network(model.eval(), stated.shape, stated.mean, stated.std)
 
@@ -81,12 +83,13 @@ def network_maps(batch: Batch, network: Network) -> Tensor:
     images = _prepared(batch.images, network)
     known = {name: index for index, name in enumerate(network.classes)}
     names = [batch.class_names[index] for index in batch.targets.tolist()]
-    if all(name in known for name in names):
-        targets = torch.tensor([known[name] for name in names])
-    else:
-        with torch.no_grad():
-            targets = network.model(images).argmax(1)
-    return saliency(network.model, images, targets, keep_gradients=False)
+    with network.lock:
+        if all(name in known for name in names):
+            targets = torch.tensor([known[name] for name in names])
+        else:
+            with torch.no_grad():
+                targets = network.model(images).argmax(1)
+        return saliency(network.model, images, targets, keep_gradients=False)
 
 
 def spectral_maps(batch: Batch) -> Tensor:
