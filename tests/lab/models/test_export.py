@@ -63,6 +63,28 @@ def test_onnx(classifier, images, tmp_path):
     assert [path.name for path in found.path.parent.iterdir()] == ["net.onnx"]
 
 
+OWN_SHAPES = {"lenet": (1, 160, 100), "vgg11-speech": (1, 160, 100)}
+OTHERS = ["efficientnet-lite0", "torchvision:vit_b_32", "timm:vit_tiny_patch16_224"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*models.names(), *OTHERS])
+def test_every_network_in_onnx(name, tmp_path):
+    """`export` runs the file with onnxruntime and compares its logits with torch's."""
+    torch.manual_seed(0)
+    shape = OWN_SHAPES.get(name, (3, 64, 64))
+    model = models.build(name, 3, shape=shape)
+    model.train()(torch.rand(8, *shape))  # running statistics of batch norm as after training
+    for weight in model.parameters():
+        if not weight.any():  # the head of torchvision's transformers, and biases
+            nn.init.normal_(weight, std=0.02)
+    model.to(memory_format=torch.channels_last)  # as `load` returns it
+    classifier = classifier_of(model, name, shape)
+    found = models.export(classifier, tmp_path / "net.onnx", "onnx")
+    assert found.difference < 1e-4 * expected(classifier, torch.rand(4, *shape)).abs().max()
+    assert found.path.stat().st_size > sum(weight.nbytes for weight in model.parameters())
+
+
 def test_pt2(classifier, images, tmp_path):
     found = models.export(classifier, tmp_path / "net.pt2", "pt2", images)
     about = {"comixup.json": ""}

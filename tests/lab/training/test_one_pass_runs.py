@@ -100,7 +100,9 @@ def test_methods_without_saliency_are_rejected():
         recipe().with_saliency("comixup", "paper", {"rate": 0.5})
 
 
-def test_the_first_batch_that_is_mixed_and_the_last_are_drawn(data, tmp_path, monkeypatch):
+@pytest.fixture
+def drawn(monkeypatch):
+    """Pictures of batches as they would be drawn: name, what was mixed, epoch and step."""
     drawn = []
 
     def draw(path, last, images, loader, when, title):
@@ -109,6 +111,10 @@ def test_the_first_batch_that_is_mixed_and_the_last_are_drawn(data, tmp_path, mo
         return {}
 
     monkeypatch.setattr(_trainer, "draw_mixed_batch", draw)
+    return drawn
+
+
+def test_the_first_batch_that_is_mixed_and_the_last_are_drawn(data, tmp_path, drawn):
     train_here(data, tmp_path, method="comixup", chosen=one_pass())
     assert [name for name, _, _ in drawn] == ["first_batch.png", "last_batch.png"]
     pictures = {name: (last, when) for name, last, when in drawn}
@@ -116,3 +122,19 @@ def test_the_first_batch_that_is_mixed_and_the_last_are_drawn(data, tmp_path, mo
     assert pictures["last_batch.png"][1][0] == 2  # the last of three epochs
     first = pictures["first_batch.png"]
     assert is_mixture(first[0].plan) or first[1] == pictures["last_batch.png"][1]
+
+
+def test_a_run_that_patience_stops_has_a_last_batch(data, tmp_path, monkeypatch, drawn):
+    errors = iter([50.0, 40.0, 45.0, 30.0, 35.0, 30.0])
+    evaluate = _trainer.Trainer._evaluate
+    monkeypatch.setattr(
+        _trainer.Trainer,
+        "_evaluate",
+        lambda trainer: evaluate(trainer) | {"validation_error": next(errors)},
+    )
+    chosen = recipe(epochs=8, patience=2, validation=0.4, images_per_class=3, evaluate_every=1)
+    folder = train_here(data, tmp_path, "input", chosen)
+    # Epochs 2 and 4, counted from 0, are no better than those before: 3 and 5 may be the last.
+    assert [when[0] for name, _, when in drawn if name == "last_batch.png"] == [3, 5]
+    assert next(errors, None) is None
+    assert (folder / "last_batch.png").exists()

@@ -137,6 +137,8 @@ class Trainer:
             while self.state.epoch < self.recipe.epochs and not out_of_patience(
                 self.recipe, self.state.history
             ):
+                if self.state.step == 0 and self.state.epoch <= self._last_mixed_epoch:
+                    self.folder.last_batch.unlink(missing_ok=True)  # patience did not end there
                 self._epoch(stop)
 
     def _epoch(self, stop: StopRequest) -> None:
@@ -261,7 +263,9 @@ class Trainer:
         mixer, epoch = self.setup.mixer, self.state.epoch
         if not self.fabric.is_global_zero or not (mixer.last.mixed or mixer.mixes_nothing):
             return
-        late = not mixer.mixes_nothing and epoch == self._last_mixed_epoch
+        no_better = {"validation_error": math.inf}
+        may_be_last = out_of_patience(self.recipe, [*self.state.history, no_better])
+        late = not mixer.mixes_nothing and (epoch == self._last_mixed_epoch or may_be_last)
         if late or mixer.mixes_nothing or is_mixture(mixer.last.plan):
             paths = [self.folder.first_batch, *([self.folder.last_batch] if late else [])]
             when = epoch, self.state.step
