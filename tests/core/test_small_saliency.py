@@ -3,10 +3,11 @@
 import pytest
 import torch
 import torch.nn.functional as F
+import torchvision
 from torch import nn
 from torch.testing import assert_close
 
-from batches import CLASSES, batch
+from batches import CLASSES, batch, net
 from comixup import CoMixup, PuzzleMix, saliency, training_step
 
 
@@ -57,3 +58,30 @@ def test_gradients_of_small_images_are_not_kept():
         saliency(model, images, targets, keep_gradients=False, scale=2)
     with pytest.raises(ValueError, match="`scale` must be above 0"):
         saliency(model, images, targets, keep_gradients=False, scale=0)
+
+
+@pytest.mark.parametrize("method", [CoMixup, PuzzleMix])
+def test_a_network_of_a_fixed_input_size_is_told_with_the_alternatives(method):
+    images, targets, _ = batch(4, size=(32, 32))
+    vit = torchvision.models.VisionTransformer(32, 8, 1, 2, 16, 16, num_classes=CLASSES)
+    told = r"`saliency_scale` .* must be 1 for a model of a fixed input size, got 0.5: on images "
+    with pytest.raises(ValueError, match=told + r"of size \(16, 16\) .*AssertionError.*OnePass"):
+        training_step(
+            vit, method(CLASSES, keep_gradients=False, saliency_scale=0.5), images, targets
+        )
+    with pytest.raises(ValueError, match=told):  # one of a fixed number of features
+        saliency(net((32, 32)), images, targets, keep_gradients=False, scale=0.5)
+    with pytest.raises(AssertionError, match="Wrong image height"):  # the model's own
+        saliency(vit, images[..., :16, :16], targets, keep_gradients=False)
+
+
+def test_transformers_of_timm_take_small_images_where_positions_are_interpolated():
+    timm = pytest.importorskip("timm")
+    images, targets, _ = batch(4, size=(32, 32))
+    settings = {"img_size": 32, "patch_size": 8, "embed_dim": 16, "depth": 1, "num_heads": 2}
+    vit = timm.models.VisionTransformer(
+        **settings, num_classes=CLASSES, dynamic_img_size=True, dynamic_img_pad=True
+    )
+    for scale, size in ((0.5, (16, 16)), (0.6, (19, 19))):
+        found = saliency(vit, images, targets, keep_gradients=False, scale=scale)
+        assert found.shape == (4, *size)

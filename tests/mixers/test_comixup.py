@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from batches import CLASSES, batch, one_hot
+from batches import CLASSES, SALIENT, batch, one_hot, over
 from cases import each_case
-from comixup import CoMixup, objective
+from comixup import CoMixup, Origin, SaliencyMemory, objective, spectral_residual
 from comixup.mixers._comixup import partitions
 from problems import generator
 from rejections import INF, NAN, rejects
@@ -84,6 +84,25 @@ def test_the_warning_comes_once_and_the_count_every_time():
             assert mixer.last.uniform_maps == count
     assert len(caught) == 1
     assert caught[0].filename == __file__  # it points at the caller
+
+
+@over(SALIENT)
+def test_nothing_is_warned_of_where_an_image_shows_nothing_of_its_example(method):
+    images, targets, _ = batch(6)
+    images[2] = torch.tensor([0.5, 0.1, 0.3]).view(3, 1, 1)  # shifted away: the colour of the fill
+    memory = SaliencyMemory(6, cells=4)
+    memory.write(torch.arange(6), torch.rand(6, 8, 8, generator=generator(0)))
+    memory.end_epoch()
+    cells = memory.cell_numbers((8, 8)).repeat(6, 1, 1)
+    cells[2] = 0
+    mixer = method(CLASSES)
+    for maps in (memory.read(Origin(torch.arange(6), cells)), spectral_residual(images)):
+        mixer(images, targets, maps)  # says nothing: warnings are errors here
+        assert mixer.last.uniform_maps == 1
+    maps[3] = 0  # a gradient that vanished
+    maps[2] = NAN  # and one that overflowed
+    with pytest.warns(UserWarning, match=r"^2 of 6 saliency maps.*GradScaler"):
+        mixer(images, targets, maps)
 
 
 @each_case("scale", [2.0**-120, 2.0**80, 1.0], ids=["tiny", "huge", "one"])

@@ -52,8 +52,16 @@ class Shuffled(Sampler):
         return EXAMPLES
 
 
-def train(workers=0, context=None, dataset=None, epochs=4):
-    """Returns the batches of the last epoch, the maps, and how many batches were mixed."""
+def anneal_mixup(mixup, epoch):
+    mixup.fraction = (1.0, 1.0, 0.5, 0.75)[epoch]
+
+
+def anneal_mixer(mixup, epoch):
+    mixup.mixer.fraction = (1.0, 0.75, 0.25, 0.0)[epoch]
+
+
+def train(workers=0, context=None, dataset=None, epochs=4, persistent=None, begin_epoch=None):
+    """Returns the batches of all epochs, the maps, and how many batches were mixed."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, CLASSES))
     mixup = OnePass(CoMixup(CLASSES), SaliencyMemory(EXAMPLES, cells=4))
@@ -64,12 +72,13 @@ def train(workers=0, context=None, dataset=None, epochs=4):
         collate_fn=OnePassCollate(mixup, seed=3),
         num_workers=workers,
         multiprocessing_context=context,
-        persistent_workers=workers > 0,
+        persistent_workers=workers > 0 if persistent is None else persistent,
     )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    mixed = 0
-    for _ in range(epochs):
-        batches = []
+    mixed, batches = 0, []
+    for epoch in range(epochs):
+        if begin_epoch is not None:
+            begin_epoch(mixup, epoch)
         for images, targets, origin in loader:
             inputs = mixup.track(images, origin)
             optimizer.zero_grad()
@@ -79,6 +88,15 @@ def train(workers=0, context=None, dataset=None, epochs=4):
             batches.append((images.clone(), targets.clone()))
         mixup.end_epoch()
     return batches, mixup.memory.state_dict()["maps"], mixed
+
+
+def check_same(found, expected):
+    """Compares what `train` returned for two loaders, batch by batch."""
+    assert found[2] == expected[2]
+    assert torch.equal(found[1], expected[1])
+    for (images, targets), (wanted, soft) in zip(found[0], expected[0], strict=True):
+        assert torch.equal(images, wanted)
+        assert torch.equal(targets, soft)
 
 
 @pytest.fixture(scope="module")
@@ -102,12 +120,32 @@ def test_some_batches_are_mixed_and_every_example_gets_a_map(alone):
     ],
 )
 def test_workers_change_nothing(alone, context):
-    batches, maps, mixed = train(workers=2, context=context)
-    assert mixed == alone[2]
-    assert torch.equal(maps, alone[1])
-    for (images, targets), (expected, wanted) in zip(batches, alone[0], strict=True):
-        assert torch.equal(images, expected)
-        assert torch.equal(targets, wanted)
+    check_same(train(workers=2, context=context), alone)
+
+
+@pytest.mark.parametrize("begin_epoch", [None, anneal_mixup, anneal_mixer])
+def test_persistent_workers_give_the_same_batches_as_others(begin_epoch):
+    expected = train(epochs=3, begin_epoch=begin_epoch)
+    for workers in (1, 2):
+        for persistent in (False, True):
+            found = train(workers, epochs=3, persistent=persistent, begin_epoch=begin_epoch)
+            check_same(found, expected)
+
+
+def test_torch_shuffles_in_another_order_with_persistent_workers():
+    # The page says so. If torch changes it, a sampler of one's own is no longer needed.
+    def orders(workers, persistent):
+        torch.manual_seed(0)
+        numbers = torch.arange(EXAMPLES)
+        loader = DataLoader(
+            numbers, 6, shuffle=True, num_workers=workers, persistent_workers=persistent
+        )
+        return [torch.cat(list(loader)).tolist() for _ in range(2)]
+
+    alone = orders(0, persistent=False)
+    assert orders(1, persistent=False) == alone
+    assert orders(1, persistent=True)[0] == alone[0]
+    assert orders(1, persistent=True)[1] != alone[1]
 
 
 def test_plain_indices_do_for_images_that_are_not_moved():

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from comixup._checks import check_boolean, check_number, check_positive
+from comixup._checks import check_boolean, check_number, check_positive, reason_of
 from comixup._passes import (
     allowing_gradients,
     gradient_by,
@@ -156,7 +156,12 @@ def _pass_to_the_images(
     still = contextlib.nullcontext() if keep else unchanged_buffers(model)
     with still, without_sync(model), recording():
         inputs = recordable(shrunk(images.detach(), scale)).requires_grad_()
-        outputs = model(inputs.clone())  # models may work in place
+        try:
+            outputs = model(inputs.clone())  # models may work in place
+        except (AssertionError, RuntimeError, ValueError) as error:
+            if scale == 1:
+                raise
+            raise _size_error(error, inputs.shape[2:], scale) from error
         loss = loss_of(outputs, recordable(targets), loss_fn)
         if keep:
             gradient = _gradient_keeping(loss, inputs, clean_weight, backward)
@@ -171,6 +176,17 @@ def _pass_to_the_images(
         norm = channel_norm(gradient)
         # What a model makes of small images is no base for a training accuracy.
         return norm, loss.detach(), _detached(outputs) if scale == 1 else None
+
+
+def _size_error(error: Exception, size: torch.Size, scale: float) -> ValueError:
+    """Returns what to tell of a model that fails on smaller images than it is trained on."""
+    return ValueError(
+        "`saliency_scale` (`scale` of comixup.saliency) must be 1 for a model of a fixed input "
+        f"size, got {scale!r}: on images of size {tuple(size)} the model raised "
+        f"{type(error).__name__}: {reason_of(error)}. Choose OnePass, which makes no pass of its "
+        "own, or maps by comixup.spectral_residual; timm's vision transformers take other sizes "
+        "with dynamic_img_size=True."
+    )
 
 
 def channel_norm(gradient: Tensor) -> Tensor:

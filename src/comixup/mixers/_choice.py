@@ -96,7 +96,7 @@ class Choice(Mixer):
         return tuple({id(generator): generator for generator in own}.values())
 
     def _draw_next(self) -> NextBatch:
-        mixed, chosen = coin(self.p * self._fraction, self.generator), self._choose()
+        mixed, chosen = coin(self.p * float(self._fraction), self.generator), self._choose()
         return NextBatch(self.mixers[chosen], mixed=mixed, chosen=chosen)
 
     def decide(self, images: Tensor, saliency: Tensor | None) -> Mixed:

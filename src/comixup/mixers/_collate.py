@@ -25,7 +25,8 @@ class OnePassCollate:
 
     Samples are (image, target, index) or (image, target, Origin). Whether a batch is mixed, and
     all draws, depend on `seed`, the epoch and the batch's indices alone: so it does not matter how
-    many workers there are, nor how they were started.
+    many workers there are, how they were started, or whether they are persistent. The samples and
+    their order are the data set's and the sampler's (see docs/one-pass.md).
 
         loader = DataLoader(dataset, 100, collate_fn=OnePassCollate(mixup), num_workers=4)
         for images, targets, origin in loader:
@@ -35,8 +36,8 @@ class OnePassCollate:
         mixup.end_epoch()
 
     Args:
-        mixup: shared with the training loop. Its maps and `fraction` move to shared memory here;
-            its settings are those that it has when workers are started.
+        mixup: shared with the training loop. Its maps and `fraction`, and its mixer's, move to
+            shared memory here; its settings are those that it has when workers are started.
         seed: of all draws.
         collate: puts samples together.
     """

@@ -6,6 +6,8 @@ import copy
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -81,12 +83,25 @@ class SaliencyMixer(Mixer):
         self.num_threads = num_threads
         self._warned = False
 
-    def warn_of_uniform(self, uniform: int, inputs: int) -> None:
-        """Warns, the first time, of maps that are not usable."""
-        if not (self._warned or self.uniform_expected):
+    def warn_of_uniform(
+        self, uniform: npt.NDArray[np.bool_], images: Tensor, saliency: Tensor
+    ) -> None:
+        """Warns, the first time, of maps that are not usable.
+
+        Not of finite ones of images of one colour: nothing can stand out in an image that an
+        augmentation has shifted away.
+        """
+        if self._warned or self.uniform_expected:
+            return
+        rows = torch.from_numpy(np.flatnonzero(uniform))
+        pixels = images.detach()[rows.to(images.device)].flatten(2)
+        coloured = (pixels != pixels[..., :1]).flatten(1).any(1).cpu()
+        broken = ~saliency[rows.to(saliency.device)].flatten(1).isfinite().all(1).cpu()
+        told = int((coloured | broken).sum())
+        if told:
             self._warned = True
             warn_caller(
-                f"{uniform} of {inputs} saliency maps are zero, constant, NaN or "
+                f"{told} of {len(images)} saliency maps are zero, constant, NaN or "
                 "infinite: these inputs count as uniformly salient. `last.uniform_maps` counts "
                 "them; this warning is shown once. Half-precision gradients can vanish or "
                 "overflow: see torch.amp.GradScaler."
@@ -232,7 +247,7 @@ class CoMixup(Weighted, SaliencyMixer):
         maps = pool_maps(saliency, grid_sides(self.grid, size))
         uniform = int(maps.uniform.sum())
         if uniform:
-            self.warn_of_uniform(uniform, m)
+            self.warn_of_uniform(maps.uniform, images, saliency)
         problems = build_problems(
             maps,
             partitions(m, self.partition_size, self.num_outputs or m),

@@ -137,7 +137,8 @@ class Mixer(ABC):
         self.clean_reduction = clean_reduction
         self.generator = generator
         self.validate = validate
-        self._fraction = 1.0
+        # A tensor, which worker processes can share.
+        self._fraction = torch.ones((), dtype=torch.float64, device="cpu")
         self._last: Mixed | None = None
         self._next: NextBatch | None = None
         self._kept = KeptGradient()
@@ -196,17 +197,17 @@ class Mixer(ABC):
 
         1 at first. Set it for an epoch, for instance by a `Schedule`; it is part of `state_dict`.
         """
-        return self._fraction
+        return float(self._fraction)
 
     @fraction.setter
     def fraction(self, value: float) -> None:
         check_number("fraction", value, high=1)
-        self._fraction = float(value)
+        self._fraction.fill_(value)
 
     @property
     def enabled(self) -> bool:
         """Whether batches are mixed: False sets `fraction` to 0, True to 1."""
-        return self._fraction > 0
+        return bool(self._fraction)
 
     @enabled.setter
     def enabled(self, value: bool) -> None:
@@ -246,13 +247,13 @@ class Mixer(ABC):
         return self._next
 
     def _draw_next(self) -> NextBatch:
-        return NextBatch(self, mixed=coin(self.p * self._fraction, self.generator))
+        return NextBatch(self, mixed=coin(self.p * float(self._fraction), self.generator))
 
     def decide(self, images: Tensor, saliency: Tensor | None) -> Mixed:
         """Returns how a batch is mixed, if it is, and how much its loss weighs beside the clean."""
         drawn, self._next = self.next_batch(), None
         method = drawn.method
-        if not (drawn.mixed and self._fraction):
+        if not (drawn.mixed and bool(self._fraction)):
             return Mixed(method.leave(images), mixed=False)
         if drawn.loss_weight is None and method.needs_clean_pass:
             raise RuntimeError(

@@ -170,7 +170,6 @@ class OnePass(Mixer):
         self.rate = rate
         self.recycle = recycle
         self.unit: Unit = unit
-        self._shared_fraction = torch.ones((), dtype=torch.float64, device="cpu")  # with workers
         self._warned = False
         self._seen = _Seen()
         mixer.uniform_expected = True  # examples that were not seen yet have no map
@@ -179,19 +178,6 @@ class OnePass(Mixer):
     def generators(self) -> tuple[torch.Generator, ...]:
         """Those of the mixer."""
         return self.mixer.generators
-
-    @property
-    def fraction(self) -> float:
-        """How many batches are mixed, relative to `rate`: rate * fraction of them.
-
-        1 at first. Set it for an epoch, for instance by a `Schedule`; it is part of `state_dict`.
-        """
-        return float(self._shared_fraction)
-
-    @fraction.setter
-    def fraction(self, value: float) -> None:
-        check_number("fraction", value, high=1)
-        self._shared_fraction.fill_(value)
 
     @property
     def enabled(self) -> bool:
@@ -204,9 +190,10 @@ class OnePass(Mixer):
         self.fraction = float(value)
 
     def share_memory_(self) -> OnePass:
-        """Lets worker processes see the maps and `fraction` as they are; returns itself."""
+        """Lets worker processes see the maps and each `fraction` as they are; returns itself."""
         self.memory.share_memory_()
-        self._shared_fraction.share_memory_()  # type: ignore[no-untyped-call]
+        for fraction in (self._fraction, self.mixer._fraction):
+            fraction.share_memory_()  # type: ignore[no-untyped-call]
         return self
 
     @property
@@ -286,7 +273,7 @@ class OnePass(Mixer):
         >>> [mixup.mixes(turn) for turn in range(4)]
         [False, True, False, True]
         """
-        rate = self.rate * float(self._shared_fraction)
+        rate = self.rate * float(self._fraction)
         return int((turn + 1) * rate) > int(turn * rate)
 
     def mix_by_maps(

@@ -251,7 +251,7 @@ class PuzzleMix(SaliencyMixer):
         maps = pool_maps(saliency, sides if blocks is None else blocks)
         uniform = int(maps.uniform.sum())
         if uniform:
-            self.warn_of_uniform(uniform, len(images))
+            self.warn_of_uniform(maps.uniform, images, saliency)
 
         fine = torch.from_numpy(maps.cells)
         cells = pool(fine, sides)
