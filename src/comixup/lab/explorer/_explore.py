@@ -1,30 +1,31 @@
-"""From a batch, its saliency and settings to everything that the page shows."""
+"""From a batch, its saliency and settings to what is shown: on the page, as code, as a picture."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor
 
-from comixup import (
-    CoMixup,
-    CutMix,
-    InputMixup,
-    Labelling,
-    Mixed,
-    Mixer,
-    PuzzleMix,
-    Terms,
-    objective,
-    solve,
-)
-from comixup.lab.explorer._augmented import augmented
-from comixup.lab.explorer._images import Batch
-from comixup.lab.explorer._settings import Settings
+import comixup
+from comixup import CoMixup, Labelling, Mixed, Mixer, Terms, objective, plot_batch, solve
+from comixup._checks import check_count
+from comixup.lab._augmentation import Augmentation
+from comixup.lab._limits import MAX_SEED
+from comixup.lab.explorer._images import Batch, augmented, load_images
+from comixup.lab.explorer._settings import MAX_FILES, SIDE, SPECTRAL, Settings, default_saliency
+from comixup.lab.explorer._sources import load_network, network_maps
+from comixup.lab.training._recipe import METHODS, TITLES
+from comixup.plots import plot_tracked
 
+_BASELINES = ("input", "cutmix", "puzzlemix")
+_FIELDS = (*("beta", "gamma", "tau", "omega", "eta", "grid", "partition_size", "levels", "sweeps"),)
+"""Of the settings: those of `CoMixup`."""
 _TIMES = 3
 """The solver is timed so often; the least counts."""
 
@@ -79,16 +80,16 @@ def explore(batch: Batch, saliency: Tensor, settings: Settings) -> Result:
     whole, whole_saliency = batch, saliency
     if settings.augment != "none":
         batch, saliency = augmented(batch, saliency, settings.augment, seed=settings.seed)
-    mixer = comixup_of(settings, len(batch.class_names))
-    images, targets = mixer(batch.images, batch.targets, saliency)
-    early = [
-        comixup_of(settings, len(batch.class_names), sweeps=sweeps, resolve=False)
-        for sweeps in range(1, settings.sweeps)
+    chosen = {name: getattr(settings, name) for name in _FIELDS}
+    early: list[dict[str, Any]] = [
+        {"sweeps": sweeps, "resolve": False} for sweeps in range(1, settings.sweeps)
     ]
-    for other in early:
-        other(batch.images, batch.targets, saliency)
-    terms = [_terms(done.last) for done in (*early, mixer)]
-    ratio = mixer.last.plan.source_ratio()
+    terms = []
+    for other in (*early, {}):  # another number of sweeps leaves all draws as they are
+        mixer = CoMixup(len(batch.class_names), **chosen | other, generator=_seeded(settings))
+        images, targets = _mix(mixer, batch, saliency)
+        assert isinstance(mixer.last.plan, Labelling)
+        terms.append(objective(mixer.last.problems, mixer.last.plan))
     return Result(
         whole=whole,
         whole_saliency=whole_saliency,
@@ -100,50 +101,29 @@ def explore(batch: Batch, saliency: Tensor, settings: Settings) -> Result:
         mixed_targets=targets,
         terms=tuple(terms),
         compatibility=_whole_matrix(mixer.last),
-        inputs_per_output=(ratio > 0).sum(1),
+        inputs_per_output=(mixer.last.plan.source_ratio() > 0).sum(1),
         solve_milliseconds=_solve_milliseconds(mixer),
-        baselines=baselines(batch, saliency, settings),
+        baselines=_baselines(batch, saliency, settings),
     )
 
 
-def comixup_of(
-    settings: Settings, num_classes: int, *, sweeps: int | None = None, resolve: bool = True
-) -> CoMixup:
-    """Returns the mixer of some settings; another number of sweeps leaves all draws as they are."""
-    mixer = CoMixup(
-        num_classes,
-        beta=settings.beta,
-        gamma=settings.gamma,
-        tau=settings.tau,
-        omega=settings.omega,
-        eta=settings.eta,
-        grid=settings.grid,
-        partition_size=settings.partition_size,
-        levels=settings.levels,
-        sweeps=settings.sweeps if sweeps is None else sweeps,
-        resolve=resolve,
-        generator=_seeded(settings),
-    )
+def _mix(mixer: Mixer, batch: Batch, saliency: Tensor | None) -> tuple[Tensor, Tensor]:
     mixer.uniform_expected = True  # the page tells of images in which nothing stands out
-    return mixer
+    return mixer(batch.images, batch.targets, saliency if mixer.needs_saliency else None)
 
 
-def baselines(batch: Batch, saliency: Tensor, settings: Settings) -> dict[str, Mixed]:
-    """Returns what the other methods decide for a batch, at their own defaults, by their names."""
-    classes = len(batch.class_names)
+def _baselines(batch: Batch, saliency: Tensor, settings: Settings) -> dict[str, Mixed]:
+    """Returns what the other methods decide for a batch, at their own defaults, by their titles."""
     # Blocks can change places only if all have the same size.
     even = all(side % settings.grid == 0 for side in batch.images.shape[2:])
-    mixers: dict[str, Mixer] = {
-        "Input mixup": InputMixup(classes, generator=_seeded(settings)),
-        "CutMix": CutMix(classes, generator=_seeded(settings)),
-        "Puzzle Mix": PuzzleMix(
-            classes, grid=settings.grid, transport=even, generator=_seeded(settings)
-        ),
-    }
-    for mixer in mixers.values():
-        mixer.uniform_expected = True
-        mixer(batch.images, batch.targets, saliency if mixer.needs_saliency else None)
-    return {name: mixer.last for name, mixer in mixers.items()}
+    found = {}
+    for name in _BASELINES:
+        own = {"grid": settings.grid, "transport": even} if name == "puzzlemix" else {}
+        make = getattr(comixup, METHODS[name])
+        mixer: Mixer = make(len(batch.class_names), generator=_seeded(settings), **own)
+        _mix(mixer, batch, saliency)
+        found[TITLES[name]] = mixer.last
+    return found
 
 
 def _whole_matrix(mixed: Mixed) -> Tensor:
@@ -174,12 +154,150 @@ def _solve_milliseconds(mixer: CoMixup) -> float:
     return 1000 * min(taken)
 
 
-def _terms(mixed: Mixed) -> Terms:
-    """Returns the terms of the objective of what Co-Mixup decided."""
-    if not isinstance(mixed.plan, Labelling):
-        raise TypeError(f"`mixed` must have a Labelling, got {type(mixed.plan).__name__}.")
-    return objective(mixed.problems, mixed.plan)
-
-
 def _seeded(settings: Settings) -> torch.Generator:
     return torch.Generator().manual_seed(settings.seed)
+
+
+# ---- As Python lines -----------------------------------------------------------------------------
+
+_HEAD = """\
+import torch
+
+import comixup
+from comixup.lab import explorer
+
+batch = {call}
+saliency = {saliency}
+{augmented}mixup = comixup.CoMixup(
+    num_classes={classes},
+"""
+_TAIL = """\
+    generator=torch.Generator().manual_seed({seed}),
+)
+images, targets = mixup(batch.images, batch.targets, saliency)
+figure = comixup.plot_batch(
+    batch.images, batch.targets, mixup, class_names=batch.class_names, tint={tint}
+)
+figure.savefig("batch.png")
+"""
+
+
+def python_lines(batch: Batch, settings: Settings) -> str:
+    """Returns a program that mixes a batch as `explore` does, to the last bit, and draws it.
+
+    Args:
+        batch: image files are named without their folder: run the lines where they are.
+        settings: how.
+    """
+    if settings.saliency == SPECTRAL:
+        saliency = "comixup.spectral_residual(batch.images)"
+    else:
+        pretrained = "" if settings.pretrained else ", pretrained=False"
+        network = f"explorer.load_network({settings.saliency!r}{pretrained})"
+        saliency = f"explorer.network_maps(batch, {network})"
+    moved = ""
+    if settings.augment != "none":
+        call = f"explorer.augmented(batch, saliency, {settings.augment!r}, seed={settings.seed})"
+        moved = f"batch, saliency = {call}\n"
+    head = _HEAD.format(
+        call=batch.call,
+        saliency=saliency,
+        augmented=moved,
+        classes=len(batch.class_names),
+    )
+    chosen = "".join(f"    {name}={getattr(settings, name)!r},\n" for name in _FIELDS)
+    return head + chosen + _TAIL.format(seed=settings.seed, tint=batch.tint)
+
+
+# ---- Files, without a page -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Sheet:
+    """A picture of mixed files.
+
+    Attributes:
+        figure: inputs, outputs and targets.
+        tracked: the images before and after augmentation with their maps; None without either.
+        summary: a line of numbers about it.
+    """
+
+    figure: Figure
+    summary: str
+    tracked: Figure | None = None
+
+
+def mix_files(
+    files: Sequence[Path],
+    *,
+    method: str = "comixup",
+    settings: Mapping[str, Any] | None = None,
+    source: str | None = None,
+    pretrained: bool = True,
+    augment: Augmentation = "none",
+    count: int = 10,
+    side: int = SIDE,
+    seed: int = 0,
+) -> Sheet:
+    """Returns a picture of image files and what a method makes of them.
+
+    Args:
+        files: images; their folders are their classes if there are several of these.
+        method: "comixup", "puzzlemix", "cutmix" or "input".
+        settings: keywords of the method's mixer.
+        source: of saliency, for methods that need it: "spectral residual", or see `load_network`.
+            None for the default of `Settings`.
+        pretrained: see `load_network`.
+        augment: augment the images first; their saliency follows. See `augmented`.
+        count: mix so many, drawn by the seed if there are more files.
+        side: pixels per side that images are resized and cropped to.
+        seed: of all draws.
+    """
+    check_count("count", count, 1, MAX_FILES)
+    check_count("seed", seed, 0, MAX_SEED)
+    generator = torch.Generator().manual_seed(seed)
+    chosen = list(files)
+    if len(chosen) > count:
+        rows = torch.randperm(len(chosen), generator=generator)[:count].sort().values
+        chosen = [chosen[row] for row in rows.tolist()]
+    folders = [file.parent.name for file in chosen]
+    named = folders if len(set(folders)) > 1 else None
+    batch = load_images(chosen, side=side, class_names=named)
+    title, kind = TITLES[method], getattr(comixup, METHODS[method])
+    try:
+        mixer: Mixer = kind(len(batch.class_names), generator=generator, **(settings or {}))
+    except TypeError as error:
+        raise ValueError(
+            f"`settings` must be those of {kind.__name__}, got {dict(settings or {})} ({error})."
+        ) from None
+    source = default_saliency() if source is None else source
+    if mixer.needs_saliency and source != SPECTRAL:
+        maps = network_maps(batch, load_network(source, pretrained=pretrained))
+    else:  # of methods that need no saliency it shows what is tracked
+        maps = comixup.spectral_residual(batch.images)
+    tracked = None
+    if augment != "none":
+        whole, before = batch, maps
+        batch, maps = augmented(whole, before, augment, seed=seed)
+        tracked = plot_tracked(whole.images, before, batch.images, maps)
+    _mix(mixer, batch, maps)
+    more = f", of {len(files)}" if len(files) > len(chosen) else ""
+    told = f"{title} of {len(chosen)} images{more}"
+    figure = plot_batch(
+        batch.images,
+        batch.targets,
+        mixer,
+        class_names=batch.class_names,
+        title=told,
+        max_inputs=MAX_FILES,
+        max_outputs=MAX_FILES,
+    )
+    used = float((mixer.last.plan.source_ratio() > 0).sum(1).double().mean())
+    summary = (
+        f"{title}: {len(chosen)} of {len(files)} images, {used:.1f} inputs per output on average."
+    )
+    if mixer.needs_saliency:
+        summary += f" Saliency: {source}."
+    if mixer.last.uniform_maps:
+        summary += f" Nothing stands out in {mixer.last.uniform_maps} of the images."
+    return Sheet(figure, summary, tracked)

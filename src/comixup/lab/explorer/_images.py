@@ -1,4 +1,4 @@
-"""Batches to look at: samples that come with the dependencies, and image files."""
+"""Batches to look at: samples that come with the dependencies, image files, and augmented ones."""
 
 from __future__ import annotations
 
@@ -6,24 +6,35 @@ import functools
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+from torchvision.transforms.v2 import functional  # type: ignore[import-untyped]
 
+from comixup import Origin, SaliencyMemory
 from comixup._checks import check_choice, check_count
+from comixup.adapters.cell_numbers import CellNumbers
+from comixup.adapters.origins import tracked
 from comixup.lab import data
+from comixup.lab._augmentation import AUGMENTATIONS, Augmentation, training_view
 from comixup.lab._image_files import read_image
 from comixup.lab._pictures import CenterView
-from comixup.lab.explorer._limits import INSTALL, MAX_FILES, MAX_PIXELS, MAX_SIDE, MIN_SIDE
-from comixup.lab.explorer._settings import SAMPLES
+from comixup.lab.explorer._settings import (
+    INSTALL,
+    MAX_FILES,
+    MAX_PIXELS,
+    RANGES,
+    SAMPLES,
+    SIDE,
+)
 
-SIDE = 224
 _PHOTO_SHARE = (0.6, 1.0)
 """Sides of the crops of photographs, in shorter sides of the photograph, from and to."""
-
+_MIN_SCALE = 0.35
+"""Of an augmented crop's area: one that shows less is no longer recognised."""
 
 _GENERATOR = threading.Lock()
 """Of torch's global generator, from which torchvision and networks' weights are drawn."""
@@ -72,13 +83,8 @@ def sample_images(sample: str, *, count: int = 8, draw: int = 0, side: int = SID
     """
     check_choice("sample", sample, SAMPLES)
     check_count("count", count, 1, MAX_FILES)
-    check_count("side", side, MIN_SIDE, MAX_SIDE)
-    generator = torch.Generator().manual_seed(draw)
-    if sample == "digits":
-        call = f'explorer.sample_images("digits", count={count}, draw={draw})'
-        return _digits(count, generator, call)
-    call = f'explorer.sample_images("photos", count={count}, draw={draw}, side={side})'
-    return _photos(count, draw, side, generator, call)
+    _check_side(side)
+    return _digits(count, draw) if sample == "digits" else _photos(count, draw, side)
 
 
 def read_pixels(file: Path, side: int) -> Tensor:
@@ -103,7 +109,7 @@ def load_images(
         raise ValueError(
             f"`paths` must be 1 to {MAX_FILES} image files, got {len(files)}. Choose some of them."
         )
-    check_count("side", side, MIN_SIDE, MAX_SIDE)
+    _check_side(side)
     if class_names is not None and len(class_names) != len(files):
         raise ValueError(
             f"`class_names` must be the class of each of the {len(files)} files, got "
@@ -129,7 +135,13 @@ def files_batch(
     )
 
 
-def _digits(count: int, generator: torch.Generator, call: str) -> Batch:
+def _check_side(side: int) -> None:
+    low, high = RANGES["side"]
+    check_count("side", side, int(low), int(high))
+
+
+def _digits(count: int, draw: int) -> Batch:
+    generator = torch.Generator().manual_seed(draw)
     digits = data.load("digits")
     classes = len(digits.classes)
     each = len(digits.test) // classes
@@ -139,10 +151,12 @@ def _digits(count: int, generator: torch.Generator, call: str) -> Batch:
     images, targets = next(iter(digits.test.subset(torch.tensor(rows)).loader(count).epoch(0)))
     # Not `digits.pixels`: rounding would make other images of the same digits on other machines.
     pixels = (digits.pixels(images) * 255).round() / 255
+    call = f'explorer.sample_images("digits", count={count}, draw={draw})'
     return Batch(pixels, targets, digits.classes, tint=True, call=call)
 
 
-def _photos(count: int, draw: int, side: int, generator: torch.Generator, call: str) -> Batch:
+def _photos(count: int, draw: int, side: int) -> Batch:
+    generator = torch.Generator().manual_seed(draw)
     photos = _photographs()
     names = tuple(photos)
     resize = CenterView(side, side)
@@ -157,6 +171,7 @@ def _photos(count: int, draw: int, side: int, generator: torch.Generator, call: 
             photo = photo.crop((left, top, left + length, top + length))
         shown.append(resize(photo))
     images = torch.stack(shown).float() / 255
+    call = f'explorer.sample_images("photos", count={count}, draw={draw}, side={side})'
     return Batch(images, torch.arange(count) % len(names), names, tint=False, call=call)
 
 
@@ -184,3 +199,43 @@ def _photographs() -> dict[str, Any]:
         "retina": skimage.retina(),
     }
     return {name: Image.fromarray(array).convert("RGB") for name, array in pixels.items()}
+
+
+def augmented(
+    batch: Batch, saliency: Tensor, augment: Augmentation, *, seed: int = 0
+) -> tuple[Batch, Tensor]:
+    """Returns a batch after augmentation, and the remembered saliency of what it shows.
+
+    The maps are kept as `SaliencyMemory` keeps them, 8 x 8 cells each, and read through the cell
+    numbers that went through the augmentation: what `OnePass` mixes by.
+
+    Args:
+        batch: images as they are.
+        saliency: (m, *size) their maps.
+        augment: see `comixup.lab._augmentation.Augmentation`; "none" returns what is given.
+        seed: of all draws.
+
+    >>> digits = sample_images("digits", count=4)
+    >>> moved, maps = augmented(digits, digits.images[:, 0], "trivial")
+    >>> moved.images.shape, maps.shape
+    (torch.Size([4, 1, 28, 28]), torch.Size([4, 28, 28]))
+    """
+    check_choice("augment", augment, AUGMENTATIONS)
+    if augment == "none":
+        return batch, saliency
+    examples = torch.arange(len(batch.images))
+    memory = SaliencyMemory(len(examples))
+    memory.write(Origin(examples), saliency)
+    memory.end_epoch()
+    size = batch.images.shape[-1]
+    view = tracked(training_view(augment, size, _MIN_SCALE))
+    images, cells = [], []
+    with seeded(seed):  # torchvision draws from torch's global generator
+        for image in batch.images:
+            picture = functional.to_pil_image((image * 255).round().to(torch.uint8))
+            numbers = CellNumbers.of((picture.height, picture.width), memory.grid)
+            pixels, numbers = view(picture, numbers)
+            images.append(pixels)
+            cells.append(numbers.tensor())
+    maps = memory.read(Origin(examples, torch.stack(cells)))
+    return replace(batch, images=torch.stack(images).float() / 255), maps

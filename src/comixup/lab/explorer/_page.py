@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import html
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import gradio as gr
 
 from comixup.lab._augmentation import AUGMENTATIONS
-from comixup.lab.explorer._code import python_lines
+from comixup.lab.explorer._explore import python_lines
 from comixup.lab.explorer._figures import (
     baselines_html,
     inputs_html,
@@ -18,13 +18,10 @@ from comixup.lab.explorer._figures import (
     outputs_html,
     why_html,
 )
-from comixup.lab.explorer._limits import MAX_BYTES, MAX_FILES, MAX_SIDE, MIN_SIDE
 from comixup.lab.explorer._settings import (
-    DEMO,
-    HIGHEST,
-    MAX_GRID,
-    MAX_LEVELS,
-    MAX_SWEEPS,
+    MAX_BYTES,
+    MAX_FILES,
+    RANGES,
     SAMPLES,
     SPECTRAL,
     Settings,
@@ -50,6 +47,14 @@ main.fillable { max-width: none !important; padding: 6px 20px !important; }
 h1, h3, h4, p { margin: 2px 0 !important; }
 """
 _NETWORKS = ("torchvision:resnet18", "timm:mobilenetv3_small_100")
+_ROWS: Sequence[Mapping[str, float]] = (
+    {"tau": 0.01, "gamma": 0.05},
+    {"beta": 0.02, "omega": 0.001},
+    {"eta": 0.01, "grid": 1},
+    {"partition_size": 1, "levels": 1},
+    {"sweeps": 1, "seed": 1},
+)
+"""Rows of sliders, and their steps."""
 _MISTAKES = (ValueError, TypeError, OSError, ImportError, RuntimeError)
 _ABOUT = (
     "Each output takes the salient cells of several inputs. Move a slider: **tau** lets more "
@@ -110,16 +115,16 @@ def _controls(bench: Workbench) -> tuple[dict[str, Any], gr.File]:
     with gr.Tab("Samples"):
         found["sample"] = gr.Radio(list(SAMPLES), value=default.sample, show_label=False)
         with gr.Row():
-            found["count"] = _slider("count", 2, MAX_FILES, 1, "how many")
-            found["draw"] = _slider("draw", 0, HIGHEST["draw"], 1, "which ones")
+            found["count"] = _slider("count", 1, "how many")
+            found["draw"] = _slider("draw", 1, "which ones")
     with gr.Tab("Your own", elem_id="own"):
         files = gr.File(
             file_count="multiple", file_types=["image"], height=120, elem_id="files",
             label=f"{MAX_FILES} files at most, of {MAX_BYTES // 2**20} MB",
         )  # fmt: skip
-        found["side"] = _slider("side", MIN_SIDE, MAX_SIDE, 16, "pixels per side, of photos too")
+        found["side"] = _slider("side", 16, "pixels per side, of photos too")
     gr.Markdown("### 2 Saliency")
-    known = [default.saliency, SPECTRAL, DEMO, *bench.runs, *_NETWORKS]
+    known = [default.saliency, SPECTRAL, *bench.runs, *_NETWORKS]
     install = "" if default.saliency != SPECTRAL else _INSTALL
     found["saliency"] = gr.Dropdown(
         list(dict.fromkeys(known)), value=default.saliency, allow_custom_value=True,
@@ -132,29 +137,15 @@ def _controls(bench: Workbench) -> tuple[dict[str, Any], gr.File]:
         label="augmentation (saliency follows)",
     )  # fmt: skip
     gr.Markdown("### 3 Co-Mixup")
-    rows: Sequence[tuple[tuple[str, float, float, float, str], ...]] = (
-        (("tau", 0, HIGHEST["tau"], 0.01, "tau"), ("gamma", 0, HIGHEST["gamma"], 0.05, "gamma")),
-        (
-            ("beta", 0, HIGHEST["beta"], 0.02, "beta"),
-            ("omega", 0, HIGHEST["omega"], 0.001, "omega"),
-        ),
-        (("eta", 0, HIGHEST["eta"], 0.01, "eta"), ("grid", 1, MAX_GRID, 1, "grid")),
-        (
-            ("partition_size", 1, MAX_FILES, 1, "partition size"),
-            ("levels", 1, MAX_LEVELS, 1, "levels"),
-        ),
-        (("sweeps", 1, MAX_SWEEPS, 1, "sweeps"), ("seed", 0, HIGHEST["seed"], 1, "seed")),
-    )
-    for row in rows:
+    for row in _ROWS:
         with gr.Row():
-            for name, low, high, step, label in row:
-                found[name] = _slider(name, low, high, step, label)
-    names = list(vars(default))
-    return {name: found[name] for name in names}, files
+            for name, step in row.items():
+                found[name] = _slider(name, step, name.replace("_", " "))
+    return {name: found[name] for name in vars(default)}, files
 
 
-def _slider(name: str, low: float, high: float, step: float, label: str) -> gr.Slider:
-    value = getattr(Settings(), name)
+def _slider(name: str, step: float, label: str) -> gr.Slider:
+    value, (low, high) = getattr(Settings(), name), RANGES[name]
     return gr.Slider(
         low, high, value=value, step=step, label=label, min_width=130, elem_id=name, buttons=[]
     )

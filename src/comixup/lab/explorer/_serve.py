@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from comixup._checks import check_count
-from comixup.lab.explorer._limits import HOST, INSTALL, MAX_BYTES, PORT
+from comixup.lab.explorer._settings import HOST, INSTALL, MAX_BYTES, PORT
 
 if TYPE_CHECKING:
     from comixup.lab.explorer._workbench import Workbench

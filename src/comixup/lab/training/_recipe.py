@@ -70,6 +70,15 @@ METHODS: Mapping[str, str] = {
 }
 """The methods by their names in recipes and on the command line, and the classes that mix: the
 paper's columns, in its order."""
+TITLES: Mapping[str, str] = {
+    "vanilla": "Vanilla",
+    "input": "Input mixup",
+    "manifold": "Manifold mixup",
+    "cutmix": "CutMix",
+    "puzzlemix": "Puzzle Mix",
+    "comixup": "Co-Mixup",
+}
+"""What tables and pictures call the methods."""
 UNMIXED = "vanilla"
 """The mixer that leaves batches unmixed."""
 CHOICE = "choice"
