@@ -7,20 +7,23 @@ import pytest
 import torch
 
 from comixup import CoMixup, InputMixup, NoMix, Problem, objective
-from comixup.lab.paper._compatibility_picture import (
+from comixup.lab.paper._analyses import (
+    MOST_INPUTS,
+    POSITIONS,
+    arrangement,
+    batch_statistics,
+    exhaustive_rows,
+    infeasible_guess,
+    narasimhan_bilmes_rows,
+    run_time_rows,
+)
+from comixup.lab.paper._pictures import (
     SPLIT,
     TOGETHER,
     compatible_problem,
     draw_compatibility,
     inner_product,
     labelling_of,
-)
-from comixup.lab.paper._mixed_batches import MOST_INPUTS, POSITIONS, arrangement, batch_statistics
-from comixup.lab.paper._solver_analyses import (
-    exhaustive_rows,
-    infeasible_guess,
-    narasimhan_bilmes_rows,
-    run_time_rows,
 )
 
 

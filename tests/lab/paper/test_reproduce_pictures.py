@@ -11,13 +11,13 @@ from PIL import Image
 
 sys.path.append(str(Path(__file__).parents[1] / "training"))
 
-from comixup.lab.paper import ITEMS, Workspace, _illustrations
+from comixup.lab.paper import ITEMS, Workspace, _pictures
+from comixup.lab.paper._analyses import mixed_batches_rows, run_time_rows
 from comixup.lab.paper._figures import convergence_figure, mixed_batches_figure, run_time_figure
-from comixup.lab.paper._illustrations import draw_methods, draw_procedure, draw_samples
 from comixup.lab.paper._images import Images, Photographs
-from comixup.lab.paper._mixed_batches import mixed_batches_rows
+from comixup.lab.paper._pictures import draw_methods, draw_procedure, draw_samples
 from comixup.lab.paper._run_job import measured_run
-from comixup.lab.paper._solver_analyses import run_time_rows
+from comixup.lab.paper._trained_tables import Run
 from comixup.lab.training import RECIPES
 from small_runs import RECIPE, recipe, train_here, write_images
 from small_sets import reduced, write_tiny_imagenet
@@ -41,11 +41,11 @@ def test_batches_are_the_same_each_time(images):
         assert not torch.equal(first.images, other.images)
         assert first.saliency.shape == (6, 32, 32)
         assert 0 <= float(first.pixels.min()) <= float(first.pixels.max()) <= 1
-    assert images.names(torch.tensor([2])) == ["thing 2"]
+        assert set(first.names) <= {f"thing {k}" for k in range(10)}
 
 
 def test_pictures_are_drawn(images, tmp_path, monkeypatch):
-    monkeypatch.setattr(_illustrations, "SHEET", 16)
+    monkeypatch.setattr(_pictures, "SHEET", 16)
     targets = draw_methods(images, tmp_path / "methods")
     assert [sum(w for n, w in row.items() if n != "method") for row in targets] == pytest.approx(
         [1] * 5
@@ -86,7 +86,7 @@ def test_photographs_are_seen_by_a_network_that_knows_imagenet(tmp_path):
     assert not torch.equal(first.images, other.images)
     assert first.saliency.shape == (6, 224, 224)
     torch.testing.assert_close(first.images, 2 * first.pixels - 1)  # mean and deviation 0.5
-    assert photographs.names(first.targets) == ["old car"] * 6
+    assert first.names == ["old car"] * 6
     rows = mixed_batches_rows(range(1), photographs, 20)
     assert all(row["inputs_1"] == 20 for row in rows if row.get("method") == "vanilla")
 
@@ -126,6 +126,20 @@ def test_a_run_is_trained_and_measured(data, tmp_path):
     # In full precision, where the logits that are kept have half of it.
     assert (row["ece"], row["nll"]) == tuple(final["final"]["test"][n] for n in ("ece", "nll"))
     assert row["cpu_seconds"] > 0
+
+
+def test_pictures_are_of_the_run_with_the_recipes_own_settings(data, tmp_path, monkeypatch):
+    """Not of one with other settings, which lies in the usual folder."""
+    monkeypatch.setattr("comixup.lab.paper._run_job.recipe_named", lambda name: recipe(epochs=1))
+    workspace, run = Workspace(tmp_path, data), Run(RECIPE, "vanilla", 0)
+    usual = tmp_path / "runs" / RECIPE / "vanilla" / "seed-0"
+    assert workspace.run_folder(run) == usual
+    measured_run(workspace, recipe(epochs=2), "vanilla", 0, boxes=False)
+    assert (usual / "result.json").is_file()
+    measured_run(workspace, recipe(epochs=1), "vanilla", 0, boxes=False)
+    own = workspace.run_folder(run)
+    assert own != usual
+    assert json.loads((own / "result.json").read_text())["epochs"] == 1
 
 
 def test_boxes_are_measured_beside_those_that_know_nothing(tmp_path):

@@ -11,10 +11,10 @@ import pytest
 
 from comixup.lab.evaluation import Bin, RunRecord
 from comixup.lab.paper import ITEMS, collect, jobs_of, write_report
+from comixup.lab.paper._analyses import exhaustive_rows, narasimhan_bilmes_rows
 from comixup.lab.paper._check import compared, draw
 from comixup.lab.paper._html import anchor, html_page
 from comixup.lab.paper._report import shows_no_data_set
-from comixup.lab.paper._solver_analyses import exhaustive_rows, narasimhan_bilmes_rows
 from comixup.lab.paper._store import (
     JobResult,
     commit_results,

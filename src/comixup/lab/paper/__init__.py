@@ -1,8 +1,8 @@
 """The paper's tables and figures from runs and measurements.
 
 1. What there is: `_items`, a table or figure each, with what was `_published`; `_trained_tables`;
-2. the jobs that it takes, and their list: `_jobs`, run by `_run_job` (`_solver_analyses`,
-   `_mixed_batches`, `_illustrations`) in the order of the `_scheduler`, kept by the `_store`;
+2. the jobs that it takes, and their list: `_jobs`, run by `_run_job` (`_analyses`, `_pictures`) in
+   the order of the `_scheduler`, kept by the `_store`;
 3. what is shown: the `_report` (`_report_tables`, `_figures`, `_html`); `_check` runs committed
    jobs again.
 """

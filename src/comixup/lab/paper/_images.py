@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -13,14 +14,13 @@ from comixup.lab import models
 from comixup.lab._image_files import read_image
 from comixup.lab.data import DataSet, data_root
 from comixup.lab.evaluation import load_trained, trained_on
+from comixup.lab.evaluation._trained import Trained
 from comixup.lab.training import RunFolder
 from comixup.lab.training._setup import shape_of
 
-NETWORK = "efficientnet-lite0"
+_NETWORK = "efficientnet-lite0"
 """Trained on ImageNet: its gradients are the saliency of photographs."""
-PHOTOGRAPHS = "photos"
-"""The folder of the photographs, in that of the data sets."""
-LEAST_PHOTOGRAPHS = 24
+_LEAST_PHOTOGRAPHS = 24
 """As many as a sheet has."""
 
 
@@ -31,14 +31,28 @@ class Batch:
     Attributes:
         images: (m, C, H, W), normalised.
         pixels: the same in [0, 1] colours.
-        targets: (m,) class indices.
+        names: what each shows.
         saliency: (m, H, W).
     """
 
     images: Tensor
     pixels: Tensor
-    targets: Tensor
+    names: list[str]
     saliency: Tensor
+
+    def first(self, count: int) -> Batch:
+        """Returns its first images."""
+        return Batch(
+            self.images[:count], self.pixels[:count], self.names[:count], self.saliency[:count]
+        )
+
+
+def load_run(run: Path, root: Path | None) -> tuple[Trained, DataSet, int | None]:
+    """Returns the network of a finished run, its data set, and the pixels per side it takes."""
+    origin = trained_on(run)
+    data = origin.load_data(root)
+    shape = shape_of(data, origin.image_size)
+    return load_trained(run, num_classes=data.num_classes, shape=shape), data, origin.image_size
 
 
 class Images:
@@ -55,12 +69,10 @@ class Images:
                 f"`run` must be the folder of a finished run, but {run} has no weights. Train it "
                 "to its end."
             )
-        origin = trained_on(run)
-        self.image_size = origin.image_size
-        self.data: DataSet = origin.load_data(root)
-        self.model = load_trained(
-            run, num_classes=self.data.num_classes, shape=shape_of(self.data, self.image_size)
-        ).model
+        trained, self.data, size = load_run(run, root)
+        self.model = trained.model
+        # None for sets of images that are not files, but have one size.
+        self._size = None if self.data.train.resized_side() is None else size
 
     def batch(self, size: int, number: int, *, augment: bool = True) -> Batch:
         """Returns a batch of the training images, shuffled.
@@ -71,28 +83,19 @@ class Images:
             augment: flip and crop the images, as in training. Without, the batch is drawn by the
                 number from the images as they are.
         """
+        train = self.data.train
         if augment:
-            loader = self.data.train.loader(
-                size, seed=0, augment="crop-flip", image_size=self._cropped_size()
-            )
+            loader = train.loader(size, seed=0, augment="crop-flip", image_size=self._size)
             epoch, step = divmod(number, len(loader))
-            images, targets = next(iter(loader.epoch(epoch, first_step=step)))
         else:
-            generator = torch.Generator().manual_seed(number)
-            chosen = torch.randperm(len(self.data.train), generator=generator)[:size]
-            split = self.data.train.subset(chosen)
-            plain = split.loader(size, image_size=self._cropped_size())
-            images, targets = next(iter(plain.epoch(0)))
+            loader = train.subset(_drawn(len(train), size, number)).loader(
+                size, image_size=self._size
+            )
+            epoch, step = 0, 0
+        images, targets = next(iter(loader.epoch(epoch, first_step=step)))
         maps = saliency(self.model, images, targets, keep_gradients=False)
-        return Batch(images, self.data.pixels(images), targets, maps)
-
-    def names(self, targets: Tensor) -> list[str]:
-        """Returns the names of classes, by index."""
-        return [self.data.classes[index].replace("_", " ") for index in targets.tolist()]
-
-    def _cropped_size(self) -> int | None:
-        """Returns the pixels per side of images that are files; None for sets of one size."""
-        return None if self.data.train.resized_side() is None else self.image_size
+        names = [self.data.classes[index].replace("_", " ") for index in targets.tolist()]
+        return Batch(images, self.data.pixels(images), names, maps)
 
 
 class Photographs:
@@ -105,30 +108,35 @@ class Photographs:
     """
 
     def __init__(self, root: Path | None) -> None:
-        folder = data_root(root) / PHOTOGRAPHS
+        folder = data_root(root) / "photos"
         files = sorted(folder.rglob("*.jpg")) if folder.is_dir() else []
-        if len(files) < LEAST_PHOTOGRAPHS:
+        if len(files) < _LEAST_PHOTOGRAPHS:
             raise FileNotFoundError(
-                f"{folder} must have {LEAST_PHOTOGRAPHS} photographs or more (.jpg), got "
+                f"{folder} must have {_LEAST_PHOTOGRAPHS} photographs or more (.jpg), got "
                 f"{len(files)}. Put some there, or name the folder that it lies in by --data."
             )
-        preprocessing = models.pretrained_preprocessing(NETWORK)
-        model = models.build(NETWORK, 1000, shape=preprocessing.shape, pretrained=True).eval()
+        preprocessing = models.pretrained_preprocessing(_NETWORK)
+        model = models.build(_NETWORK, 1000, shape=preprocessing.shape, pretrained=True).eval()
         views = torch.stack([preprocessing.view(read_image(file)) for file in files])
         images = preprocessing.normalize(views)
         with torch.no_grad():
             predicted = model(images).argmax(1)
         maps = saliency(model, images, predicted, keep_gradients=False)
-        self._all = Batch(images, views / 255, torch.arange(len(files)), maps)
-        self._names = [file.stem.rstrip("_0123456789").replace("_", " ") for file in files]
+        names = [file.stem.rstrip("_0123456789").replace("_", " ") for file in files]
+        self._all = Batch(images, views / 255, names, maps)
 
     def batch(self, size: int, number: int, *, augment: bool = False) -> Batch:
         """Returns some of the photographs, drawn by a number; they are not augmented."""
-        generator = torch.Generator().manual_seed(number)
-        chosen = torch.randperm(len(self._names), generator=generator)[:size]
         whole = self._all
-        return Batch(whole.images[chosen], whole.pixels[chosen], chosen, whole.saliency[chosen])
+        chosen = _drawn(len(whole.names), size, number)
+        names = [whole.names[index] for index in chosen.tolist()]
+        return Batch(whole.images[chosen], whole.pixels[chosen], names, whole.saliency[chosen])
 
-    def names(self, targets: Tensor) -> list[str]:
-        """Returns what photographs show, by index."""
-        return [self._names[index] for index in targets.tolist()]
+
+Source: TypeAlias = Images | Photographs
+"""Where batches come from."""
+
+
+def _drawn(count: int, size: int, number: int) -> Tensor:
+    """Returns the indices of so many of some images, shuffled by a number."""
+    return torch.randperm(count, generator=torch.Generator().manual_seed(number))[:size]

@@ -6,12 +6,11 @@ import contextlib
 import os
 import platform
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -48,96 +47,57 @@ class Workspace:
     console: Console | None = None
 
     def run_folder(self, run: Run) -> Path:
-        """Returns the folder of a trained run."""
-        return self.out / "runs" / run.recipe / run.method / f"seed-{run.seed}"
+        """Returns the folder of a trained run: that of its own settings, if there are several."""
+        from comixup.lab.training._folder import run_folder  # noqa: PLC0415 - not for lists
+        from comixup.lab.training._run import Run as Trained  # noqa: PLC0415 - not for lists
 
-    @property
-    def figures(self) -> Path:
-        """The folder of pictures."""
-        return self.out / "figures"
+        trained = Trained(recipe_named(run.recipe), run.method, run.seed)
+        return run_folder(self.out / "runs", trained)[0].path
 
 
 def run_job(job: Job, workspace: Workspace) -> JobResult:
     """Returns what a job measures, after running it; pictures go to the folder of figures."""
     begin = time.perf_counter()
-    rows = _MAKERS[job.maker](workspace, **job.arguments)
-    about: dict[str, float | str] = {"seconds": round(time.perf_counter() - begin, 1), **_about()}
-    return JobResult(tuple(rows), about)
+    rows = _rows(job, workspace)
+    return JobResult(tuple(rows), {"seconds": round(time.perf_counter() - begin, 1), **_about()})
 
 
-def _run(workspace: Workspace, *, recipe: Any, method: str, seed: int, boxes: bool) -> list[Row]:
-    return [measured_run(workspace, recipe, method, seed, boxes=boxes).as_row()]
-
-
-def _exhaustive(_: Workspace, **arguments: Any) -> list[Row]:
-    from comixup.lab.paper._solver_analyses import exhaustive_rows  # noqa: PLC0415
-
-    return exhaustive_rows(**arguments)
-
-
-def _narasimhan_bilmes(_: Workspace, **arguments: Any) -> list[Row]:
-    from comixup.lab.paper._solver_analyses import narasimhan_bilmes_rows  # noqa: PLC0415
-
-    return narasimhan_bilmes_rows(**arguments)
-
-
-def _run_time(_: Workspace, **arguments: Any) -> list[Row]:
-    from comixup.lab.paper._solver_analyses import run_time_rows  # noqa: PLC0415
-
-    return run_time_rows(**arguments)
-
-
-def _images(workspace: Workspace, run: Run | None) -> Any:
-    """Returns a run's images, or photographs where there is no run."""
+def _rows(job: Job, workspace: Workspace) -> list[Row]:
+    # Here, so that a list does not wait for torch.
+    from comixup.lab.paper import _analyses, _pictures  # noqa: PLC0415
     from comixup.lab.paper._images import Images, Photographs  # noqa: PLC0415
 
-    if run is None:
-        return Photographs(workspace.data_root)
-    return Images(workspace.run_folder(run), workspace.data_root)
-
-
-def _mixed_batches(
-    workspace: Workspace, *, run: Run | None, seeds: range, size: int, grids: tuple[int, ...] = ()
-) -> list[Row]:
-    from comixup.lab.paper._mixed_batches import mixed_batches_rows  # noqa: PLC0415
-
-    return mixed_batches_rows(seeds, _images(workspace, run), size, grids)
-
-
-def _picture(workspace: Workspace, *, name: str, run: Run | None) -> list[Row]:
-    from comixup.lab.paper._illustrations import DRAWN  # noqa: PLC0415
-
+    given, figures = dict(job.arguments), workspace.out / "figures"
+    if job.maker == "run":
+        return [measured_run(workspace, **given).as_row()]
+    if job.maker == "compatibility":
+        return _pictures.draw_compatibility(figures / "compatibility")
+    if job.maker == "corruption":
+        return _corruption(workspace, figures, **given)
+    if job.maker in _analyses.OF_THE_SOLVER:
+        return _analyses.OF_THE_SOLVER[job.maker](**given)
+    run: Run | None = given.pop("run")
+    root = workspace.data_root
+    images = Photographs(root) if run is None else Images(workspace.run_folder(run), root)
+    if job.maker == "mixed-batches":
+        return _analyses.mixed_batches_rows(images=images, **given)
     of = "photographs" if run is None else run.recipe
-    return DRAWN[name](_images(workspace, run), workspace.figures / f"{name}-{of}")
+    return _pictures.DRAWN[given["name"]](images, figures / f"{given['name']}-{of}")
 
 
-def _compatibility(workspace: Workspace) -> list[Row]:
-    from comixup.lab.paper._compatibility_picture import draw_compatibility  # noqa: PLC0415
-
-    return draw_compatibility(workspace.figures / "compatibility")
-
-
-def _corruption(workspace: Workspace, *, recipe: str) -> list[Row]:
+def _corruption(workspace: Workspace, figures: Path, recipe: str) -> list[Row]:
     """Draws images of a recipe's data set with corrupted backgrounds (Figure 10)."""
     name = recipe_named(recipe).data
     data = data_sets.load(name, workspace.data_root)
-    boxes = _boxes_of(data, data_sets.data_root(workspace.data_root))
+    boxes = _boxes_of(data, workspace)
     if boxes is None:
         raise FileNotFoundError(
             f"Boxes of {name} were not found. Put ImageNet's Annotations/CLS-LOC/val into its "
             "folder."
         )
-    evaluation.draw_corruptions(
-        data,
-        data.test,
-        boxes,
-        workspace.figures / f"corruption-{recipe}.png",
-        f"Background corruption of {name}",
-    )
+    path, title = figures / f"corruption-{recipe}.png", f"Background corruption of {name}"
+    evaluation.draw_corruptions(data, data.test, boxes, path, title)
     return []
-
-
-# ---- Trained runs --------------------------------------------------------------------------------
 
 
 def measured_run(
@@ -160,59 +120,44 @@ def measured_run(
         data_root=workspace.data_root,
         console=workspace.console,
     )
-    folder = trained[seed].folder or workspace.run_folder(Run(recipe.name, method, seed))
+    folder = trained[seed].folder or Path()
     run = evaluation.measure_run(folder)
-    if not boxes:
-        return run
-    found = _evaluated(workspace, folder)
-    return replace(run, metrics={**found.summary, **_baselines(found), **run.metrics})
+    return replace(run, metrics={**_boxed(folder, workspace), **run.metrics}) if boxes else run
 
 
-def _baselines(found: evaluation.Evaluation) -> dict[str, float]:
-    """Returns what boxes localise that know nothing of the image: the whole of it, its centre."""
-    boxes = () if found.localisation is None else found.localisation.baselines
+def _boxed(folder: Path, workspace: Workspace) -> dict[str, float]:
+    """Returns what a run's network localises, and its errors on corrupted backgrounds.
+
+    Beside it, what boxes localise that know nothing of the image: the whole of it, and its centre.
+    """
+    from torch.cuda import is_available  # noqa: PLC0415 - not for lists
+
+    from comixup.lab.paper._images import load_run  # noqa: PLC0415
+
+    trained, data, _ = load_run(folder, workspace.data_root)
+    found = evaluation.evaluate(
+        trained,
+        data,
+        _boxes_of(data, workspace),
+        device="cuda" if is_available() else "cpu",
+        console=workspace.console,
+    )
+    evaluation.write_evaluation(found, folder)
+    baselines = () if found.localisation is None else found.localisation.baselines
     return {
-        f"{box.name.split()[0]}_{name}": value
-        for box in boxes
-        for name, value in box.summary.items()
+        **found.summary,
+        **{
+            f"{box.name.split()[0]}_{name}": value
+            for box in baselines
+            for name, value in box.summary.items()
+        },
     }
 
 
-def _boxes_of(data: DataSet, root: Path) -> Tensor | None:
-    """Returns the boxes of a data set's test images; None where there are none."""
+def _boxes_of(data: DataSet, workspace: Workspace) -> Tensor | None:
+    root = data_sets.data_root(workspace.data_root)
     folders = sorted(root.glob(_ANNOTATIONS)) if data.name == "imagenet" else []
     return evaluation.find_boxes(data, root, folders[0] if folders else None)
-
-
-def _evaluated(workspace: Workspace, run: Path) -> evaluation.Evaluation:
-    """Returns the evaluation of a finished run, with boxes where there are any; writes its file."""
-    from torch.cuda import is_available  # noqa: PLC0415 - not for lists
-
-    from comixup.lab.training._setup import shape_of  # noqa: PLC0415
-
-    origin = evaluation.trained_on(run)
-    data = origin.load_data(workspace.data_root)
-    trained = evaluation.load_trained(
-        run, num_classes=data.num_classes, shape=shape_of(data, origin.image_size)
-    )
-    boxes = _boxes_of(data, data_sets.data_root(workspace.data_root))
-    found = evaluation.evaluate(
-        trained, data, boxes, device="cuda" if is_available() else "cpu", console=workspace.console
-    )
-    evaluation.write_evaluation(found, run)
-    return found
-
-
-_MAKERS: Mapping[str, Callable[..., list[Row]]] = {
-    "run": _run,
-    "exhaustive": _exhaustive,
-    "narasimhan-bilmes": _narasimhan_bilmes,
-    "run-time": _run_time,
-    "mixed-batches": _mixed_batches,
-    "picture": _picture,
-    "compatibility": _compatibility,
-    "corruption": _corruption,
-}
 
 
 def _about() -> dict[str, float | str]:

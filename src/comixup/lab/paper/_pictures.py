@@ -1,20 +1,25 @@
-"""Pictures of mixed images: all methods on one pair, the procedure, and sample sheets."""
+"""The paper's pictures: methods on one pair, the procedure, compatibility, and sample sheets."""
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import torch
 from matplotlib import style
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from comixup import CoMixup, CutMix, InputMixup, Labelling, Mixer, PuzzleMix
+import comixup
+from comixup import CoMixup, Labelling, Mixer, Problem, objective, solve
 from comixup._figures import shortened, write_figure
-from comixup.lab.paper._images import Batch, Images, Photographs
+from comixup.lab.paper._images import Batch, Source
 from comixup.lab.paper._store import Row
+from comixup.lab.training._recipe import METHODS, TITLES
 from comixup.plots import Box, Page, colour_of
 
 _DPI = 150
@@ -30,24 +35,21 @@ _LINE = 0.15
 """Inches: of a figure, around it and between images, and of a line of text."""
 
 
-def draw_methods(images: Images | Photographs, stem: Path) -> list[Row]:
+def draw_methods(images: Source, stem: Path) -> list[Row]:
     """Draws a pair of images as each method mixes it (Figure 1); returns the targets."""
     batch = images.batch(CoMixup().partition_size or 2, _SEED, augment=False)
-    pair = _first(batch, 2)
+    pair = batch.first(2)
     mixed: dict[str, tuple[Tensor, Tensor]] = {}
-    makers: dict[str, Callable[[torch.Generator], Mixer]] = {
-        "Input mixup": lambda g: InputMixup(None, generator=g),
-        "CutMix": lambda g: CutMix(None, generator=g),
-        "Puzzle Mix": lambda g: PuzzleMix(None, grid=4, generator=g),
-        "Co-Mixup, m = 2": lambda g: CoMixup(None, generator=g),
-    }
-    for name, make in makers.items():
-        mixed[name] = _evenly_mixed(make, pair)
+    for method in ("input", "cutmix", "puzzlemix", "comixup"):
+        title = TITLES[method] if method != "comixup" else "Co-Mixup, m = 2"
+        own = {"grid": 4} if method == "puzzlemix" else {}
+        make = functools.partial(getattr(comixup, METHODS[method]), None, **own)
+        mixed[title] = _evenly_mixed(make, pair)
     whole, ratios = _mix(CoMixup(None, generator=_seeded()), batch)
     with_first = int(ratios[:, 0].argmax())
     mixed[f"Co-Mixup, m = {len(batch.images)}"] = whole[with_first], ratios[with_first]
 
-    names = images.names(batch.targets)
+    names = batch.names
     titles = ["input 1", "input 2", *mixed]
     pictures = [*pair.pixels, *(picture for picture, _ in mixed.values())]
     captions = [*names[:2], *(_caption(ratio, names) for _, ratio in mixed.values())]
@@ -69,14 +71,16 @@ def draw_methods(images: Images | Photographs, stem: Path) -> list[Row]:
     ]
 
 
-def draw_procedure(images: Images | Photographs, stem: Path) -> list[Row]:
+def draw_procedure(images: Source, stem: Path) -> list[Row]:
     """Draws inputs, their saliency, outputs and source counts (Figure 3); returns the counts."""
     batch = images.batch(_PROCEDURE_INPUTS, _SEED, augment=False)
     mixer = CoMixup(None, generator=_seeded())
     outputs, _ = _mix(mixer, batch)
-    plan = _plan(mixer)
+    plan, cells = mixer.last.plan, mixer.last.cells
+    assert isinstance(plan, Labelling)
+    assert cells is not None
     counts = plan.source_counts
-    names = images.names(batch.targets)
+    names = batch.names
     count, label = len(batch.images), 0.6
     column = (_WIDTH - _MARGIN - label) / count
     side, tall = column - _GAP, 1.0
@@ -90,8 +94,7 @@ def draw_procedure(images: Images | Photographs, stem: Path) -> list[Row]:
             page.frame(boxes[0], colour_of(i), 3)
             name = f"input {i + 1}: {shortened(names[i], _NAME)}"
             page.text(left, 0.1, name, 9)
-            assert mixer.last.cells is not None
-            page.saliency(boxes[1], mixer.last.cells[i], colour_of(i), _ink(batch.pixels[i]))
+            page.saliency(boxes[1], cells[i], colour_of(i), _ink(batch.pixels[i]))
             page.grid(boxes[1], plan.grid[0], plan.grid[1], _size(outputs[i]))
             page.frame(boxes[1])
             page.text(left, tops[2] - 0.2, f"output {i + 1}", 9)
@@ -118,14 +121,14 @@ def draw_procedure(images: Images | Photographs, stem: Path) -> list[Row]:
     ]
 
 
-def draw_samples(images: Images | Photographs, stem: Path) -> list[Row]:
+def draw_samples(images: Source, stem: Path) -> list[Row]:
     """Draws 24 inputs, and their outputs at two values of tau (Figures 11 to 13).
 
     Returns the inputs per output at each tau.
     """
     batch = images.batch(SHEET, _SEED, augment=False)
     sheets: dict[str, tuple[Tensor, list[str]]] = {}
-    names = images.names(batch.targets)
+    names = batch.names
     sheets["inputs"] = batch.pixels, [shortened(name, _NAME) for name in names]
     rows: list[Row] = []
     for tau in SHEET_TAUS:
@@ -166,32 +169,18 @@ def _mix(mixer: Mixer, batch: Batch) -> tuple[Tensor, Tensor]:
     _, ratios = mixer(
         batch.images, torch.eye(count), batch.saliency if mixer.needs_saliency else None
     )
-    assert mixer.last is not None
     return mixer.last.plan.mix_images(batch.pixels), ratios
 
 
-def _evenly_mixed(make: Callable[[torch.Generator], Mixer], pair: Batch) -> tuple[Tensor, Tensor]:
+def _evenly_mixed(make: Callable[..., Mixer], pair: Batch) -> tuple[Tensor, Tensor]:
     """Returns an output of a pair that shows both, and its ratios: the first of some draws.
 
     A random partner may be the image itself, and a ratio near 0 or 1 shows nothing. Where no draw
     shows enough of both, it is the one that shows most.
     """
-    tries = [_mix(make(torch.Generator().manual_seed(seed)), pair) for seed in range(_DRAWS)]
+    tries = [_mix(make(generator=_seeded(seed)), pair) for seed in range(_DRAWS)]
     found = [(x[j], r[j]) for x, r in tries for j in (0, 1)]
     return max(found, key=lambda output: min(float(output[1].min()), _EVEN))
-
-
-def _plan(mixer: CoMixup) -> Labelling:
-    assert mixer.last is not None
-    plan = mixer.last.plan
-    assert isinstance(plan, Labelling)
-    return plan
-
-
-def _first(batch: Batch, count: int) -> Batch:
-    return Batch(
-        batch.images[:count], batch.pixels[:count], batch.targets[:count], batch.saliency[:count]
-    )
 
 
 def _caption(ratio: Tensor, names: Sequence[str]) -> str:
@@ -223,13 +212,80 @@ def _write(figure: Figure, stem: Path) -> None:
         write_figure(figure, stem.with_name(stem.name + suffix), _DPI)
 
 
-def _seeded() -> torch.Generator:
-    return torch.Generator().manual_seed(_SEED)
+def _seeded(seed: int = _SEED) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
 
 
-DRAWN: Mapping[str, Callable[[Images | Photographs, Path], list[Row]]] = {
+DRAWN: Mapping[str, Callable[[Source, Path], list[Row]]] = {
     "methods": draw_methods,
     "procedure": draw_procedure,
     "samples": draw_samples,
 }
 """By the name of the item."""
+
+
+# ---- Compatibility (Figure 5), computed: three inputs, two outputs, two results ------------------
+
+_CELLS = 2
+"""Per side."""
+SPLIT, TOGETHER = ((0, 2), (1, 2)), ((0, 1), (2, 2))
+"""Inputs of the left and the right half of each output: 1 and 2 apart, 1 and 2 together."""
+_RESULTS = {"1 and 2 in different outputs": SPLIT, "1 and 2 in one output": TOGETHER}
+
+
+def compatible_problem() -> Problem:
+    """Returns a problem in which inputs 1 and 2 belong together, and nothing else matters.
+
+    A has 0.9 between inputs 1 and 2 and 0.1 between others: what is large is unwelcome in
+    *different* outputs, so that 1 and 2 are to meet in one.
+    """
+    matrix = torch.tensor([[1.0, 0.9, 0.1], [0.9, 1.0, 0.1], [0.1, 0.1, 1.0]])
+    cost = torch.zeros(3, _CELLS, _CELLS)
+    return Problem(cost, matrix, num_outputs=2, beta=0.1, clip=None)
+
+
+def labelling_of(halves: tuple[tuple[int, int], tuple[int, int]]) -> Labelling:
+    """Returns the labelling whose outputs have an input in the left and one in the right half."""
+    rows = [[[left] + [right] * (_CELLS - 1)] * _CELLS for left, right in halves]
+    return Labelling(torch.tensor(rows).unsqueeze(1), 3)
+
+
+def draw_compatibility(stem: Path) -> list[Row]:
+    """Draws both results with their inner products; returns these, and that of `solve`."""
+    problem = compatible_problem()
+    rows: list[Row] = []
+    with style.context("default"):
+        figure = Figure((8.4, 2.6), facecolor="white", layout="constrained")
+        axes = figure.subplots(1, 2)
+        for ax, (title, halves) in zip(axes, _RESULTS.items(), strict=True):
+            labelling = labelling_of(halves)
+            product = inner_product(problem, labelling)
+            _draw_halves(ax, halves)
+            ax.set_title(
+                f"{title}: $\\langle o_1, o_2 \\rangle_A$ = {product:.1f}", fontsize=10, pad=6
+            )
+            rows.append({"result": title, "inner_product": product})
+    solved = solve(problem, levels=1, starts=8, num_threads=1, generator=_seeded(0))
+    rows.append({"result": "solve", "inner_product": inner_product(problem, solved)})
+    _write(figure, stem)
+    return rows
+
+
+def inner_product(problem: Problem, labelling: Labelling) -> float:
+    """Returns o_1 . A o_2, which the compatibility term holds twice."""
+    value = objective(problem, labelling).compatibility
+    return value * problem.num_locations / problem.weights.gamma / 2
+
+
+def _draw_halves(ax: Axes, halves: tuple[tuple[int, int], tuple[int, int]]) -> None:
+    for j, inputs in enumerate(halves):
+        for half, i in enumerate(inputs):
+            corner = (2.6 * j + half, 0)
+            ax.add_patch(Rectangle(corner, 1, 1.4, fc=colour_of(i), ec="white", lw=2))
+            ax.text(
+                corner[0] + 0.5, 0.7, str(i + 1), ha="center", va="center", fontsize=18,
+                color="white", weight="bold",
+            )  # fmt: skip
+        ax.text(2.6 * j + 1, -0.18, f"output {j + 1}", ha="center", va="top", fontsize=10)
+    ax.set(xlim=(-0.2, 4.8), ylim=(-0.5, 1.5), xticks=[], yticks=[], aspect="equal")
+    ax.spines[:].set_visible(False)
