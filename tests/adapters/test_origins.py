@@ -22,7 +22,7 @@ from torch.utils.data import ConcatDataset, DataLoader, Subset, default_collate
 from torchvision.datasets import FakeData
 from torchvision.transforms import v2
 
-from comixup import Origin, SaliencyMemory
+from comixup import CoMixup, OnePass, Origin, SaliencyMemory
 from comixup.adapters.cell_numbers import CellNumbers
 from comixup.adapters.origins import WithOrigins, tracked
 
@@ -209,6 +209,88 @@ def test_samples_make_batches_that_the_memory_reads():
     assert targets.tolist() == origin.indices.tolist()
     assert memory.read(origin).shape == (EXAMPLES, 28, 28)
     assert torch.equal((images[:, 0] * 2 + 1).long(), origin.cells.long())
+
+
+PIPELINES = {
+    "crops, flips and rotations": [
+        v2.RandomCrop(32, padding=4, pad_if_needed=True),
+        v2.RandomHorizontalFlip(),
+        v2.RandomRotation(40),
+    ],
+    "resized crops": [v2.RandomResizedCrop(28, interpolation=NEAREST), v2.RandomVerticalFlip()],
+    "resizes and shears": [
+        v2.Resize([24, 40], interpolation=NEAREST),
+        v2.RandomAffine(20, (0.3, 0.3), (0.5, 1.5), 15),
+    ],
+    "perspective": [v2.RandomPerspective(0.6, p=1, interpolation=NEAREST), v2.CenterCrop(30)],
+}
+
+
+def map_by_pixels(shown, norms, size, cells, before, momentum):
+    """Returns an example's new map, (cells, cells) in 0..255, pixel by pixel from coordinates.
+
+    Args:
+        shown: (2, height, width) the row and column of the example that each pixel shows, from 1.
+        norms: (height, width) of the gradient at each pixel.
+        size: of the example.
+        cells: per side.
+        before: (cells, cells) the previous map; None for none.
+        momentum: its weight.
+    """
+    values = {}
+    for row, column, norm in zip(
+        *(part.flatten().tolist() for part in (*shown, norms)), strict=True
+    ):
+        if row and column:
+            cell = (int(row - 1) * cells // size[0], int(column - 1) * cells // size[1])
+            values.setdefault(cell, []).append(norm)
+    if not values:
+        return before
+    means = {cell: sum(norms) / len(norms) for cell, norms in values.items()}
+    # Old and new are brought to a mean of 1 over the cells that are shown.
+    level = sum(means.values()) / len(means)
+    old = np.ones((cells, cells)) if before is None else before.astype(float)
+    old /= max(sum(old[cell] for cell in means) / len(means), 1.0)
+    new = old.copy()
+    for cell, mean in means.items():
+        new[cell] = mean / level
+        if before is not None:
+            new[cell] += momentum * (old[cell] - new[cell])
+    return new * (255 / new.max())
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.3])
+@pytest.mark.parametrize("pipeline", PIPELINES.values(), ids=PIPELINES)
+def test_the_memory_keeps_and_shows_what_every_pixel_says(pipeline, momentum):
+    size, cells = (36, 30), 4
+    memory = SaliencyMemory(EXAMPLES, cells=cells, momentum=momentum)
+    mixup = OnePass(CoMixup(7), memory)
+    pictures = [(coordinates(size, pil=False), k) for k in range(EXAMPLES)]
+    dataset = WithOrigins(pictures, memory, v2.Compose([*pipeline, v2.ToDtype(torch.float32)]))
+    torch.manual_seed(4)
+    for epoch in range(3):
+        before = memory.state_dict()["maps"].view(-1, cells, cells).numpy()
+        images, _, origin = next(iter(DataLoader(dataset, EXAMPLES, shuffle=True)))
+        read = memory.read(origin)
+        for k, example in enumerate(origin.indices.tolist()):
+            for place in zip(*np.nonzero(np.ones(images.shape[2:])), strict=True):
+                row, column = (int(images[k, axis][place]) for axis in (0, 1))
+                known = before[example] if epoch else np.ones((cells, cells))
+                cell = ((row - 1) * cells // size[0], (column - 1) * cells // size[1])
+                assert read[k][place] == (known[cell] if row and column else 0)
+
+        # A loss whose gradient by the images is known without any backward pass.
+        slopes = torch.randn(images.shape)
+        (mixup.track(images, origin) * slopes).sum().backward()
+        mixup.end_epoch()
+        norms = slopes.double().square().sum(1).sqrt().numpy()
+        found = memory.state_dict()["maps"].view(-1, cells, cells).double().numpy()
+        for k, example in enumerate(origin.indices.tolist()):
+            previous = before[example] if before[example].any() else None
+            expected = map_by_pixels(
+                images[k, :2].numpy(), norms[k], size, cells, previous, momentum
+            )
+            np.testing.assert_allclose(found[example], expected, rtol=0, atol=0.501)
 
 
 def test_the_callers_transform_stays_as_it_is_and_is_not_copied():

@@ -1,7 +1,9 @@
 """Manifold mixup: blends at a layer of the model, by hooks, and is found out when it does not."""
 
 import copy
+import itertools
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -10,7 +12,7 @@ from torch.testing import assert_close
 from torch.utils.checkpoint import checkpoint
 
 from batches import CLASSES, batch, net, one_hot
-from comixup import ManifoldMixup
+from comixup import ManifoldMixup, training_step
 from problems import generator
 from rejections import rejects
 
@@ -76,6 +78,78 @@ def test_gradients_are_those_of_the_pieces():
     F.cross_entropy(by_hand(plain, images, "0", mixer.last.plan), soft).backward()
     for p, q in zip(model.parameters(), plain.parameters(), strict=True):
         assert_close(p.grad, q.grad)
+
+
+def backpropagated(weights, images, soft, mixture, cut):
+    """Returns the loss of tanh layers, and its gradients by weights and images, by the chain rule.
+
+    Args:
+        weights: (matrix, bias) of each linear layer; all but the last are followed by a tanh.
+        images: (m, inputs).
+        soft: (m, classes) targets.
+        mixture: (m, m) shares of the inputs in each output.
+        cut: after how many layers the mixture is taken.
+    """
+    value, before = mixture @ images if cut == 0 else images, []
+    for number, (matrix, bias) in enumerate(weights, start=1):
+        before.append(value)
+        value = value @ matrix.T + bias
+        if number < len(weights):
+            value = np.tanh(value)
+        if number == cut:
+            value = mixture @ value
+    exponentials = np.exp(value - value.max(1, keepdims=True))
+    probabilities = exponentials / exponentials.sum(1, keepdims=True)
+    loss = -(soft * np.log(probabilities)).sum(1).mean()
+    slope, found = (probabilities * soft.sum(1, keepdims=True) - soft) / len(soft), []
+    for number, (matrix, bias) in reversed(list(enumerate(weights, start=1))):
+        if number == cut:
+            slope = mixture.T @ slope
+        if number < len(weights):
+            slope = slope * (1 - np.tanh(before[number - 1] @ matrix.T + bias) ** 2)
+        found = [slope.T @ before[number - 1], slope.sum(0), *found]
+        slope = slope @ matrix
+    return loss, found, mixture.T @ slope if cut == 0 else slope
+
+
+@pytest.mark.parametrize("clean_weight", [0.0, 0.75])
+@pytest.mark.parametrize("cut", [0, 1, 2])
+@pytest.mark.parametrize("settings", [{}, {"num_inputs": 3, "per_sample": True}], ids=str)
+def test_gradients_are_those_of_the_chain_rule(cut, settings, clean_weight):
+    torch.manual_seed(0)
+    widths = [12, 9, 8, CLASSES]
+    linear = [nn.Linear(a, b).double() for a, b in itertools.pairwise(widths)]
+    model = nn.Sequential(nn.Flatten(), linear[0], nn.Tanh(), linear[1], nn.Tanh(), linear[2])
+    images, targets, _ = batch(5, size=(2, 2), dtype=torch.float64)
+    mixer = ManifoldMixup(
+        CLASSES,
+        layers=[("input", "2", "4")[cut]],
+        clean_weight=clean_weight,
+        generator=generator(3),
+        **settings,
+    )
+    step = training_step(model, mixer, images, targets)
+    step.loss.backward()
+
+    weights = [(w.weight.detach().numpy(), w.bias.detach().numpy()) for w in linear]
+    given = images.flatten(1).numpy()
+    shares = mixer.last.plan.source_ratio().double().numpy()
+    hard, whole = one_hot(targets).double().numpy(), np.eye(5)
+    loss, mixed, _ = backpropagated(weights, given, shares @ hard, shares, cut)
+    clean_loss, clean, _ = backpropagated(weights, given, hard, whole, cut)
+    np.testing.assert_allclose(float(step.mixed_loss), loss, rtol=1e-6)
+    for weight, one, other in zip(model.parameters(), mixed, clean, strict=True):
+        np.testing.assert_allclose(weight.grad, one + clean_weight * other, rtol=1e-5, atol=1e-8)
+    if clean_weight:
+        np.testing.assert_allclose(float(step.clean_loss), clean_loss, rtol=1e-6)
+
+    mixer.clean_weight = 0
+    inputs = images.clone().requires_grad_()
+    found, soft = mixer(inputs, targets)  # another mixture
+    F.cross_entropy(model(found), soft.double()).backward()
+    shares = mixer.last.plan.source_ratio().double().numpy()
+    _, _, of_images = backpropagated(weights, given, shares @ hard, shares, cut)
+    np.testing.assert_allclose(inputs.grad.flatten(1), of_images, rtol=1e-5, atol=1e-8)
 
 
 @pytest.mark.parametrize(
