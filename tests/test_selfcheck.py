@@ -9,7 +9,7 @@ import torch
 from comixup import Labelling
 from comixup import selfcheck as diagnostics
 from comixup.mixers import CutMix
-from comixup.selfcheck import _checks, _report, _scenes, _times
+from comixup.selfcheck import _checks, _report
 from rejections import rejects
 
 CPU = torch.device("cpu")
@@ -80,7 +80,7 @@ class TestNotices:
         assert "masks differ by" in outcome.detail
 
     def test_another_memory_format(self, monkeypatch):
-        monkeypatch.setattr(_checks, "MIXERS", {"CutMix": _scenes.MIXERS["CutMix"]})
+        monkeypatch.setattr(_checks, "MIXERS", {"CutMix": _checks.MIXERS["CutMix"]})
         call = CutMix.__call__
 
         def contiguous(mixer, *args):
@@ -105,11 +105,11 @@ class TestNotices:
 
     def test_nan(self):
         with rejects(diagnostics.CheckError, "images differ by nan"):
-            _scenes.expect("images", float("nan"), limit=1.0)
+            _checks.expect("images", float("nan"), limit=1.0)
 
     def test_shapes(self):
         with rejects(diagnostics.CheckError, r"the shape is \(2,\), not \(3,\)"):
-            _scenes.difference(torch.zeros(2), torch.zeros(3))
+            _checks.difference(torch.zeros(2), torch.zeros(3))
 
     def test_errors_are_failures(self, monkeypatch):
         def broken(device):
@@ -137,8 +137,8 @@ def test_waiting_is_counted_and_the_mode_is_put_back(monkeypatch):
 
 
 def test_times_are_of_everything_named(monkeypatch):
-    monkeypatch.setattr(_times, "_BATCH", 4)
-    monkeypatch.setattr(_times, "_WARM_UP", 0)
+    monkeypatch.setattr(_report, "_BATCH", 4)
+    monkeypatch.setattr(_report, "_WARM_UP", 0)
     times = diagnostics.step_times(CPU, repeats=1)
     assert next(iter(times)) == "step without mixing"
     assert len(times) == 5

@@ -19,7 +19,7 @@ import comixup
 from comixup.adapters.timm import MinMaxCutMix, Mixup
 from comixup.adapters.torchvision import BatchMix
 from comixup.mixers._input import Blend
-from comixup.mixers._mixed import Mixed
+from comixup.mixers._mixer import Mixed
 
 CLASSES = 5
 

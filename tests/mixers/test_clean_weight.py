@@ -12,7 +12,6 @@ from torch.testing import assert_close
 from batches import CLASSES, batch, gradients, net, over
 from cases import each_case
 from comixup import CoMixup, CutMix, InputMixup, ManifoldMixup, NoMix, PuzzleMix, training_step
-from comixup.mixers._mixer import loss_weights
 from problems import generator
 from rejections import rejects
 
@@ -46,11 +45,6 @@ def mixed_outputs(model, mixer, images):
         return model(last.plan.mix_images(images))
     cut = int(last.layer) + 1
     return model[cut:](last.plan.mix_images(model[:cut](images)))
-
-
-@RULE
-def test_the_rule(rule, weights):
-    assert loss_weights(*rule) == weights
 
 
 @over(ALL)

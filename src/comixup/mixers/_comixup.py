@@ -33,8 +33,7 @@ from comixup.core.weights import (
     Weights,
     check_prior_settings,
 )
-from comixup.mixers._mixed import Mixed
-from comixup.mixers._mixer import CleanReduction, Mixer
+from comixup.mixers._mixer import CleanReduction, Mixed, Mixer
 
 PARTITIONS_PER_THREAD = 8
 """Partitions of 20 take a thread about as long as torch's threads stay busy."""

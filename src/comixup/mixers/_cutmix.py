@@ -13,7 +13,7 @@ from comixup.core.gather import in_format_of
 from comixup.core.masks import IGNORE_INDEX, check_masks, with_channels
 from comixup.core.tensors import to_device
 from comixup.mixers._input import PartnerMixer, check_same_batch, ratio_matrix
-from comixup.mixers._mixed import Mixed
+from comixup.mixers._mixer import Mixed
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,26 +1,96 @@
-"""Hooks that mix the output of a layer inside a model, once in each forward pass."""
+"""Hooks on a user's model: those that mix a layer's output, and one that watches the gradients."""
 
 from __future__ import annotations
 
+import sys
+import weakref
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from weakref import WeakKeyDictionary
+from types import FrameType
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from comixup._passes import unwrapped
+from comixup._checks import warn_caller
+from comixup._lightning import automatic_optimization
+from comixup._passes import layers_of_wrapping, unwrapped
 from comixup.core.mix import Plan
-from comixup.mixers._checkpointing import (
-    calls_under_way,
-    checkpointed_blocks,
-    in_backward,
-    uncompiled,
-)
 
+_CHECKPOINT = "torch.utils.checkpoint"
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 _HOOKS_ARE_WATCHED = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 5)
 """Whether torch.compile sees that an attribute of a hook has changed. Where it does not, code would
 be compiled once and for all with the first batch's blend."""
+_REMEDY = (
+    "or set keep_gradients=False (CoMixup, PuzzleMix) or clean_weight=0 to train on mixed images "
+    "alone, which costs less. This warning is shown once."
+)
+
+
+def uncompiled(function: _Function) -> _Function:
+    """Returns a function that torch.compile leaves alone: compiled code has no call stack."""
+    return cast(_Function, torch._disable_dynamo(function))  # type: ignore[attr-defined]
+
+
+class Recomputation(NamedTuple):
+    """A block that is run again, and the backward pass that asked for it."""
+
+    block: object
+    backward: object
+
+
+@uncompiled
+def checkpointed_blocks() -> tuple[list[object], Recomputation | None]:
+    """Returns the blocks of `torch.utils.checkpoint` that the caller runs in.
+
+    Those that run for the first time, then the innermost one that is run again: inside of it are
+    the first; None in a forward pass.
+
+    `torch.utils.checkpoint` runs a block in the forward pass and again in the backward pass, and
+    has no function that tells the two apart. Its own functions are on the call stack in both,
+    though, and hold an object that belongs to the block and lives as long as its graph.
+    """
+    entered: list[object] = []
+    for frame in _callers():
+        if frame.f_globals.get("__name__") != _CHECKPOINT:
+            continue
+        names, function = frame.f_locals, frame.f_code.co_name
+        if function == "unpack_hook" and "frame" in names and "gid" in names:
+            return entered, Recomputation(names["frame"], names["gid"])
+        if function == "backward" and "ctx" in names:  # use_reentrant=True: an autograd function
+            return entered, Recomputation(names["ctx"], _graph_task())
+        if function == "forward" and "ctx" in names:
+            entered.append(names["ctx"])
+        if "gen" in names:  # use_reentrant=False: a generator that waits for the block
+            waiting = names["gen"].gi_frame
+            if waiting is not None and "new_frame" in waiting.f_locals:
+                entered.append(waiting.f_locals["new_frame"])
+    return entered, None
+
+
+def in_backward() -> bool:
+    """Returns whether a backward pass is under way in this thread."""
+    return _graph_task() != -1
+
+
+@uncompiled
+def calls_under_way(module: nn.Module) -> int:
+    """Returns how many calls of a module have not returned yet; more than one if it recurses."""
+    code = nn.Module._call_impl.__code__
+    return sum(f.f_code is code and f.f_locals.get("self") is module for f in _callers())
+
+
+def _graph_task() -> int:
+    return torch._C._current_graph_task_id()
+
+
+def _callers() -> Iterator[FrameType]:
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
 
 
 @dataclass
@@ -67,7 +137,9 @@ class LayerHook:
         self.passes = ForwardPasses() if passes is None else passes
         self.blend: Plan | None = None
         self.has_mixed = self.has_run = self.has_repeated = self.compiled = False
-        self._block_runs: WeakKeyDictionary[object, _BlockRuns] = WeakKeyDictionary()
+        self._block_runs: weakref.WeakKeyDictionary[object, _BlockRuns] = (
+            weakref.WeakKeyDictionary()
+        )
 
     def __reduce__(self) -> tuple[object, ...]:
         return LayerHook, (self.name,)
@@ -103,8 +175,7 @@ class LayerHook:
 
     def _choose(self, module: nn.Module) -> Plan | None:
         """Returns how to mix this run, for whatever reason the layer runs; None: not at all."""
-        blocks = checkpointed_blocks()
-        again = blocks.recomputation
+        entered, again = checkpointed_blocks()
         runs = None if again is None else self._block_runs.get(again.block)
         if again is not None and runs is not None:
             blend = runs.repeat(again.backward)
@@ -114,7 +185,7 @@ class LayerHook:
             blend = self._next_recomputed()
         else:
             blend = self._next_in_pass()
-        for block in blocks.entered:
+        for block in entered:
             self._block_runs.setdefault(block, _BlockRuns()).blends.append(blend)
         return blend
 
@@ -236,3 +307,84 @@ def check_and_disarm(hooks: list[LayerHook]) -> None:
             "mixer.attach(model), left in eval mode, or not run at all? If on purpose, call "
             "mixer.disarm() after such a batch."
         )
+
+
+class KeptGradient:
+    """The clean gradient of one weight, from its pass to the mixed loss's backward pass.
+
+    The clean pass leaves its gradient in the weights' `.grad`, for the mixed loss's backward pass
+    to add to. Where the gradients are zeroed in between, the clean term is gone, and nothing else
+    shows: it warns. One weight stands for all: gradients are zeroed together. Nothing is read from
+    a device unless the gradient was changed in between, which a correct loop does not do.
+    """
+
+    def __init__(self) -> None:
+        self._warned = False
+        self._weight: weakref.ref[nn.Parameter] | None = None
+        self._version = 0
+        self._handle: RemovableHandle | None = None
+
+    def __reduce__(self) -> tuple[type[KeptGradient], tuple[()]]:
+        """Returns how to copy and pickle it: a copied mixer has had no clean pass."""
+        return KeptGradient, ()
+
+    def forget(self) -> None:
+        """Stops watching: the clean pass of before is not followed by its mixed batch."""
+        if self._handle is not None:
+            self._handle.remove()
+        self._weight = self._handle = None
+
+    def remember(self, model: nn.Module) -> None:
+        """Takes note of the gradient that a clean pass has just left in a model's weights."""
+        self.forget()
+        if self._warned:
+            return
+        module = automatic_optimization()
+        if module is not None:
+            self._warn(
+                f"{module} must not use Lightning's automatic optimisation with a clean gradient "
+                "that is kept: it zeroes the gradients after training_step, and the clean term is "
+                "dropped. Use comixup.adapters.lightning.KeepCleanGradient, or set "
+                "self.automatic_optimization = False and pass backward=self.manual_backward, "
+                f"{_REMEDY}"
+            )
+            return
+        weight = _plain_weight(model)
+        if weight is not None and weight.grad is not None:
+            self._weight, self._version = weakref.ref(weight), weight.grad._version
+
+    def watch(self) -> None:
+        """Looks at the gradient once the next backward pass reaches it."""
+        weight = None if self._weight is None else self._weight()
+        if weight is not None and weight.requires_grad:
+            self._handle = weight.register_hook(self._check)  # type: ignore[no-untyped-call]
+
+    def _check(self, _: Tensor) -> None:
+        weight, version = None if self._weight is None else self._weight(), self._version
+        self.forget()
+        if weight is None:
+            return
+        grad = weight.grad
+        # A gradient that was clipped or scaled in place is another version, too, but not zero.
+        if grad is None or (grad._version != version and not grad.any()):
+            self._warn(
+                "Gradients must not be zeroed between the clean pass (`saliency`, `clean_pass`) "
+                "and the backward pass of the mixed loss, but were: the clean term is dropped. "
+                f"Call optimizer.zero_grad() before the clean pass, {_REMEDY}"
+            )
+
+    def _warn(self, message: str) -> None:
+        self._warned = True
+        warn_caller(message)
+
+
+def _plain_weight(model: nn.Module) -> nn.Parameter | None:
+    """Returns a weight of a model that has a gradient of its own: not a shard of one."""
+    if not isinstance(model, nn.Module):  # a function will do as well
+        return None
+    if any(type(m).__name__ == "FullyShardedDataParallel" for m in layers_of_wrapping(model)):
+        return None
+    for weight in model.parameters():
+        if type(weight) is nn.Parameter and weight.requires_grad and weight.grad is not None:
+            return weight
+    return None

@@ -12,8 +12,7 @@ from comixup._checks import check_boolean, check_count, check_positive
 from comixup._random import dirichlet, numpy_generator
 from comixup.core.masks import IGNORE_INDEX, check_masks, leading_class
 from comixup.core.tensors import check_precision, to_device
-from comixup.mixers._mixed import Mixed
-from comixup.mixers._mixer import CleanReduction, Mixer
+from comixup.mixers._mixer import CleanReduction, Mixed, Mixer
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,17 +11,16 @@ from torch.utils.hooks import RemovableHandle
 
 from comixup._passes import unwrapped
 from comixup.core.mix import Plan
-from comixup.mixers._checkpointing import calls_under_way
 from comixup.mixers._hooks import (
     ForwardPasses,
     LayerHook,
+    calls_under_way,
     check_and_disarm,
     layer_hooks,
     remove_copied_hooks,
 )
 from comixup.mixers._input import Blend, PartnerMixer
-from comixup.mixers._mixed import Mixed
-from comixup.mixers._mixer import CleanReduction
+from comixup.mixers._mixer import CleanReduction, Mixed
 
 INPUT = "input"
 """The name of the layer before the first: the images themselves."""

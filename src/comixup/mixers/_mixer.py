@@ -1,4 +1,4 @@
-"""The calling convention that all methods share."""
+"""The calling convention that all methods share, and what is decided for a batch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import functools
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeGuard, TypeVar
 
 import torch
@@ -19,12 +19,10 @@ from comixup._random import coin
 from comixup.core.labelling import Labelling
 from comixup.core.memory import SaliencyMemory
 from comixup.core.mix import Plan, mix_checked, mix_targets, soft_targets
+from comixup.core.problem import Problem
 from comixup.core.saliency import Backward, CleanPass, LossFn, clean_pass
 from comixup.core.tensors import check_images, check_model, check_no_transform
-from comixup.mixers._checkpointing import uncompiled
-from comixup.mixers._hooks import check_and_disarm, layer_hooks
-from comixup.mixers._kept_gradient import KeptGradient
-from comixup.mixers._mixed import Mixed, NextBatch
+from comixup.mixers._hooks import KeptGradient, check_and_disarm, layer_hooks, uncompiled
 
 CleanReduction: TypeAlias = Literal["sum", "mean"]
 _M = TypeVar("_M", bound="Mixer")
@@ -47,19 +45,67 @@ def eager(function: Callable[_P, _R]) -> Callable[_P, _R]:
     return call
 
 
-def loss_weights(clean_weight: float, reduction: CleanReduction) -> tuple[float, float]:
-    """Returns the weights of the clean and of the mixed loss in what a batch trains on.
+@dataclass(frozen=True, eq=False)
+class Mixed:
+    """What was decided for a batch.
 
-    "sum": clean_weight * clean + mixed, as in the paper. "mean": the same divided by
-    1 + clean_weight, so that the step is no longer than that of one loss.
-
-    >>> loss_weights(1.0, "sum"), loss_weights(1.0, "mean"), loss_weights(0.25, "mean")
-    ((1.0, 1.0), (0.5, 0.5), (0.2, 0.8))
+    Attributes:
+        plan: how it is mixed, in host memory. `plan.mix_images` mixes other tensors the same way
+            (a teacher's maps), `plan.mix_masks` integer masks of segmentation; `plan.masks` and
+            `plan.source_ratio()` tell who is where.
+        mixed: False if the batch was left as it was, by chance `p` or because mixing is off.
+        layer: the layer of the model in which the images are mixed, where they are not mixed
+            themselves (manifold mixup).
+        target_ratio: (m', m) weights of the inputs' targets, where they are not the inputs' shares
+            of the pixels.
+        uniform_maps: inputs whose saliency was zero, constant, NaN or infinite. Nothing in them
+            stands out, so they count as uniformly salient.
+        cells: (m, *grid) the inputs' saliency on the grid of the method, each summing to 1, in host
+            memory; None for methods that need none.
+        problems: what Co-Mixup solved, one for each partition of the batch, for
+            `comixup.objective(problems, plan)`; empty for other methods.
+        loss_weight: weight of the mixed batch's loss, beside the clean loss that was trained on
+            (see `Mixer.mixed_weight`).
+        chosen: the method that mixed it, as an index of `Choice.mixers`; None for other mixers, and
+            for batches that were left as they were.
     """
-    if reduction == "sum":
-        return clean_weight, 1.0
-    total = 1.0 + clean_weight
-    return clean_weight / total, 1.0 / total
+
+    plan: Plan
+    mixed: bool = True
+    layer: str | None = None
+    target_ratio: Tensor | None = None
+    uniform_maps: int = 0
+    cells: Tensor | None = None
+    problems: tuple[Problem, ...] = ()
+    loss_weight: float = 1.0
+    chosen: int | None = None
+
+
+@dataclass
+class NextBatch:
+    """What is drawn for a batch before it is mixed: by its clean pass, or else by its call.
+
+    Attributes:
+        method: what mixes it: the mixer itself, or one of a `Choice`.
+        mixed: False leaves it as it is.
+        chosen: the method as an index of `Choice.mixers`.
+        loss_weight: weight of the mixed loss beside the clean one; None without a clean pass.
+    """
+
+    method: Mixer
+    mixed: bool
+    chosen: int | None = None
+    loss_weight: float | None = None
+
+    @property
+    def needs_saliency(self) -> bool:
+        """Whether the call takes saliency maps."""
+        return self.mixed and self.method.needs_saliency
+
+    @property
+    def takes_clean_pass(self) -> bool:
+        """Whether a pass over the clean images comes first."""
+        return self.mixed and (self.method.needs_saliency or self.method.clean_weight > 0)
 
 
 class Mixer(ABC):
@@ -340,7 +386,8 @@ class Mixer(ABC):
         if not drawn.takes_clean_pass:
             return None
         method = drawn.method
-        clean, mixed = loss_weights(method.clean_weight, method.clean_reduction)
+        total = 1.0 + method.clean_weight if method.clean_reduction == "mean" else 1.0
+        clean = method.clean_weight / total
         try:
             made = clean_pass(
                 model,
@@ -356,7 +403,7 @@ class Mixer(ABC):
         except BaseException:
             self.forget_clean_pass()
             raise
-        drawn.loss_weight = mixed if method.keep_gradients else 1.0
+        drawn.loss_weight = 1.0 / total if method.keep_gradients else 1.0
         if method.keep_gradients and clean > 0:
             self._kept.remember(model)
         return made

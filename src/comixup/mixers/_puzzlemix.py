@@ -27,8 +27,7 @@ from comixup.core.solve import check_settings
 from comixup.core.tensors import check_precision, to_device
 from comixup.mixers._comixup import SaliencyMixer, TargetWeight
 from comixup.mixers._input import ratio_matrix
-from comixup.mixers._mixed import Mixed
-from comixup.mixers._mixer import CleanReduction
+from comixup.mixers._mixer import CleanReduction, Mixed
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,31 +1,44 @@
-"""The checks: each returns what it measured, or raises `CheckError` or `NotRunError`."""
+"""The checks: each returns what it measured, or raises `CheckError` or `NotRunError`.
+
+Before them what they share: a batch, a network, the methods, and how numbers are compared.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
+import os
+import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, distributed, nn
+from torch.multiprocessing.spawn import spawn
+from torch.nn.parallel import DistributedDataParallel
 
-from comixup import OnePass, Origin, SaliencyMemory, saliency, training_step
-from comixup.selfcheck._processes import two_processes
-from comixup.selfcheck._scenes import (
-    MIXERS,
-    CheckError,
-    NotRunError,
-    difference,
-    expect,
-    full_precision,
-    gradients,
-    make_batch,
-    make_mixer,
-    make_network,
+from comixup import (
+    CoMixup,
+    CutMix,
+    InputMixup,
+    Mixer,
+    OnePass,
+    Origin,
+    PuzzleMix,
+    SaliencyMemory,
+    saliency,
+    training_step,
 )
 
+CLASSES = 10
+BATCH = 24
+SIZE = (32, 32)
+_LEVELS = 256
+"""Pixels and saliency are whole multiples of 1/256: sums are then exact in any order."""
 _ROUNDING = 1e-6
 _DEVICES_DIFFER = 1e-3
 """Convolutions add in another order on every device."""
@@ -36,6 +49,93 @@ _AMP = 5e-2
 """Gradients in half precision, with and without a loss scale."""
 _TRANSFERS = {"CoMixup": 1, "PuzzleMix": 2, "CutMix": 0, "InputMixup": 0}
 """Copies to the host that a batch needs: the pooled maps, and Puzzle Mix's colour differences."""
+_PROCESSES = 2
+_WAIT = timedelta(minutes=2)
+_SUMMED = 1e-3
+"""Gradients of two processes are added in another order."""
+
+
+class CheckError(Exception):
+    """A check whose numbers are not what they must be."""
+
+
+class NotRunError(Exception):
+    """A check that this device, or this machine, cannot run; the message says why."""
+
+
+MIXERS: dict[str, Callable[[torch.Generator], Mixer]] = {
+    "CoMixup": lambda generator: CoMixup(CLASSES, generator=generator),
+    "PuzzleMix": lambda generator: PuzzleMix(CLASSES, std=(1.0,), generator=generator),
+    "CutMix": lambda generator: CutMix(CLASSES, generator=generator),
+    "InputMixup": lambda generator: InputMixup(CLASSES, generator=generator),
+}
+
+
+def make_mixer(name: str, seed: int = 0) -> Mixer:
+    """Returns a mixer with draws of its own."""
+    return MIXERS[name](torch.Generator().manual_seed(seed))
+
+
+def make_batch(seed: int = 0, batch: int = BATCH) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns images, class indices and saliency maps, in host memory."""
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.randint(_LEVELS, (batch, 3, *SIZE), generator=generator) / _LEVELS
+    targets = torch.randint(CLASSES, (batch,), generator=generator)
+    # Peaked, and none of them constant.
+    maps = torch.randint(16, (batch, *SIZE), generator=generator) ** 2 / _LEVELS
+    return images, targets, maps
+
+
+def make_network(seed: int = 0, width: int = 16) -> nn.Sequential:
+    """Returns a small classifier with random weights, in host memory."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return nn.Sequential(
+            *(nn.Conv2d(3, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU()),
+            *(nn.Conv2d(width, 2 * width, 3, stride=2, padding=1), nn.ReLU()),
+            *(nn.Conv2d(2 * width, 4 * width, 3, stride=2, padding=1), nn.ReLU()),
+            *(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4 * width, CLASSES)),
+        )
+
+
+def gradients(model: nn.Module) -> Tensor:
+    """Returns all gradients of a model as one vector in host memory, float32."""
+    found = [weight.grad.flatten() for weight in model.parameters() if weight.grad is not None]
+    return torch.cat(found).float().cpu()
+
+
+def difference(found: Tensor, expected: Tensor) -> float:
+    """Returns the largest difference, relative to the largest expected value."""
+    found, expected = found.detach().cpu().double(), expected.detach().cpu().double()
+    if found.shape != expected.shape:
+        raise CheckError(f"the shape is {tuple(found.shape)}, not {tuple(expected.shape)}")
+    largest = float(expected.abs().max().clamp(min=torch.finfo(torch.float64).tiny))
+    return float((found - expected).abs().max()) / largest
+
+
+def expect(what: str, value: float, limit: float) -> float:
+    """Returns a difference that is within its limit; raises `CheckError` for any other, and NaN.
+
+    >>> expect("images", 0.0, limit=0.0)
+    0.0
+    """
+    if not value <= limit:
+        raise CheckError(f"{what} differ by {value:.2g}, more than {limit:.2g}")
+    return value
+
+
+@contextlib.contextmanager
+def full_precision() -> Iterator[None]:
+    """Computes float32 as float32, not as TF32, which CUDA uses by default for convolutions."""
+    switches: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    before = [switch.allow_tf32 for switch in switches]
+    try:
+        for switch in switches:
+            switch.allow_tf32 = False
+        yield
+    finally:
+        for switch, value in zip(switches, before, strict=True):
+            switch.allow_tf32 = value
 
 
 def mixing(device: torch.device) -> str:
@@ -188,6 +288,47 @@ def compiled(device: torch.device) -> str:
             step.loss.backward()  # type: ignore[no-untyped-call]
     found = expect("gradients", difference(gradients(network), gradients(eager)), _DEVICES_DIFFER)
     return f"gradients of a step differ by {found:.1g}"
+
+
+def two_processes(device: torch.device) -> str:
+    """Returns that two processes step by the mean of both their clean and mixed gradients."""
+    if device.type == "cuda" and torch.cuda.device_count() < _PROCESSES:
+        raise NotRunError("there is one CUDA device")
+    if device.type not in ("cpu", "cuda"):
+        raise NotRunError(f"not written for {device.type}")
+    if not distributed.is_available():
+        raise NotRunError("this torch has no torch.distributed")
+    with tempfile.TemporaryDirectory() as folder:
+        meeting = Path(folder) / "meeting"
+        spawn(_work, (device.type, meeting.as_uri()), nprocs=_PROCESSES)  # type: ignore[no-untyped-call]
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    return f"{_PROCESSES} processes over {backend} step by the mean of their gradients"
+
+
+def _work(rank: int, kind: str, meeting: str) -> None:
+    """Compares, in one process, DistributedDataParallel's gradients with the mean by hand."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    device = torch.device(kind, rank) if kind == "cuda" else torch.device(kind)
+    distributed.init_process_group(
+        "nccl" if kind == "cuda" else "gloo",
+        init_method=meeting,
+        world_size=_PROCESSES,
+        rank=rank,
+        timeout=_WAIT,
+    )
+    try:
+        images, targets, _ = (tensor.to(device) for tensor in make_batch(seed=rank))
+        alone, network = make_network().to(device), make_network().to(device)
+        together = DistributedDataParallel(network, [rank] if kind == "cuda" else None)
+        with full_precision():
+            for model in (alone, together):
+                step = training_step(model, make_mixer("CoMixup", seed=rank), images, targets)
+                step.loss.backward()  # type: ignore[no-untyped-call]
+        mean = gradients(alone).to(device) / _PROCESSES
+        distributed.all_reduce(mean)
+        expect("gradients", difference(gradients(network), mean), _SUMMED)
+    finally:
+        distributed.destroy_process_group()
 
 
 CHECKS: dict[str, Callable[[torch.device], str]] = {
