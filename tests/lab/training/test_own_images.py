@@ -72,6 +72,11 @@ def test_settings_follow_from_the_images(case):
     assert recipe.lr[0][1] == recipe.lr[-1][1] == 0
 
 
+def test_photographs_have_a_lower_rate_than_icons():
+    rates = [max(rate for _, rate in recipe_for(Summary("a", 400, side)).lr) for side in (64, 96)]
+    assert rates == pytest.approx([0.05, 0.015])
+
+
 def test_fine_tuning_is_adamw_at_a_low_rate_and_takes_whole_photographs():
     new, tuned = (recipe_for(Summary("a", 400, 600), weights=w) for w in (None, "a.pt"))
     assert (new.optimizer, tuned.optimizer) == ("sgd", "adamw")
