@@ -2,38 +2,95 @@
 
 from __future__ import annotations
 
-import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from torch import Tensor
-from torchmetrics.functional.classification import binary_calibration_error
-
-from comixup._checks import check_count
+if TYPE_CHECKING:
+    from torch import Tensor
 
 BINS = 10
-"""Of the expected calibration error, as in the paper."""
+"""Of the expected calibration error and of reliability diagrams, as in the paper."""
 
 
-def calibration_error(confidences: Tensor, correct: Tensor, bins: int = BINS) -> float:
-    """Returns the expected calibration error (Guo et al. 2017), from 0 to 1.
+@dataclass(frozen=True)
+class Bin:
+    """The predictions whose confidence is in one tenth of the way from 0 to 1.
 
-    The l1 norm of torchmetrics' calibration error: that of its multi-class form, which takes the
-    logits of all classes only to find the confidences and hits that are given here.
+    Attributes:
+        count: predictions in it.
+        confidence: their mean confidence, from 0 to 1; NaN if there are none.
+        accuracy: fraction of them that is correct; NaN if there are none.
+    """
+
+    count: int
+    confidence: float
+    accuracy: float
+
+
+def reliability_bins(confidences: Tensor, correct: Tensor) -> tuple[Bin, ...]:
+    """Returns the ten bins [0, 0.1), [0.1, 0.2), ..., [0.9, 1] of predictions.
+
+    The calibration error and reliability diagrams are both made of them. The edges are the numbers
+    of float64 nearest to 0.1, 0.2 and so on: a confidence of 0.3 is in the bin that begins there.
+    Confidences of float32 are compared as they are, so that its 0.7, which is a little less than
+    that of float64, is in the bin below.
 
     Args:
         confidences: (n,) in [0, 1].
         correct: (n,) bool.
-        bins: of equal width; each holds its lower edge, the last one its upper edge too.
+
+    >>> import torch
+    >>> found = reliability_bins(torch.tensor([0.3, 0.6, 1.0]).double(), torch.ones(3) > 0)
+    >>> [bin_.count for bin_ in found]
+    [0, 0, 0, 0, 0, 0, 1, 0, 0, 1]
+    """
+    import torch  # noqa: PLC0415 - records of runs, which have bins, are read without it
+
+    if confidences.ndim != 1 or confidences.shape != correct.shape or not len(confidences):
+        raise ValueError(
+            "`confidences` and `correct` must have one shape (n,) with n of at least 1, got "
+            f"{tuple(confidences.shape)} and {tuple(correct.shape)}."
+        )
+    if not ((confidences >= 0) & (confidences <= 1)).all():  # NaN is not
+        raise ValueError(
+            "`confidences` must be from 0 to 1, got "
+            f"{confidences.min():g} to {confidences.max():g}. Give probabilities, not logits."
+        )
+    # In float32 the sums over tens of thousands of images would lose digits.
+    confidences = confidences.double().cpu()
+    # Division rounds to the nearest number, which linspace does not: it has 0.30000000000000004.
+    edges = torch.arange(1, BINS, dtype=torch.float64) / BINS
+    # Paper: tfp.stats.expected_calibration_error puts 1 into the last bin, and so does this.
+    indices = torch.bucketize(confidences, edges, right=True)
+    counts = torch.bincount(indices, minlength=BINS)
+    sure = torch.bincount(indices, weights=confidences, minlength=BINS) / counts
+    hits = torch.bincount(indices, weights=correct.double().cpu(), minlength=BINS) / counts
+    return tuple(map(Bin, counts.tolist(), sure.tolist(), hits.tolist()))
+
+
+def calibration_error(confidences: Tensor, correct: Tensor) -> float:
+    """Returns the expected calibration error (Guo et al. 2017), from 0 to 1.
+
+    The mean over the predictions of the absolute difference between confidence and accuracy of
+    their bin; see `reliability_bins`.
+
+    Args:
+        confidences: (n,) in [0, 1].
+        correct: (n,) bool.
 
     >>> import torch
     >>> confidences, correct = torch.tensor([0.9, 0.9, 0.6]), torch.tensor([True, True, False])
     >>> round(calibration_error(confidences, correct), 4)
     0.2667
     """
-    check_confidences(confidences, correct, bins)
-    found = binary_calibration_error(
-        below_one(confidences), correct.long(), n_bins=bins, norm="l1", validate_args=False
-    )
-    return float(found)
+    import torch  # noqa: PLC0415 - as above
+
+    gaps = torch.zeros(BINS + 1, dtype=torch.float64)  # one more, to sum in torchmetrics' order
+    for index, found in enumerate(reliability_bins(confidences, correct)):
+        if found.count:
+            share = found.count / len(confidences)
+            gaps[index] = abs(found.accuracy - found.confidence) * share
+    return float(gaps.sum())
 
 
 def error_and_calibration(correct: Tensor, losses: Tensor, confidences: Tensor) -> dict[str, float]:
@@ -49,28 +106,3 @@ def error_and_calibration(correct: Tensor, losses: Tensor, confidences: Tensor) 
         "nll": float(losses.mean()),
         "ece": 100 * calibration_error(confidences, correct),
     }
-
-
-def below_one(confidences: Tensor) -> Tensor:
-    """Returns confidences in float64 with those of 1 a hair lower.
-
-    torchmetrics would give them a bin of their own, which raises the error of networks that are
-    very sure. In float32 it would also lose digits of the sums over tens of thousands of images.
-    """
-    # Paper: tfp.stats.expected_calibration_error puts 1 into the last bin, and so does this.
-    return confidences.double().clamp(max=math.nextafter(1.0, 0.0))
-
-
-def check_confidences(confidences: Tensor, correct: Tensor, bins: int) -> None:
-    """Rejects what a calibration error or a reliability diagram cannot be made of."""
-    check_count("bins", bins)
-    if confidences.ndim != 1 or confidences.shape != correct.shape or not len(confidences):
-        raise ValueError(
-            "`confidences` and `correct` must have one shape (n,) with n of at least 1, got "
-            f"{tuple(confidences.shape)} and {tuple(correct.shape)}."
-        )
-    if not ((confidences >= 0) & (confidences <= 1)).all():  # NaN is not
-        raise ValueError(
-            "`confidences` must be from 0 to 1, got "
-            f"{confidences.min():g} to {confidences.max():g}. Give probabilities, not logits."
-        )

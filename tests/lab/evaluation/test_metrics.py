@@ -10,12 +10,11 @@ import torch
 from torchmetrics.classification import MulticlassCalibrationError
 
 from cases import each_case
-from comixup.lab._calibration import calibration_error
+from comixup.lab._calibration import calibration_error, reliability_bins
 from comixup.lab.evaluation._metrics import (
     Bin,
     measure,
     predict,
-    reliability_bins,
     wilson_interval,
 )
 
@@ -274,6 +273,19 @@ def test_bad_confidences_get_an_error_message(function, confidences, right, mess
         function(torch.tensor(confidences), torch.tensor(right, dtype=torch.bool))
 
 
-def test_bad_bins_get_an_error_message():
-    with pytest.raises(ValueError, match="`bins` must be a positive integer, got 0"):
-        calibration_error(torch.tensor([0.5]), torch.tensor([True]), bins=0)
+def test_diagrams_and_calibration_error_share_their_bins_at_every_edge():
+    for tenth in range(10):
+        edge = tenth / 10
+        for confidence, bin_ in ((edge, tenth), (math.nextafter(edge, 0.0), max(tenth - 1, 0))):
+            one = torch.tensor([confidence], dtype=torch.float64)
+            found = reliability_bins(one, torch.tensor([True]))
+            assert [row.count for row in found] == [int(k == bin_) for k in range(10)], confidence
+            # With a sure hit in the same bin, their gaps cancel; in another bin they would not.
+            inside = torch.tensor([confidence, tenth / 10 + 0.05], dtype=torch.float64)
+            mean = float(inside.mean())
+            error = calibration_error(inside, torch.tensor([True, False]))
+            together = abs(mean - 0.5)
+            apart = (1 - confidence + float(inside[1])) / 2
+            assert error == pytest.approx(together if bin_ == tenth else apart)
+    whole = reliability_bins(torch.tensor([1.0]), torch.tensor([True]))
+    assert whole[9].count == 1

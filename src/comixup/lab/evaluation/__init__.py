@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from comixup._lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
+    from comixup.lab._calibration import Bin as Bin
     from comixup.lab.evaluation._boxes import read_boxes as read_boxes
     from comixup.lab.evaluation._boxes import read_tiny_imagenet_boxes as read_tiny_imagenet_boxes
     from comixup.lab.evaluation._cam import ActivationMaps as ActivationMaps
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from comixup.lab.evaluation._predict_files import predictions_table as predictions_table
     from comixup.lab.evaluation._predict_files import run_temperature as run_temperature
     from comixup.lab.evaluation._reliability import draw_reliability as draw_reliability
-    from comixup.lab.evaluation._runs import Bin as Bin
     from comixup.lab.evaluation._runs import RunRecord as RunRecord
     from comixup.lab.evaluation._runs import merge_runs as merge_runs
     from comixup.lab.evaluation._runs import read_runs as read_runs

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from comixup._atomic_write import atomic_write, make_folder
+from comixup.lab._calibration import Bin
 from comixup.lab._weights_file import weights_digest
 from comixup.lab.evaluation._evaluate import CORRUPTION, LOCALISATION, RELIABILITY, Evaluation
-from comixup.lab.evaluation._runs import Bin, RunRecord
+from comixup.lab.evaluation._runs import RunRecord
 from comixup.lab.training import RunFolder
 
 FILE = "evaluation.json"

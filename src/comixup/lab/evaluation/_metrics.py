@@ -17,9 +17,8 @@ from scipy import stats  # type: ignore[import-untyped]
 from torch import Tensor, nn
 
 from comixup._checks import check_count
-from comixup.lab._calibration import BINS, below_one, check_confidences, error_and_calibration
+from comixup.lab._calibration import Bin, error_and_calibration, reliability_bins
 from comixup.lab._networks import MEMORY_FORMAT, check_finite
-from comixup.lab.evaluation._runs import Bin
 
 TOP = 5
 LEVEL = 0.95
@@ -269,25 +268,6 @@ def wilson_interval(hits: int, count: int, level: float = LEVEL) -> tuple[float,
         raise ValueError(f"`level` must be between 0 and 1, got {level!r}.")
     found = stats.binomtest(hits, count).proportion_ci(level, method="wilson")
     return float(found.low), float(found.high)
-
-
-def reliability_bins(confidences: Tensor, correct: Tensor, bins: int = BINS) -> tuple[Bin, ...]:
-    """Returns what a reliability diagram shows, in the bins of `calibration_error`.
-
-    Args:
-        confidences: (n,) in [0, 1].
-        correct: (n,) bool.
-        bins: of equal width.
-    """
-    check_confidences(confidences, correct, bins)
-    confidences = below_one(confidences)
-    edges = torch.linspace(0, 1, bins + 1, dtype=confidences.dtype)
-    bins_of = torch.bucketize(confidences, edges, right=True) - 1
-    counts = torch.bincount(bins_of, minlength=bins)
-    sure = torch.bincount(bins_of, weights=confidences, minlength=bins)
-    hits = torch.bincount(bins_of, weights=correct.double(), minlength=bins)
-    rows = zip(counts.tolist(), (sure / counts).tolist(), (hits / counts).tolist(), strict=True)
-    return tuple(Bin(*row) for row in rows)
 
 
 def percent_and_interval(hits: int, count: int) -> tuple[float, tuple[float, float]]:

@@ -11,8 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from comixup._figures import shortened, write_figure
+from comixup.lab._calibration import Bin
 from comixup.lab.evaluation._metrics import wilson_interval
-from comixup.lab.evaluation._runs import Bin, RunRecord
+from comixup.lab.evaluation._runs import RunRecord
 
 DPI = 150
 PANEL, MARGIN = 1.75, 0.45

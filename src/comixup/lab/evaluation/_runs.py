@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from comixup._atomic_write import atomic_write, make_folder
+from comixup.lab._calibration import Bin
 from comixup.lab._tables import csv_table, read_csv
 
 DIGITS = 7
@@ -33,21 +34,6 @@ _FIRST = (
     "cpu_seconds",
 )
 """Metrics that runs of a recipe have; others come after them in tables."""
-
-
-@dataclass(frozen=True)
-class Bin:
-    """The predictions whose confidence is in one tenth of the way from 0 to 1.
-
-    Attributes:
-        count: predictions in it.
-        confidence: their mean confidence, from 0 to 1; NaN if there are none.
-        accuracy: fraction of them that is correct; NaN if there are none.
-    """
-
-    count: int
-    confidence: float
-    accuracy: float
 
 
 @dataclass(frozen=True)
