@@ -21,9 +21,8 @@ from cases import each_case
 from comixup import Labelling, plot_batch
 from comixup._figures import write_figure
 from comixup.plots import COLOURS, Box, Page, colour_of, tinted
-from comixup.plots._batch_page import caption
-from comixup.plots._batch_picture import output_shares
 from comixup.plots._borders import border_runs
+from comixup.plots._pictures import caption, output_shares
 
 NAMES = ["maple_tree", "oak_tree", "fox", "$x_1$"]
 HALVES = Labelling(torch.tensor([[[[0, 1]]], [[[1, 1]]]]), num_inputs=2)

@@ -67,7 +67,7 @@ def plot_batch(
     11.0
     """
     try:  # here, since the core does without matplotlib
-        from comixup.plots._batch_picture import BatchPicture  # noqa: PLC0415
+        from comixup.plots._pictures import BatchPicture  # noqa: PLC0415
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "matplotlib":
             raise
