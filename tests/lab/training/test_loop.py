@@ -26,7 +26,6 @@ from comixup.lab.training._losses import soft_cross_entropy
 from comixup.lab.training._recipe import METHODS
 from comixup.lab.training._report import Reporter
 from comixup.lab.training._trainer import validate
-from comixup.lab.training._vat import WeightedVat
 from small_runs import (
     STEPS,
     assert_same_run,
@@ -65,7 +64,7 @@ def stepper(model, accumulate=1, vat=None):
         mixer=NoMix(NUM_CLASSES, generator=torch.Generator()),
         loss_fn=soft_cross_entropy,
         clean_loss_fn=soft_cross_entropy,
-        vat=None if vat is None else WeightedVat(**vat),
+        vat=vat,
         recipe=recipe(),
         seed=0,
         accumulate=accumulate,

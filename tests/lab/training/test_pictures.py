@@ -10,7 +10,8 @@ import torch
 from matplotlib.backend_bases import FigureCanvasBase
 from torch.testing import assert_close
 
-from comixup.lab.training._pictures import curves_figure, draw_curves
+from comixup._figures import write_figure
+from comixup.lab.training._pictures import curves_figure
 
 pytestmark = pytest.mark.usefixtures("drawn")
 
@@ -121,7 +122,10 @@ def test_one_epoch_is_seen():
 
 
 def test_curves_of_zeros_can_be_drawn(tmp_path):
-    draw_curves([{"epoch": 1, "test_error": 0.0, "lr": 0.0}], tmp_path / "zero.png", "Perfect")
+    write_figure(
+        curves_figure([{"epoch": 1, "test_error": 0.0, "lr": 0.0}], "Perfect"),
+        tmp_path / "zero.png",
+    )
     assert (tmp_path / "zero.png").exists()
 
 
@@ -140,7 +144,7 @@ def test_rejects_histories(rows, message):
 
 def test_files_are_pictures_of_a_sensible_size(tmp_path):
     path = tmp_path / "new" / "curves.png"
-    draw_curves(history(), path, "A run, $100_2$")
+    write_figure(curves_figure(history(), "A run, $100_2$"), path)
     assert path.read_bytes().startswith(b"\x89PNG\r\n")
     pixels = read(path)
     assert min(pixels.shape[:2]) > 600
@@ -150,18 +154,18 @@ def test_files_are_pictures_of_a_sensible_size(tmp_path):
 
 
 def test_the_users_style_does_not_change_the_picture(tmp_path):
-    draw_curves(history(), tmp_path / "plain.png", "A run")
+    write_figure(curves_figure(history(), "A run"), tmp_path / "plain.png")
     with mpl.rc_context({"text.color": "white", "axes.facecolor": "black", "font.size": 30}):
-        draw_curves(history(), tmp_path / "styled.png", "A run")
+        write_figure(curves_figure(history(), "A run"), tmp_path / "styled.png")
     assert_close(read(tmp_path / "styled.png"), read(tmp_path / "plain.png"))
 
 
 def test_an_old_picture_is_replaced_whole(tmp_path):
     path = tmp_path / "curves.png"
-    draw_curves(history(2), path, "A run")
+    write_figure(curves_figure(history(2), "A run"), path)
     old, kept = path.read_bytes(), tmp_path / "kept.png"
     os.link(path, kept)  # a reader that has the old file open
-    draw_curves(history(6), path, "A run")
+    write_figure(curves_figure(history(6), "A run"), path)
     assert kept.read_bytes() == old
     assert path.read_bytes() != old
 
@@ -174,4 +178,4 @@ def test_figures_belong_to_no_window():
 
 def test_rejects_other_formats(tmp_path):
     with pytest.raises(ValueError, match=r"`path` must end in one of .png, .*, got .*curves.jpg"):
-        draw_curves(history(), tmp_path / "curves.jpg", "A run")
+        write_figure(curves_figure(history(), "A run"), tmp_path / "curves.jpg")

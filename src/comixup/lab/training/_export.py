@@ -15,12 +15,13 @@ from torch import Tensor
 from torchmetrics.functional.classification import binary_average_precision
 
 from comixup._atomic_write import atomic_write
+from comixup._figures import write_figure
 from comixup.lab._calibration import error_and_calibration
 from comixup.lab._tables import csv_table
 from comixup.lab.data import DataSet
 from comixup.lab.models import Header
 from comixup.lab.training._folder import DIGITS, RunFolder, State, write_metrics
-from comixup.lab.training._pictures import draw_curves
+from comixup.lab.training._pictures import curves_figure
 from comixup.lab.training._results import result_of
 from comixup.lab.training._run import Run
 from comixup.lab.training._setup import Loaders, Setup, preprocessing_of, shape_of
@@ -204,7 +205,7 @@ def export(
     atomic_write(folder.weights, _weights_bytes(run, data, setup))
     atomic_write(folder.logits, logits_bytes(logits))
     atomic_write(folder.classes, _classes_table(data, logits["test"]))
-    draw_curves(state.history, folder.curves, run.title)
+    write_figure(curves_figure(state.history, run.title), folder.curves)
     result = result_of(state.history, run.trained, state.final)
     # Last: where this file is, everything is.
     atomic_write(folder.result, json.dumps(result.as_dict(), indent=2) + "\n")

@@ -104,12 +104,21 @@ _PACKAGES = ("comixup", "torch", "torchvision", "lightning-fabric", "numpy", "ti
 def write_metadata(folder: Path, recipe: Mapping[str, Any], run: Mapping[str, Any]) -> None:
     """Writes what is trained, with what, where and since when; each start adds an entry."""
     path = folder / METADATA
+    versions = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        with contextlib.suppress(packages.PackageNotFoundError):
+            versions[package] = packages.version(package)
     here = {
         "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
-        "versions": {**_versions(), "python": platform.python_version()},
+        "versions": versions,
         "commit": source_commit(),
-        "machine": _machine(),
+        "machine": {
+            "system": f"{platform.system()} {platform.machine()}",
+            "cores": os.cpu_count(),
+            "threads": torch.get_num_threads(),
+            "gpus": [torch.cuda.get_device_name(k) for k in range(torch.cuda.device_count())],
+        },
     }
     metadata = {**run, "recipe": recipe, "starts": [*_earlier_starts(path), here]}
     atomic_write(path, json.dumps(metadata, indent=2) + "\n")
@@ -152,24 +161,6 @@ def read_metrics(folder: Path) -> list[dict[str, float]]:
             f"`folder` must have the table that comixup wrote, but {path} is damaged "
             f"({str(why)[:200]}). Run the command that trained it again: it writes the table anew."
         ) from None
-
-
-def _versions() -> dict[str, str]:
-    versions = {}
-    for package in _PACKAGES:
-        with contextlib.suppress(packages.PackageNotFoundError):
-            versions[package] = packages.version(package)
-    return versions
-
-
-def _machine() -> dict[str, Any]:
-    gpus = [torch.cuda.get_device_name(k) for k in range(torch.cuda.device_count())]
-    return {
-        "system": f"{platform.system()} {platform.machine()}",
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "gpus": gpus,
-    }
 
 
 CHECKPOINT_VERSION = 3
@@ -229,7 +220,7 @@ class State:
 def save_state(state: State, path: Path) -> None:
     """Writes a checkpoint atomically."""
     buffer = io.BytesIO()
-    torch.save({"format": CHECKPOINT_VERSION, **_shallow(state)}, buffer)
+    torch.save({"format": CHECKPOINT_VERSION, **vars(state)}, buffer)
     atomic_write(path, buffer.getvalue())
 
 
@@ -324,7 +315,3 @@ def _is_history(state: State) -> bool:
         isinstance(row, dict) and all(isinstance(value, (int, float)) for value in row.values())
         for row in [*state.history, state.totals]
     )
-
-
-def _shallow(state: State) -> dict[str, Any]:
-    return {f.name: getattr(state, f.name) for f in fields(state)}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from lightning_fabric import Fabric
@@ -19,7 +19,7 @@ from comixup.lab.training._processes import summed
 from comixup.lab.training._recipe import Recipe
 from comixup.lab.training._run import Run
 from comixup.lab.training._setup import Setup, WeightAverage, set_lr
-from comixup.lab.training._vat import WeightedVat
+from comixup.lab.training._vat import vat_loss
 
 if TYPE_CHECKING:
     from comixup._lightning import FabricModule, FabricOptimizer
@@ -90,7 +90,8 @@ class Stepper:
         mixer: the method; its generator is seeded for every micro-batch.
         loss_fn: of mixed batches.
         clean_loss_fn: of clean batches.
-        vat: added to the loss of unmixed batches; None without it.
+        vat: keywords of `vat_loss`, which is added to the loss of unmixed batches, and its
+            `weight`; None without it.
         recipe: for the learning rates.
         seed: of the run.
         accumulate: micro-batches of each process and step.
@@ -104,7 +105,7 @@ class Stepper:
     mixer: Mixer
     loss_fn: LossFn
     clean_loss_fn: LossFn
-    vat: WeightedVat | None
+    vat: Mapping[str, Any] | None
     recipe: Recipe
     seed: int
     accumulate: int
@@ -172,18 +173,22 @@ class Stepper:
         )
         loss, reported = step.loss, step.mixed_loss
         if self.vat is not None:  # its method mixes nothing: the outputs are the images' own
-            smoothness = self.vat(self.model, images, step.outputs, self.mixer.generator)
+            settings = dict(self.vat)
+            smoothness = settings.pop("weight") * vat_loss(
+                self.model,
+                images,
+                logits=step.outputs,
+                generator=self.mixer.generator,
+                **settings,
+            )
             loss, reported = loss + smoothness, reported + smoothness
         backward(loss)
         logits = step.clean_outputs
-        if logits is None and not self._mixed():
+        if logits is None and not self.mixer.last.mixed:
             logits = step.outputs
         sums.add(reported, len(images), None if logits is None else logits.detach(), targets)
         if not self.mixer.mixes_nothing:
             sums.count(self.mixer.last.plan)
-
-    def _mixed(self) -> bool:
-        return self.mixer.last.mixed
 
     def _seed(self, *counts: int) -> None:
         """Seeds every generator from the seed and the counts: they are its whole state."""
@@ -207,6 +212,8 @@ def make_stepper(run: Run, data: DataSet, setup: Setup, accumulate: int) -> Step
     if recipe.class_weights is not None:
         weights = balanced_weights(data.train.targets, data.num_classes).to(setup.fabric.device)
     loss_fn, clean_loss_fn = losses(recipe.loss, data.num_classes, weights, recipe.label_smoothing)
+    # Of one of 255 levels of colour in normalised images.
+    colour_level = tuple(1 / (COLOUR_LEVELS * std) for std in data.std)
     return Stepper(
         fabric=setup.fabric,
         model=setup.model,
@@ -214,18 +221,13 @@ def make_stepper(run: Run, data: DataSet, setup: Setup, accumulate: int) -> Step
         mixer=setup.mixer,
         loss_fn=loss_fn,
         clean_loss_fn=clean_loss_fn,
-        vat=None if vat is None else WeightedVat(**{**vat, "scale": _colour_level(data)}),
+        vat=None if vat is None else {**vat, "scale": colour_level},
         recipe=recipe,
         seed=run.seed,
         accumulate=accumulate,
         memory_format=setup.memory_format,
         average=setup.average,
     )
-
-
-def _colour_level(data: DataSet) -> tuple[float, ...]:
-    """Returns the size of one of 255 levels of colour in normalised images, per channel."""
-    return tuple(1 / (COLOUR_LEVELS * std) for std in data.std)
 
 
 def train_steps(
@@ -251,22 +253,17 @@ def train_steps(
     """
     steps = len(loader)
     stepper.model.train()
-    batches = _batches(stepper, loader, epoch, first)
+    batches: Iterator[tuple[Tensor, Tensor, Origin | None]]
+    if stepper.mixer.memory is not None:
+        batches = loader.epoch_with_origins(epoch, stepper.mixer.memory, first)
+    else:
+        batches = ((images, targets, None) for images, targets in loader.epoch(epoch, first))
     for number, (images, targets, origin) in enumerate(batches, first):
         batch = min(batch_size, size - number * batch_size)
         stepper.run(images, targets, origin, batch, (epoch, number, steps), sums)
         yield number + 1
     stepper.mixer.disarm()
     stepper.mixer.end_epoch()
-
-
-def _batches(
-    stepper: Stepper, loader: Loader, epoch: int, first: int
-) -> Iterator[tuple[Tensor, Tensor, Origin | None]]:
-    """Returns an epoch's batches, with where they come from if the method asks for it."""
-    if stepper.mixer.memory is not None:
-        return loader.epoch_with_origins(epoch, stepper.mixer.memory, first)
-    return ((images, targets, None) for images, targets in loader.epoch(epoch, first))
 
 
 def _micro_batches(

@@ -11,9 +11,7 @@ from torch import Tensor
 
 from comixup import LossFn
 from comixup._checks import check_choice, check_count
-
-LOSSES = ("cross-entropy", "official", "binary-cross-entropy")
-"""The names that `losses` knows."""
+from comixup.lab.training._recipe import LOSS_NAMES
 
 
 def losses(
@@ -47,7 +45,7 @@ def losses(
     >>> print(f"{mixed_loss(logits, targets):.4f} {clean_loss(logits, targets):.4f}")
     0.5623 0.6931
     """
-    check_choice("name", name, LOSSES)
+    check_choice("name", name, LOSS_NAMES)
     check_count("num_classes", num_classes, low=2)
     if name != "cross-entropy" and (class_weights is not None or label_smoothing):
         raise ValueError(

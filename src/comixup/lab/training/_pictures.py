@@ -31,11 +31,6 @@ LOG_RATIO = 30.0
 LOSS_NOTE = "The training loss is of the images trained on: mixed ones, if the method mixes."
 
 
-def draw_curves(history: Sequence[Mapping[str, float]], path: Path, title: str) -> None:
-    """Writes the training curves of a run to a PNG file atomically; see `curves_figure`."""
-    write_figure(curves_figure(history, title), path)
-
-
 def curves_figure(history: Sequence[Mapping[str, float]], title: str) -> Figure:
     """Returns a figure of errors, losses and the learning rate over the epochs.
 

@@ -131,11 +131,6 @@ def spread(values: Sequence[float]) -> str:
     return f"{statistics.mean(values):.2f} ± {statistics.stdev(values):.2f}"
 
 
-def _what(recipe: Recipe) -> str:
-    """Returns what a recipe's errors are of: classes, or each of several labels."""
-    return "label error" if recipe.loss == "binary-cross-entropy" else "top-1 error"
-
-
 def results_table(recipe: Recipe, results: Mapping[str, Mapping[int, Result]]) -> Table:
     """Returns a table of a recipe's results: a row per method, over its seeds.
 
@@ -147,8 +142,9 @@ def results_table(recipe: Recipe, results: Mapping[str, Mapping[int, Result]]) -
     """
     everything = [result for by_seed in results.values() for result in by_seed.values()]
     reported = everything[0].metric_name
+    what = "label error" if recipe.loss == "binary-cross-entropy" else "top-1 error"
     table = Table(
-        title=Text(f"{recipe.name}: {_what(recipe)} on the test images, %"),
+        title=Text(f"{recipe.name}: {what} on the test images, %"),
         caption=f"* what this recipe reports: {_ERRORS[reported][1]}",
         box=box.SIMPLE_HEAD,
         pad_edge=False,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -93,43 +92,6 @@ def vat_loss(
             direction = _update(model, images, log_p, direction, radius * xi, norm)
         log_q = _log_probabilities(model(_moved(images, direction, radius)), log_p.shape)
     return F.kl_div(log_q, log_p.to(log_q.dtype), reduction="batchmean", log_target=True)
-
-
-@dataclass(frozen=True)
-class WeightedVat:
-    """`vat_loss` with its settings, times a weight: what a method adds to its loss.
-
-    Attributes:
-        weight: coefficient of the loss.
-        epsilon: see `vat_loss`, like everything below.
-        xi: see there.
-        updates: see there.
-        norm: see there.
-        scale: see there.
-    """
-
-    weight: float
-    epsilon: float
-    xi: float = 1.0
-    updates: int = 1
-    norm: Norm = "linf"
-    scale: float | Sequence[float] = 1.0
-
-    def __call__(
-        self, model: nn.Module, images: Tensor, logits: Tensor, generator: torch.Generator | None
-    ) -> Tensor:
-        """Returns the loss of a batch, given the logits of its images."""
-        return self.weight * vat_loss(
-            model,
-            images,
-            epsilon=self.epsilon,
-            xi=self.xi,
-            updates=self.updates,
-            norm=self.norm,
-            scale=self.scale,
-            logits=logits,
-            generator=generator,
-        )
 
 
 def _update(
