@@ -42,7 +42,7 @@ def reliability_bins(confidences: Tensor, correct: Tensor) -> tuple[Bin, ...]:
     >>> import torch
     >>> found = reliability_bins(torch.tensor([0.3, 0.6, 1.0]).double(), torch.ones(3) > 0)
     >>> [bin_.count for bin_ in found]
-    [0, 0, 0, 0, 0, 0, 1, 0, 0, 1]
+    [0, 0, 0, 1, 0, 0, 1, 0, 0, 1]
     """
     import torch  # noqa: PLC0415 - records of runs, which have bins, are read without it
 
