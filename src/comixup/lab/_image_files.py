@@ -1,4 +1,4 @@
-"""Image files: listed, sized, tried, and read as 8-bit colours.
+"""Image files: listed, and read as 8-bit colours.
 
 Links are followed, but none counts a file twice. A link that leads back up the tree is not
 followed, since it would show a class the images of all others, and all of them again behind every
@@ -7,29 +7,47 @@ such link.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import io
 import os
 import stat
-import statistics
-import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn, TypeAlias
+from typing import NoReturn, TypeAlias, TypeVar
 
 from PIL import Image
-from torchvision.datasets.folder import IMG_EXTENSIONS  # type: ignore[import-untyped]
 
 from comixup._checks import reason_of
 from comixup.lab._pictures import problem_of_mode, upright_rgb
-from comixup.lab._progress import track
 
+Result = TypeVar("Result")
 _Identity: TypeAlias = tuple[int, int]
 """Device and number: the same for all paths that lead to one folder."""
 _Above: TypeAlias = frozenset[_Identity]
 _SHOWN = 3
 """Names of files that were left out that a line lists; of more it tells the number."""
+
+_HEIC = (".heic", ".heif")
+_UNREAD = (".avif", *_HEIC, ".jxl", ".svg", ".psd", ".dng", ".cr2", ".nef", ".arw")
+"""Suffixes of pictures that nothing may be here to read."""
+
+
+@functools.cache
+def image_suffixes() -> tuple[str, ...]:
+    """Returns how names of image files end, in lower case: what every command looks for.
+
+    AVIF is among them where Pillow reads it, and HEIC where pillow-heif is installed.
+    """
+    formats = _formats()
+    return (
+        *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"),
+        *(".ppm", ".pgm", ".jp2"),
+        *((".avif",) if "AVIF" in formats else ()),
+        *(_HEIC if "HEIF" in formats else ()),
+    )
 
 
 @dataclass
@@ -39,19 +57,33 @@ class Skipped:
     Attributes:
         hidden: images and folders whose names begin with a dot.
         loose: images beside the folders of classes, which are of no class.
+        unread: pictures that nothing here reads.
     """
 
     hidden: set[str] = field(default_factory=set)
     loose: set[str] = field(default_factory=set)
+    unread: set[str] = field(default_factory=set)
 
     def lines(self) -> tuple[str, ...]:
         """Returns what was left out, and why."""
         reasons = ((self.hidden, "names begin with a dot"), (self.loose, "folder is no class's"))
-        return tuple(
+        lines = [
             f"Left out, since their {reason}: {_some(sorted(paths))}."
             for paths, reason in reasons
             if paths
-        )
+        ]
+        if self.unread:
+            kinds = Counter(map(_suffix, self.unread))
+            counted = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+            heic = f"{_READ_HEIC}, or convert" if kinds.keys() & {*_HEIC} else "Convert"
+            lines.append(
+                f"Left out, since nothing here reads these files: {counted}. {heic} them to PNG."
+            )
+        return tuple(lines)
+
+
+def _suffix(name: str) -> str:
+    return os.path.splitext(name)[1].lower()
 
 
 def _some(paths: Sequence[str]) -> str:
@@ -84,7 +116,7 @@ def subfolders(folder: Path, skipped: Skipped | None = None) -> list[str]:
     with os.scandir(folder) as entries:
         for entry in entries:
             is_folder = _is_folder(entry)
-            is_image = not is_folder and entry.name.lower().endswith(IMG_EXTENSIONS)
+            is_image = not is_folder and _suffix(entry.name) in image_suffixes()
             if entry.name.startswith("."):
                 skipped.hidden |= {entry.path} if is_folder or is_image else set()
             elif is_image:
@@ -94,23 +126,15 @@ def subfolders(folder: Path, skipped: Skipped | None = None) -> list[str]:
     return sorted(names)
 
 
-def image_files(folder: Path) -> list[Path]:
-    """Returns the image files in a folder and below it, told by their names."""
-    return [Path(path) for path in files_below(folder, IMG_EXTENSIONS)]
+def image_files(folder: Path, skipped: Skipped | None = None) -> dict[str, str]:
+    """Returns the image files in a folder and those below it, in torchvision's order.
 
-
-def files_below(
-    folder: Path, suffixes: tuple[str, ...], skipped: Skipped | None = None
-) -> dict[str, str]:
-    """Returns the files in a folder and those below it, in torchvision's order.
-
-    Each real file comes once, under its own path if that lies below the folder, else under the
-    first link to it. A link to nothing comes too: it is a file that cannot be read. Names that
-    begin with a dot are left out.
+    They are told by their names. Each real file comes once, under its own path if that lies below
+    the folder, else under the first link to it. A link to nothing comes too: it is a file that
+    cannot be read. Names that begin with a dot are left out.
 
     Args:
         folder: where to look.
-        suffixes: lower-case ends of the names that are wanted.
         skipped: where to note what is left out.
 
     Returns:
@@ -124,20 +148,20 @@ def files_below(
         whole = os.path.realpath(place)
         with os.scandir(place) as entries:
             found = sorted(
-                (entry.name, entry.is_symlink())
-                for entry in entries
-                if entry.name.lower().endswith(suffixes) and not _is_folder(entry)
+                (entry.name, entry.is_symlink()) for entry in entries if not _is_folder(entry)
             )
         for name, is_link in found:
-            path = os.path.join(place, name)
-            if name.startswith("."):
+            path, suffix = os.path.join(place, name), _suffix(name)
+            if suffix not in image_suffixes():
+                skipped.unread |= {path} if suffix in _UNREAD else set()
+            elif name.startswith("."):
                 skipped.hidden.add(path)
-                continue
-            paths.append(path)
-            if is_link:
-                linked.append(path)
             else:
-                real[os.path.join(whole, name)] = path
+                paths.append(path)
+                if is_link:
+                    linked.append(path)
+                else:
+                    real[os.path.join(whole, name)] = path
     for path in linked:
         real.setdefault(os.path.realpath(path), path)
     behind = {path: file for file, path in real.items()}
@@ -201,8 +225,12 @@ def _raise(error: OSError) -> NoReturn:
 
 
 REPLACE = "Replace or remove it."
+_READ_HEIC = "To read HEIC, pip install pillow-heif"
 
-_FORMATS = ("AVIF", "BMP", "DIB", "GIF", "JPEG", "JPEG2000", "MPO", "PNG", "PPM", "TIFF", "WEBP")
+_FORMATS = (
+    *("AVIF", "BMP", "DIB", "GIF", "HEIF", "JPEG", "JPEG2000", "MPO", "PNG", "PPM", "TIFF"),
+    "WEBP",
+)
 """What Pillow may take a file for, whatever its name. It would run Ghostscript on an EPS file."""
 
 
@@ -226,24 +254,51 @@ def read_image(
             kilobytes can hold gigabytes of one colour. None leaves it to Pillow's own bound.
         remedy: what to do about a damaged file, for the error message.
     """
+    return decode(path, lambda: path, upright_rgb, size=size, max_pixels=max_pixels, remedy=remedy)
+
+
+def decode(
+    path: Path,
+    source: Callable[[], Path | io.BytesIO],
+    convert: Callable[[Image.Image], Result],
+    *,
+    size: tuple[int, int] | None = None,
+    max_pixels: int | None = None,
+    remedy: str = REPLACE,
+) -> Result:
+    """Returns what is made of an opened image; see `read_image`.
+
+    Args:
+        path: the file.
+        source: returns what Pillow opens: the file, or its bytes.
+        convert: decodes the image.
+        size: see `read_image`.
+        max_pixels: see `read_image`.
+        remedy: see `read_image`.
+    """
     try:
         check_regular(path)
-        with Image.open(path, formats=_formats()) as image:
+        with Image.open(source(), formats=_formats()) as image:
             problem = _problem(image, size, max_pixels)
             if problem is None:
-                return upright_rgb(image)
+                return convert(image)
     # Decoders raise all kinds of exceptions on damaged files, MemoryError included.
     except Exception as error:
-        raise ValueError(
-            f"{path} cannot be read as an image: {reason_of(error)}. {remedy}"
-        ) from None
+        reason = reason_of(error)
+        if path.suffix.lower() in _HEIC and "HEIF" not in _formats():
+            reason, remedy = "nothing here reads HEIC", f"{_READ_HEIC}, or convert it to PNG."
+        raise ValueError(f"{path} cannot be read as an image: {reason}. {remedy}") from None
     raise ValueError(f"{path} must {problem}.")
 
 
 @functools.cache
 def _formats() -> list[str]:
-    """Returns the formats that this build of Pillow can read."""
+    """Returns the formats that Pillow can read here."""
     Image.init()
+    with contextlib.suppress(ImportError):
+        import pillow_heif  # type: ignore[import-not-found]  # noqa: PLC0415
+
+        pillow_heif.register_heif_opener()
     return [name for name in _FORMATS if name in Image.OPEN]
 
 
@@ -258,72 +313,6 @@ def _problem(
     if size is not None and image.size != size:
         return f"be {size[0]} x {size[1]} pixels, got {image.width} x {image.height}"
     return problem_of_mode(image)
-
-
-# ---- Damaged ones --------------------------------------------------------------------------------
-
-
-_NAMED = 5
-"""Files that the warning names; of more it tells the number."""
-
-
-def readable(
-    files: Sequence[Path], problem_of: Callable[[Path], str | None], title: str
-) -> list[int]:
-    """Returns which files can be read, after a warning that counts and names the others.
-
-    Args:
-        files: the images.
-        problem_of: tries one, and returns an error message if it cannot be read.
-        title: what they are, for the progress bar and the warning.
-    """
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        messages = pool.map(problem_of, files)
-        problems = list(track(messages, len(files), f"trying {title}"))
-    bad = [problem for problem in problems if problem is not None]
-    if bad:
-        more = f" And {len(bad) - _NAMED} more." if len(bad) > _NAMED else ""
-        warnings.warn(
-            f"{len(bad)} of {len(files)} images of {title} are left out. {' '.join(bad[:_NAMED])}"
-            f"{more}",
-            stacklevel=2,
-        )
-    if len(bad) == len(files):
-        raise ValueError(f"none of the {len(files)} images of {title} can be read. {bad[0]}")
-    return [k for k, problem in enumerate(problems) if problem is None]
-
-
-# ---- Sizes ---------------------------------------------------------------------------------------
-
-
-SAMPLE = 200
-"""Files whose headers are read: enough for a median."""
-
-
-def median_side(files: Sequence[Path]) -> int:
-    """Returns the median of the images' shorter sides, in pixels, over evenly spaced files.
-
-    Args:
-        files: paths. Those that cannot be read are passed over: loading them tells what is wrong.
-    """
-    step = max(1, len(files) // SAMPLE)
-    sides = [side for file in files[::step] if (side := _shorter_side(file)) is not None]
-    if not sides:
-        raise ValueError(
-            f"none of the {len(files)} files can be read as an image, the first of which is "
-            f"{files[0]}."
-        )
-    return round(statistics.median(sides))
-
-
-def _shorter_side(path: Path) -> int | None:
-    try:
-        if not path.is_file():  # a pipe would be waited for
-            return None
-        with Image.open(path) as image:
-            return min(image.size)
-    except Exception:  # damaged files raise anything
-        return None
 
 
 # ---- Status --------------------------------------------------------------------------------------

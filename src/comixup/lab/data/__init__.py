@@ -8,7 +8,8 @@ torch.Size([100, 1, 28, 28])
 
 1. The sets: `_cifar`, `_tiny_imagenet`, `_speech`, `_digits`, `_folder`, found below `_roots`;
    `_load` has them all, `_subsets` parts of them;
-2. what they are: `_data_set`, with images `_in_memory` or `_on_disk`;
+2. what they are: `_data_set`, with images `_in_memory` or `_on_disk`, whose files `_scan` reads
+   once before all else;
 3. their batches: `_sampler`.
 """
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from comixup.lab.data._data_set import Split as Split
     from comixup.lab.data._load import load as load
     from comixup.lab.data._load import names as names
-    from comixup.lab.data._near_copies import NearCopy as NearCopy
-    from comixup.lab.data._near_copies import near_copies as near_copies
     from comixup.lab.data._roots import data_root as data_root
     from comixup.lab.data._tiny_imagenet import tiny_imagenet_boxes as tiny_imagenet_boxes
 else:

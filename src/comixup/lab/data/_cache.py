@@ -61,18 +61,56 @@ def cached(
 
     Args:
         name: of the data set; a newer array replaces older ones of the same name and folder.
-        files: what the array is made from. Their names, sizes and times tell it from others.
+        files: what the array is made from. Their names, sizes, times and inodes tell it from others.
         shape: that the array has.
         dtype: that the array has.
         make: makes the array.
     """
-    folder = cache_folder()
-    if folder is None:
-        return make()
-    place = hashlib.sha256(os.fsencode(os.path.commonpath(files))).hexdigest()[:12]
-    stem = f"{name}-{place}"
+    stem = _stem(name, Path(os.path.commonpath(files)))
     key = f"{stem}-{_fingerprint(files)}"
-    for path in sorted(folder.glob(f"{key}-*.npy")):
+    found = _find(key, shape, dtype)
+    if found is not None:
+        return found
+    array = make()
+    path = _keep(name, stem, key, array)
+    try:
+        return array if path is None else _read(path, shape, dtype)
+    except (OSError, ValueError):
+        # Another process has replaced it meanwhile, or the disk is failing.
+        return array
+
+
+def cached_rows(name: str, place: Path, dtype: npt.DTypeLike) -> Array:
+    """Returns the rows that were kept last for a folder or file, (n,); none if there are none."""
+    found = _find(_stem(name, place), None, dtype)
+    return np.empty(0, dtype) if found is None else found
+
+
+def keep_rows(name: str, place: Path, rows: Array) -> None:
+    """Keeps rows, (n,), instead of those that were kept for a folder or file before."""
+    stem = _stem(name, place)
+    _keep(name, stem, f"{stem}-{_checksum(rows)}", rows)
+
+
+def file_stamp(file: str | bytes | Path) -> bytes:
+    """Returns what tells a file from others and from what it was before, but for its content.
+
+    The inode and the time of its last change tell files of one size and age that have changed
+    places.
+    """
+    status = status_of(file)
+    numbers = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+    return os.fsencode(file) + b"\0%d\0%d\0%d\0%d\0" % numbers
+
+
+def _stem(name: str, place: Path) -> str:
+    return f"{name}-{hashlib.sha256(os.fsencode(place)).hexdigest()[:12]}"
+
+
+def _find(key: str, shape: tuple[int, ...] | None, dtype: npt.DTypeLike) -> Array | None:
+    """Returns the array that was kept under a key; of rows, the shape is any."""
+    folder = cache_folder()
+    for path in [] if folder is None else sorted(folder.glob(f"{key}-*.npy")):
         try:
             return _read(path, shape, dtype)
         except FileNotFoundError:
@@ -82,26 +120,29 @@ def cached(
             warnings.warn(
                 f"The cached file {path} is damaged: {reason_of(error)}. It is removed and made "
                 "again.",
-                stacklevel=2,
+                stacklevel=3,
             )
         with contextlib.suppress(OSError):
             path.unlink()
-    array = make()
+    return None
+
+
+def _keep(name: str, stem: str, key: str, array: Array) -> Path | None:
+    """Returns the file that an array is kept in, others of its stem removed; None without one."""
+    folder = cache_folder()
+    if folder is None:
+        return None
     try:
         path = _write(folder, key, array)
     except OSError as error:
         warnings.warn(
             f"The {name} data could not be cached in {folder}: {error}. They will be read again "
             "next time; let COMIXUP_CACHE name a folder with room, or set it to 'off'.",
-            stacklevel=2,
+            stacklevel=3,
         )
-        return array
+        return None
     _remove_older(folder, stem, key)
-    try:
-        return _read(path, shape, dtype)
-    except (OSError, ValueError):
-        # Another process has replaced it meanwhile, or the disk is failing.
-        return array
+    return path
 
 
 def _remove_older(folder: Path, stem: str, key: str) -> None:
@@ -123,8 +164,7 @@ def _remove_older(folder: Path, stem: str, key: str) -> None:
 def _fingerprint(files: Sequence[Path]) -> str:
     digest = hashlib.sha256(f"{_VERSION}".encode())
     for file in files:
-        status = status_of(file)
-        digest.update(os.fsencode(file) + f"\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
+        digest.update(file_stamp(file))
     return digest.hexdigest()[:20]
 
 
@@ -153,17 +193,18 @@ def _write(folder: Path, key: str, array: Array) -> Path:
     return path
 
 
-def _read(path: Path, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
+def _read(path: Path, shape: tuple[int, ...] | None, dtype: npt.DTypeLike) -> Array:
     check_regular(path)
     with path.open("rb") as file:
         # The header is compared with what is wanted before anything of its size is mapped;
         # `np.load` might unpickle or unzip instead.
         if np.lib.format.read_magic(file) != _NPY_VERSION:
             raise ValueError("it is of another format")
-        if np.lib.format.read_array_header_1_0(file) != (shape, False, np.dtype(dtype)):
+        own, *kind = np.lib.format.read_array_header_1_0(file)
+        if kind != [False, np.dtype(dtype)] or (len(own) != 1 if shape is None else own != shape):
             raise ValueError("it holds another array")
         # Copy on write: torch wants arrays that can be written to.
-        array: Array = np.memmap(file, dtype, mode="c", offset=file.tell(), shape=shape)
+        array: Array = np.memmap(file, dtype, mode="c", offset=file.tell(), shape=own)
     if _checksum(array) != path.stem.rpartition("-")[2]:
         raise ValueError("it holds other values")
     return array

@@ -18,6 +18,7 @@ from comixup import Origin, SaliencyMemory
 from comixup.lab._augmentation import Augmentation
 from comixup.lab._image_files import status_of
 from comixup.lab._preprocess import per_channel
+from comixup.lab.data._scan import Rows
 
 _NAMED = 5
 """Classes that an error message names; of more it tells the number."""
@@ -71,6 +72,11 @@ class Split(Protocol):
         """Returns the images' files in the split's order; empty where images have none."""
         ...
 
+    @property
+    def rows(self) -> Rows:
+        """Returns what a scan has found of the files; empty where images have none."""
+        ...
+
     def __len__(self) -> int:
         """Returns how many images there are."""
         ...
@@ -90,8 +96,8 @@ class Split(Protocol):
     def digest(self) -> str:
         """Returns a digest of what the images are, wherever they lie and however old they are.
 
-        Of images that are files, their relative names and sizes; of others, all their bytes. It is
-        made once.
+        Of images that are files, their relative names and contents (of ImageNet, names and sizes);
+        of others, all their bytes. It is made once.
         """
         ...
 
@@ -156,6 +162,7 @@ class DataSet:
         validation: to choose settings by; None if the set has none and none was held out.
         test_indices: (n,) which of the whole data set's test images `test` has; None for all.
         notes: lines on what of a folder or table was left out, and why.
+        left_out: error messages of damaged images that were left out on request.
     """
 
     name: str
@@ -168,6 +175,7 @@ class DataSet:
     validation: Split | None = None
     test_indices: Tensor | None = None
     notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     @property
     def splits(self) -> dict[str, Split]:
@@ -295,19 +303,26 @@ def digest_of(targets: Tensor, content: Iterable[bytes | Tensor]) -> str:
     return digest.hexdigest()
 
 
-def file_sources(files: Sequence[bytes | Path]) -> npt.NDArray[np.bytes_]:
-    """Returns each file's name, relative to the folder that all lie in, with its size.
+def file_sources(
+    files: Sequence[bytes | Path], contents: npt.NDArray[np.bytes_] | None
+) -> npt.NDArray[np.bytes_]:
+    """Returns each file's name, relative to the folder that all lie in, with its content's digest.
 
-    >>> file_sources([Path(__file__)]).shape
-    (1,)
+    Args:
+        files: their paths.
+        contents: (n,) digests; None takes the files' sizes instead.
+
+    >>> file_sources([Path("a/b/c")], np.array([b"123"])).tolist()
+    [b'c\\x00123']
     """
     names = [os.fsencode(file) for file in files]
     # The longest path that the first and the last name in alphabetical order share is shared by
     # all. A lone file is named by itself.
     folder = os.path.commonpath([os.path.dirname(min(names)), os.path.dirname(max(names))])
     relative = (os.path.relpath(name, folder).replace(os.fsencode(os.sep), b"/") for name in names)
-    sizes = (status_of(name).st_size for name in names)
-    return np.array([b"%s\0%d" % pair for pair in zip(relative, sizes, strict=True)])
+    if contents is None:
+        contents = np.array([b"%d" % status_of(name).st_size for name in names])
+    return np.array([b"%s\0%s" % pair for pair in zip(relative, contents.tolist(), strict=True)])
 
 
 def _raw(tensor: Tensor) -> memoryview:

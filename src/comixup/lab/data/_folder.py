@@ -5,26 +5,26 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
-from torchvision.datasets.folder import IMG_EXTENSIONS  # type: ignore[import-untyped]
 
 from comixup._checks import reason_of
 from comixup.lab._image_files import (
     Skipped,
     check_regular,
-    files_below,
+    image_files,
+    image_suffixes,
     printable,
-    readable,
     subfolders,
 )
 from comixup.lab.data._data_set import DataSet
-from comixup.lab.data._on_disk import DEFAULT_SIZE, DiskSplit, problem_of
+from comixup.lab.data._on_disk import DEFAULT_SIZE, DiskSplit
 from comixup.lab.data._roots import find_folder
+from comixup.lab.data._scan import scan
 from comixup.lab.data._subsets import held_out
 
 MEAN = (0.485, 0.456, 0.406)
@@ -48,11 +48,13 @@ class OwnImages:
         classes: their names.
         parts: files and targets of "train" and, where there are such, "validation" and "test".
         notes: lines on what was left out, and why.
+        left_out: error messages of damaged images that were left out.
     """
 
     classes: tuple[str, ...]
     parts: Mapping[str, DiskSplit]
     notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     @property
     def is_split(self) -> bool:
@@ -70,7 +72,9 @@ def read_imagenet(name: str, root: Path, skip_bad: bool = False) -> DataSet:
     folders = ("imagenet", "ImageNet", "ILSVRC2012")
     folder = find_folder(root, folders, ("train", "val"), "ImageNet", _IMAGENET)
     train, test = folder / "train", folder / "val"
-    return own_data_set(name, _list_folders({"train": train, "test": test}), skip_bad)
+    images = _list_folders({"train": train, "test": test})
+    # To read all of its files takes long, and their names tell them: only on request.
+    return own_data_set(name, scanned(images, folder, name, skip_bad) if skip_bad else images)
 
 
 def name_of(root: Path) -> str:
@@ -129,9 +133,29 @@ def _list_csv(path: Path) -> OwnImages:
     return OwnImages(tuple(classes), splits, notes)
 
 
-def own_data_set(
-    name: str, images: OwnImages, skip_bad: bool = False, test_fraction: float | None = None
-) -> DataSet:
+def scanned(images: OwnImages, root: Path, name: str, skip_bad: bool) -> OwnImages:
+    """Returns the images that can be read, after a look at all of them.
+
+    Args:
+        images: from `list_images`.
+        root: the folder or CSV file that they were listed from.
+        name: of the data set.
+        skip_bad: leave out those that cannot be read; else they are an error, which lists them.
+    """
+    files = [file for part in images.parts.values() for file in part.files.tolist()]
+    kept, rows, left_out = scan(root, files, name, skip_bad=skip_bad)
+    indices, parts, first = np.array(kept), {}, 0
+    for key, part in images.parts.items():
+        own = (first <= indices) & (indices < first + len(part))
+        subset = part.subset(torch.from_numpy(indices[own] - first))
+        parts[key] = replace(subset, rows=rows[own])
+        first += len(part)
+        if not len(subset):
+            raise ValueError(f"none of the {len(part)} {key} images of {name} can be read.")
+    return replace(images, parts=parts, left_out=left_out)
+
+
+def own_data_set(name: str, images: OwnImages, test_fraction: float | None = None) -> DataSet:
     """Returns images of one's own as a data set.
 
     Images for validation and for test are `.validation` and `.test`. Where there are such for one
@@ -141,7 +165,6 @@ def own_data_set(
     Args:
         name: of the data set.
         images: from `list_images`.
-        skip_bad: leave out damaged images of those to evaluate on.
         test_fraction: to be held out where there are no parts; None means a fifth.
     """
     parts = dict(images.parts)
@@ -162,14 +185,11 @@ def own_data_set(
         MEAN,
         STD,
         train=parts["train"],
-        test=_readable(test, name) if skip_bad else test,
+        test=test,
         validation=parts.get("validation"),
         notes=images.notes,
+        left_out=images.left_out,
     )
-
-
-def _readable(split: DiskSplit, name: str) -> DiskSplit:
-    return split.subset(torch.tensor(readable(split.paths, problem_of, f"{name}, test,")))
 
 
 def _part_folders(root: Path) -> dict[str, Path]:
@@ -212,11 +232,11 @@ def _split(folder: Path, classes: list[str], skipped: Skipped, *, every_class: b
     class_of: dict[str, str] = {}
     present = set(_class_folders(folder, skipped))
     for target, name in enumerate(classes):
-        found = files_below(folder / name, IMG_EXTENSIONS, skipped) if name in present else {}
+        found = image_files(folder / name, skipped) if name in present else {}
         if every_class and not found:
             raise FileNotFoundError(
-                f"{folder / name} has no images ({', '.join(IMG_EXTENSIONS)}). Unpack it again, or "
-                "remove the folder."
+                f"{folder / name} has no images ({', '.join(image_suffixes())}). Unpack it again, "
+                "or remove the folder."
             )
         for path, real in found.items():
             if class_of.setdefault(real, name) != name:

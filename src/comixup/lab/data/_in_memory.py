@@ -29,6 +29,7 @@ from comixup.lab._preprocess import normalize
 from comixup.lab._seeds import Purpose, raw_draws
 from comixup.lab.data._data_set import digest_of
 from comixup.lab.data._sampler import Order, Share
+from comixup.lab.data._scan import NO_ROWS, Rows
 
 _HALF_OF_ALL_WORDS = np.uint64(2**63)
 
@@ -63,6 +64,11 @@ class MemorySplit:
     def paths(self) -> list[Path]:
         """Returns nothing: the images are in memory."""
         return []
+
+    @property
+    def rows(self) -> Rows:
+        """Returns nothing: the images are in memory."""
+        return NO_ROWS
 
     def subset(self, indices: Tensor) -> MemorySplit:
         """Returns the split with these images alone, copied."""

@@ -10,7 +10,7 @@ from comixup._did_you_mean import did_you_mean
 from comixup.lab.data._cifar import KINDS, read_cifar
 from comixup.lab.data._data_set import DataSet
 from comixup.lab.data._digits import read_digits
-from comixup.lab.data._folder import list_images, name_of, own_data_set, read_imagenet
+from comixup.lab.data._folder import list_images, name_of, own_data_set, read_imagenet, scanned
 from comixup.lab.data._roots import data_root
 from comixup.lab.data._speech import read_speech
 from comixup.lab.data._subsets import hold_out, keep_classes, keep_images
@@ -68,8 +68,8 @@ def load(
         seed: decides which images are kept, and held out if nothing else does.
         download: fetch CIFAR if it is not there; others have to be fetched by hand.
         skip_bad: leave out damaged images, with a warning that counts and names them, rather than
-            reject the set. Of sets that stay on the disk this tries the test images alone; damaged
-            training images still stop an epoch with an error message.
+            reject the set with a list of them. `DataSet.left_out` has what was left out. Images of
+            ImageNet are looked at for this alone; those of other sets always, once.
 
     >>> digits = load("digits", images_per_class=5)
     >>> digits.num_classes, len(digits.train), len(digits.test)
@@ -86,7 +86,8 @@ def load(
         data = read_cifar(name, data_root(root), download)
     elif name == _FOLDER:
         place = data_root(root, or_csv=True)
-        data = own_data_set(name_of(place), list_images(place), skip_bad, test_fraction)
+        own = name_of(place)
+        data = own_data_set(own, scanned(list_images(place), place, own, skip_bad), test_fraction)
     else:
         data = _OF_IMAGE_FILES[name](name, data_root(root), skip_bad)
     if classes is not None:

@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import torch
-from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
@@ -29,6 +28,7 @@ from comixup.lab._preprocess import normalize, resized_side
 from comixup.lab._seeds import Purpose, seed_for
 from comixup.lab.data._data_set import digest_of, file_sources
 from comixup.lab.data._sampler import Order
+from comixup.lab.data._scan import NO_ROWS, Rows
 
 DEFAULT_SIZE = 224
 
@@ -49,12 +49,14 @@ class DiskSplit:
         targets: (n,) int64 class indices, or (n, classes) float32 labels of 0 and 1.
         mean: per channel: what normalisation subtracts.
         std: per channel: what it then divides by.
+        rows: (n,) what `scan` has found of each file; none if they were not scanned.
     """
 
     files: npt.NDArray[np.bytes_]
     targets: Tensor
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    rows: Rows = NO_ROWS
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -66,7 +68,9 @@ class DiskSplit:
 
     def subset(self, indices: Tensor) -> DiskSplit:
         """Returns the split with these images alone."""
-        return replace(self, files=self.files[indices.numpy()], targets=self.targets[indices])
+        chosen = indices.numpy()
+        rows = self.rows[chosen] if len(self.rows) else self.rows
+        return replace(self, files=self.files[chosen], targets=self.targets[indices], rows=rows)
 
     def with_targets(self, targets: Tensor) -> DiskSplit:
         """Returns the split with other class indices."""
@@ -82,7 +86,8 @@ class DiskSplit:
 
     @functools.cached_property
     def _digest(self) -> str:
-        return digest_of(self.targets, file_sources(self.files.tolist()).tolist())
+        contents = self.rows["content"] if len(self.rows) else None
+        return digest_of(self.targets, file_sources(self.files.tolist(), contents).tolist())
 
     def resized_side(self, image_size: int | None = None) -> int:
         """Returns the shorter side that images are resized to before the crop."""
@@ -176,20 +181,6 @@ class DiskLoader:
             yield normalize(pixels, self._split.mean, self._split.std), targets, indices, cells
 
 
-def problem_of(path: Path) -> str | None:
-    """Returns an error message if a file cannot be read as an image."""
-    found = _read(path)
-    return found if isinstance(found, str) else None
-
-
-def _read(path: Path) -> Image.Image | str:
-    """Returns an image, or an error message: exceptions from a worker come with its traceback."""
-    try:
-        return read_image(path)
-    except ValueError as error:
-        return str(error)
-
-
 class _Images(Dataset[_Sample | str]):
     """What workers do: read an image and transform it, or return an error message."""
 
@@ -213,9 +204,10 @@ class _Images(Dataset[_Sample | str]):
     def __getitem__(self, request: _Request) -> _Sample | str:
         """Returns an image (3, size, size) uint8 and its class, or an error message."""
         index, epoch = request
-        picture = _read(Path(os.fsdecode(self._files[index])))
-        if isinstance(picture, str):
-            return picture
+        try:
+            picture = read_image(Path(os.fsdecode(self._files[index])))
+        except ValueError as error:  # exceptions from a worker come with its traceback
+            return str(error)
         # torchvision's transforms draw from torch's global generator: it is lent to them, seeded.
         with torch.random.fork_rng(devices=[]):
             if epoch is not None:

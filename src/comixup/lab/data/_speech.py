@@ -26,6 +26,7 @@ from comixup.lab.data._cache import cached
 from comixup.lab.data._data_set import DataSet, file_sources
 from comixup.lab.data._in_memory import MemorySplit
 from comixup.lab.data._roots import find_folder, lines_of
+from comixup.lab.data._scan import content_digests
 
 TITLE = "Google Speech Commands"
 RATE = 16_000
@@ -64,7 +65,7 @@ def read_speech(name: str, root: Path) -> DataSet:
         for images, classes, sources in zip(
             torch.split(everyone, sizes),
             torch.split(targets, sizes),
-            np.split(file_sources(files), np.cumsum(sizes)[:-1]),
+            np.split(file_sources(files, content_digests(name, files)), np.cumsum(sizes)[:-1]),
             strict=True,
         )
     )

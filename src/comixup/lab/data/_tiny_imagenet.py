@@ -15,12 +15,13 @@ import torch
 from torch import Tensor
 
 from comixup._checks import check_choice
-from comixup.lab._image_files import read_image, readable
+from comixup.lab._image_files import read_image
 from comixup.lab._progress import track
 from comixup.lab.data._cache import cached
 from comixup.lab.data._data_set import DataSet, file_sources
 from comixup.lab.data._in_memory import MemorySplit
 from comixup.lab.data._roots import data_root, find_folder, lines_of
+from comixup.lab.data._scan import scan
 
 TITLE = "Tiny-ImageNet"
 SIZE = 64
@@ -48,16 +49,26 @@ def read_tiny_imagenet(name: str, root: Path, skip_bad: bool = False) -> DataSet
     """Returns Tiny-ImageNet; JPEGs are decoded once and kept in the cache."""
     folder = _find(root)
     wnids = _class_ids(folder)
-    splits = []
+    splits, left_out = [], list[str]()
     for split in _SPLITS:
-        listing = _list(folder, wnids, split, skip_bad)
+        listing, contents, bad = _list(folder, wnids, split, skip_bad)
+        left_out += bad
         images = torch.from_numpy(_decoded(f"{name}-{split}", listing.files))
         targets = torch.tensor(listing.targets)
-        sources = file_sources(listing.files)
+        sources = file_sources(listing.files, contents)
         splits.append(MemorySplit(images, targets, MEAN, STD, PAD, flip=True, sources=sources))
     words = dict(_words(folder))
     classes = tuple(words.get(wnid, wnid) for wnid in wnids)
-    return DataSet(name, classes, (3, SIZE, SIZE), MEAN, STD, train=splits[0], test=splits[1])
+    return DataSet(
+        name,
+        classes,
+        (3, SIZE, SIZE),
+        MEAN,
+        STD,
+        train=splits[0],
+        test=splits[1],
+        left_out=tuple(left_out),
+    )
 
 
 def tiny_imagenet_boxes(
@@ -74,7 +85,7 @@ def tiny_imagenet_boxes(
     """
     check_choice("split", split, _SPLITS)
     folder = _find(data_root(root))
-    listing = _list(folder, _class_ids(folder), split, skip_bad)
+    listing, _, _ = _list(folder, _class_ids(folder), split, skip_bad)
     boxes: list[Box] = []
     for file, box in zip(listing.files, listing.boxes, strict=True):
         if box is None:
@@ -109,16 +120,25 @@ def _words(folder: Path) -> list[tuple[str, str]]:
     return [(wnid, names.split(",")[0].strip() or wnid) for wnid, _, names in pairs]
 
 
-def _list(folder: Path, wnids: list[str], split: str, skip_bad: bool) -> _Listing:
+def _list(
+    folder: Path, wnids: list[str], split: str, skip_bad: bool
+) -> tuple[_Listing, npt.NDArray[np.bytes_], tuple[str, ...]]:
+    """Returns a split's images, digests of their files, and what was left out."""
     listing = _list_train(folder, wnids) if split == "train" else _list_val(folder, wnids)
     if not listing.files:
         raise FileNotFoundError(f"{TITLE} in {folder} has no images of {split}. Unpack it again.")
-    if not skip_bad:
-        return listing
-    good = readable(listing.files, _problem_of, f"{TITLE}, {split}")
+    kept, rows, left_out = scan(
+        folder / split,
+        [os.fsencode(file) for file in listing.files],
+        f"{TITLE}, {split}",
+        skip_bad=skip_bad,
+        size=(SIZE, SIZE),
+        remedy="Unpack it again.",
+    )
     columns = (listing.files, listing.targets, listing.boxes)
-    files, targets, boxes = ([column[k] for k in good] for column in columns)
-    return _Listing(files, targets, boxes)  # type: ignore[arg-type]
+    files, targets, boxes = ([column[k] for k in kept] for column in columns)
+    good = _Listing(files, targets, boxes)  # type: ignore[arg-type]
+    return good, rows["content"], left_out
 
 
 def _list_train(folder: Path, wnids: list[str]) -> _Listing:
@@ -196,15 +216,6 @@ def _decoded(name: str, files: Sequence[Path]) -> npt.NDArray[np.uint8]:
         return images
 
     return cached(name, files, shape, np.uint8, make)
-
-
-def _problem_of(path: Path) -> str | None:
-    """Returns an error message if a file cannot be read."""
-    try:
-        _decode(path)
-    except ValueError as error:
-        return str(error)
-    return None
 
 
 def _decode(path: Path) -> npt.NDArray[np.uint8]:

