@@ -47,6 +47,27 @@ def test_a_folder_is_trained_on_evaluated_and_predicted(called, pets, tmp_path):
     assert "cat" in out
 
 
+@pytest.mark.filterwarnings("ignore:2 of 10 images of pets are left out")
+def test_damaged_files_are_listed_at_once_and_left_out_on_request(called, pets, tmp_path):
+    bad = [pets / "cat" / "1.png", pets / "dog" / "4.png"]
+    for path in bad:
+        path.write_bytes(path.read_bytes()[:200])
+    words = ["train", pets, "--method", "vanilla", "--epochs", 1, "--workers", 0, *TINY]
+    code, _, err = called(*words)
+    assert code == 1
+    assert all(str(path) in err for path in bad)
+    assert "2 of 10 images of pets cannot be used" in err
+    assert not (tmp_path / "runs/pets/vanilla").exists()
+    code, out, err = called(*words, "--skip-bad")
+    assert code == 0, err
+    (told,) = (tmp_path / "runs/pets").glob("vanilla*/seed-0/run.json")
+    left_out = json.loads(told.read_text())["left_out"]
+    assert [str(path) in line for path, line in zip(bad, left_out, strict=True)] == [True, True]
+    code, out, err = called("evaluate", told.parent)
+    assert code == 0, err
+    assert "on pets" in out
+
+
 @pytest.mark.slow
 def test_tune_takes_a_folder_too(called, pets):
     words = ["tune", pets, "--method", "cutmix", "--epochs", 1, "--workers", 0, *TINY]

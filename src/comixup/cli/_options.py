@@ -116,9 +116,10 @@ def _spelt(name: str) -> str:
 
 _FIELDS = (
     *("data_set", "model", "epochs", "batch_size", "lr", "loss", "weight_decay", "classes"),
-    *("images_per_class", "validation", "validation_seed", "test_fraction", "augment", "width"),
-    *("image_size", "optimizer", "pretrained", "no_pretrained", "weights", "freeze", "head_lr"),
-    *("class_weights", "label_smoothing", "ema", "set", "saliency", "memory", "schedule"),
+    *("images_per_class", "validation", "validation_seed", "test_fraction", "skip_bad", "augment"),
+    *("width", "image_size", "optimizer", "pretrained", "no_pretrained", "weights", "freeze"),
+    *("head_lr", "class_weights", "label_smoothing", "ema", "set", "saliency", "memory"),
+    "schedule",
 )
 """What options change in a recipe, its phases and its methods."""
 _OTHERWISE: dict[str, Any] = {

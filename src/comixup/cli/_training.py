@@ -200,7 +200,8 @@ def _prepared(
     if path is None:
         return _changed(RECIPES[word], fields), options
     chosen: dict[str, Any] = {name: fields.get(name) for name in _LOADING}
-    own = data.load(FOLDER, path, seed=seeds[0], **chosen)
+    skip_bad = fields.get("skip_bad", False)
+    own = data.load(FOLDER, path, seed=seeds[0], skip_bad=skip_bad, **chosen)
     options["data"] = {seeds[0]: own}
     return _recipe_for(own, fields, run_options.out), options
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn, TypeAlias, TypeVar
 
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from comixup._checks import reason_of
 from comixup.lab._pictures import problem_of_mode, upright_rgb
@@ -284,7 +284,8 @@ def decode(
                 return convert(image)
     # Decoders raise all kinds of exceptions on damaged files, MemoryError included.
     except Exception as error:
-        reason = reason_of(error)
+        known = not isinstance(error, UnidentifiedImageError)
+        reason = reason_of(error) if known else "it is of no known format"
         if path.suffix.lower() in _HEIC and "HEIF" not in _formats():
             reason, remedy = "nothing here reads HEIC", f"{_READ_HEIC}, or convert it to PNG."
         raise ValueError(f"{path} cannot be read as an image: {reason}. {remedy}") from None

@@ -1,9 +1,11 @@
 """Images that cannot be read: rejected by name, or left out, counted and named on request."""
 
+from pathlib import Path
+
 import pytest
 import torch
+from PIL import Image
 
-from comixup.lab._image_files import readable
 from comixup.lab.data import load, tiny_imagenet_boxes
 from data_files import batches, write_cifar100, write_folder, write_tiny_imagenet
 
@@ -23,37 +25,6 @@ def shorten(path, share=0.5):
     content = path.read_bytes()
     path.write_bytes(content[: round(share * len(content))])
     return path
-
-
-def test_all_that_can_be_read_stays_in_order(recwarn):
-    assert readable(["c", "a", "b"], lambda path: None, "letters") == [0, 1, 2]
-    assert not recwarn.list
-
-
-def test_what_cannot_be_read_is_counted_and_named():
-    tried = [str(number) for number in range(9)]
-
-    def problem_of(path):
-        return f"{path} is odd." if int(path) % 2 else None
-
-    with pytest.warns(UserWarning, match="4 of 9 images of numbers are left out") as caught:
-        assert readable(tried, problem_of, "numbers") == [0, 2, 4, 6, 8]
-    (warning,) = caught
-    assert str(warning.message).endswith("left out. 1 is odd. 3 is odd. 5 is odd. 7 is odd.")
-
-
-def test_of_many_only_some_are_named():
-    with pytest.warns(UserWarning, match="8 of 9 images") as caught:
-        assert readable([*"abcdefghi"], lambda path: f"{path}!" if path != "e" else None, "x") == [
-            4
-        ]
-    assert str(caught[0].message).endswith("left out. a! b! c! d! f! And 3 more.")
-
-
-@pytest.mark.filterwarnings("ignore:3 of 3 images")
-def test_a_set_of_which_nothing_is_left_is_rejected():
-    with pytest.raises(ValueError, match=r"none of the 3 images of pictures can be read\. a!"):
-        readable([*"abc"], lambda path: f"{path}!", "pictures")
 
 
 # ---- Tiny-ImageNet ------------------------------------------------------------------------------
@@ -106,33 +77,50 @@ def test_skipping_changes_nothing_where_all_is_well(tiny, recwarn):
 # ---- Folders ------------------------------------------------------------------------------------
 
 
-def test_a_folder_s_damaged_image_stops_the_epoch_by_name(folder):
-    path = shorten(folder / "val" / "bee" / "01.png")
-    data = load("folder", folder)
-    with pytest.raises(ValueError, match=f"{path.name} cannot be read as an image"):
-        batches(data.test, 2, image_size=32)
+def test_a_folder_s_damaged_images_are_listed_before_anything_is_trained(folder):
+    bad = [shorten(folder / place) for place in ("train/ant/03.png", "val/bee/01.png")]
+    with pytest.raises(ValueError, match=r"2 of 20 images of .* cannot be used") as caught:
+        load("folder", folder)
+    assert all(f"{path} cannot be read as an image" in str(caught.value) for path in bad)
+    assert "--skip-bad" in str(caught.value)
 
 
-def test_a_folder_s_damaged_test_images_are_left_out(folder):
+def test_a_folder_s_damaged_images_are_left_out_of_every_part(folder):
     whole = load("folder", folder)
-    paths = [shorten(folder / "val" / "bee" / "01.png"), shorten(folder / "val" / "ant" / "02.jpg")]
-    with pytest.warns(UserWarning, match="2 of 6 images") as caught:
+    bad = [shorten(folder / f"val/{name}") for name in ("ant/02.jpg", "bee/01.png")]
+    bad += [shorten(folder / "train/ant/03.png")]
+    with pytest.warns(UserWarning, match=r"3 of 20 images of .* are left out") as caught:
         data = load("folder", folder, skip_bad=True)
-    assert all(str(path) in str(caught[0].message) for path in paths)
+    assert all(str(path) in str(caught[0].message) for path in bad)
+    assert len(data.left_out) == 3
     kept = [0, 1, 3, 5]
     assert data.test.files.tolist() == whole.test.files[kept].tolist()
     assert data.test.targets.tolist() == [0, 0, 1, 1]
+    assert len(data.train) == len(whole.train) - 1
     shown = batches(data.test, 3, image_size=32)
     assert [len(images) for images, _ in shown] == [3, 1]
 
 
-def test_a_folder_s_damaged_training_images_are_not_tried(folder, recwarn):
-    path = shorten(folder / "train" / "ant" / "03.png")
-    data = load("folder", folder, skip_bad=True)
-    assert len(data.train) == 14
-    assert not recwarn.list
-    with pytest.raises(ValueError, match=f"{path.name} cannot be read as an image"):
-        batches(data.train, 14, image_size=32)
+def test_files_are_read_once_and_again_when_they_change(folder, monkeypatch, tmp_path):
+    monkeypatch.setenv("COMIXUP_CACHE", str(tmp_path / "cache"))
+    read, looked_at = Path.read_bytes, []
+
+    def counted(path):
+        looked_at.append(path.name)
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", counted)
+    digest = load("folder", folder).digest()
+    assert len(looked_at) == 20
+    assert load("folder", folder).digest() == digest
+    assert len(looked_at) == 20
+    changed = folder / "train/ant/03.png"
+    Image.new("RGB", (9, 9), "red").save(changed)
+    assert load("folder", folder).digest() != digest
+    assert looked_at[20:] == ["03.png"]
+    shorten(changed)  # what was good once is looked at again
+    with pytest.raises(ValueError, match=r"1 of 20 images"):
+        load("folder", folder)
 
 
 def test_a_folder_without_a_good_image_is_rejected(folder):
@@ -140,7 +128,7 @@ def test_a_folder_without_a_good_image_is_rejected(folder):
         path.write_bytes(b"no picture")
     with (
         pytest.warns(UserWarning, match=r"And 1 more\."),
-        pytest.raises(ValueError, match="none of the 6 images"),
+        pytest.raises(ValueError, match="none of the 6 validation images"),
     ):
         load("folder", folder, skip_bad=True)
 

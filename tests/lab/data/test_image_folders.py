@@ -1,13 +1,16 @@
 """Folders of one's own images: parts, orientation, near copies, sizes."""
 
+import os
+
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 from torch.testing import assert_close
 
-from comixup.lab._image_files import median_side, read_image
-from comixup.lab.data import load, near_copies
+from comixup.lab._image_files import read_image
+from comixup.lab.data import load
+from comixup.lab.data._scan import median_side, near_copies, scan
 from comixup.lab.data._subsets import held_out
 from comixup.lab.models import Preprocessing
 from data_files import noise, smooth_picture, write_folder
@@ -104,48 +107,55 @@ def test_an_orientation_that_there_is_not_changes_nothing(tmp_path):
     assert read_image(path).size == (9, 6)
 
 
+def rows_of(*paths):
+    return scan(paths[0].parent, [os.fsencode(path) for path in paths], "pictures")[1]
+
+
 def test_near_copies_are_found_and_others_not(tmp_path):
-    train = []
-    for number in range(8):
-        picture = smooth_picture(60, 40, seed=number)
-        train.append(tmp_path / f"train{number}.png")
-        picture.save(train[-1])
-    resaved = tmp_path / "resaved.jpg"
+    train = [tmp_path / f"train{number}.png" for number in range(8)]
+    for number, path in enumerate(train):
+        smooth_picture(60, 40, seed=number).save(path)
+    resaved, resized = tmp_path / "resaved.jpg", tmp_path / "resized.png"
     Image.open(train[3]).save(resaved, quality=80)
-    resized = tmp_path / "resized.png"
     Image.open(train[5]).resize((45, 30)).save(resized)
     other = tmp_path / "other.png"
     smooth_picture(60, 40, seed=99).save(other)
-    damaged = tmp_path / "damaged.png"
-    damaged.write_bytes(b"no picture")
-    tested = [other, resaved, damaged, resized]
-    found = near_copies([*train, damaged], tested)
-    assert [(copy.evaluated, copy.trained_on) for copy in found] == [
-        (resaved, train[3]),
-        (resized, train[5]),
-    ]
+    assert near_copies(rows_of(*train), rows_of(other, resaved, resized)) == [(1, 3), (2, 5)]
 
 
-def test_of_very_many_images_those_of_one_length_are_compared(tmp_path, monkeypatch):
-    monkeypatch.setattr("comixup.lab.data._near_copies.MAX_IMAGES", 1)
-    picture = smooth_picture(20, 20, seed=0)
+def test_of_very_many_images_those_of_one_content_are_compared(tmp_path, monkeypatch):
+    monkeypatch.setattr("comixup.lab.data._scan.MAX_COMPARED", 1)
     for name in ("a.png", "b.png"):
-        picture.save(tmp_path / name)
+        smooth_picture(20, 20, seed=0).save(tmp_path / name)
     smooth_picture(20, 20, seed=1).save(tmp_path / "c.png")
-    found = near_copies([tmp_path / "a.png"], [tmp_path / "b.png", tmp_path / "c.png"])
-    assert [copy.evaluated.name for copy in found] == ["b.png"]
+    evaluated = rows_of(tmp_path / "b.png", tmp_path / "c.png")
+    assert near_copies(rows_of(tmp_path / "a.png"), evaluated) == [(0, 0)]
 
 
 def test_the_median_side(tmp_path):
-    paths = []
-    for number, size in enumerate([(10, 30), (40, 20), (50, 50)]):
-        paths.append(tmp_path / f"{number}.png")
-        smooth_picture(*size, seed=0).save(paths[-1])
-    broken = tmp_path / "broken.png"
-    broken.write_bytes(b"")
-    assert median_side([*paths, broken]) == 20
-    with pytest.raises(ValueError, match="none of the 1 files can be read"):
-        median_side([broken])
+    paths = [tmp_path / f"{number}.png" for number in range(3)]
+    for path, size in zip(paths, [(10, 30), (40, 20), (50, 50)], strict=True):
+        smooth_picture(*size, seed=0).save(path)
+    assert median_side(rows_of(*paths)) == 20
+
+
+def test_contents_count_in_the_digest(tmp_path):
+    """Files of equal sizes: one overwritten in place, and those of two classes swapped."""
+    root = tmp_path / "set"
+    for name, colour in (("blue", (0, 0, 255)), ("red", (255, 0, 0))):
+        (root / name).mkdir(parents=True)
+        for number in range(5):
+            Image.new("RGB", (8, 8), (colour[0], number, colour[2])).save(
+                root / name / f"{number}.bmp"
+            )
+    digests = [load("folder", root).digest()]
+    (root / "blue").rename(root / "other")
+    (root / "red").rename(root / "blue")
+    (root / "other").rename(root / "red")
+    digests.append(load("folder", root).digest())
+    Image.new("RGB", (8, 8), (1, 2, 3)).save(root / "red" / "0.bmp")
+    digests.append(load("folder", root).digest())
+    assert len(set(digests)) == 3
 
 
 def test_images_of_several_labels_are_held_out_by_the_rarest():

@@ -155,13 +155,13 @@ def test_imbalance_is_told(tmp_path):
 
 def test_pictures_that_are_not_read_are_told_of(tmp_path):
     root = write_images(tmp_path / "colours", {"blue": 4, "green": 4})
-    for name in ("a.gif", "b.GIF", "c.heic", "notes.txt"):
+    for name in ("a.svg", "b.SVG", "c.jxl", "notes.txt"):
         (root / "blue" / name).write_bytes(b"")
     said = "\n".join(describe_images(load("folder", root), tiny(root)))
-    assert "not read: 2 .gif, 1 .heic. Convert" in said
+    assert "nothing here reads these files: 1 .jxl, 2 .svg. Convert" in said
 
 
-def test_near_copies_are_reported_and_looked_for_once(tmp_path, monkeypatch):
+def test_near_copies_are_reported(tmp_path):
     root = tmp_path / "colours"
     write_images(root / "train", {"blue": 2, "green": 2})
     write_images(root / "val", {"blue": 1, "green": 1})  # the very same ones
@@ -170,12 +170,6 @@ def test_near_copies_are_reported_and_looked_for_once(tmp_path, monkeypatch):
     assert "2 of 2 images to evaluate on are near copies" in said
     listed = json.loads((tmp_path / "runs" / "near_copies.json").read_text())["near_copies"]
     assert next(pair[0].split("/")[-3:] for pair in listed) == ["val", "blue", "0.png"]
-
-    def never(*_):
-        raise AssertionError
-
-    monkeypatch.setattr("comixup.lab.training._own_images.near_copies", never)
-    assert report_near_copies(own, tmp_path / "runs") == said
 
 
 @pytest.mark.parametrize("ema", [None, 0.5])

@@ -61,7 +61,7 @@ def cached(
 
     Args:
         name: of the data set; a newer array replaces older ones of the same name and folder.
-        files: what the array is made from. Their names, sizes, times and inodes tell it from others.
+        files: what the array is made from. Their names, sizes, times and inodes tell them.
         shape: that the array has.
         dtype: that the array has.
         make: makes the array.

@@ -306,14 +306,14 @@ def digest_of(targets: Tensor, content: Iterable[bytes | Tensor]) -> str:
 def file_sources(
     files: Sequence[bytes | Path], contents: npt.NDArray[np.bytes_] | None
 ) -> npt.NDArray[np.bytes_]:
-    """Returns each file's name, relative to the folder that all lie in, with its content's digest.
+    r"""Returns each file's name, relative to the folder that all lie in, with its content's digest.
 
     Args:
         files: their paths.
         contents: (n,) digests; None takes the files' sizes instead.
 
     >>> file_sources([Path("a/b/c")], np.array([b"123"])).tolist()
-    [b'c\\x00123']
+    [b'c\x00123']
     """
     names = [os.fsencode(file) for file in files]
     # The longest path that the first and the last name in alphabetical order share is shared by

@@ -6,7 +6,7 @@ import copy
 import functools
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -56,7 +56,7 @@ class DiskSplit:
     targets: Tensor
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    rows: Rows = NO_ROWS
+    rows: Rows = field(default_factory=lambda: NO_ROWS)
 
     def __len__(self) -> int:
         return len(self.targets)

@@ -47,6 +47,7 @@ def measured_on(
         image_size=origin.image_size or image_size,
         test_fraction=origin.test_fraction if name == FOLDER else None,
         test_digest=origin.test_digest if as_trained else None,
+        skip_bad=origin.skip_bad and as_trained,
     )
 
 

@@ -130,6 +130,7 @@ class TrainedOn:
             usual.
         test_digest: of its run's test images, see `Split.digest`; None if they do not say.
         preprocessing: how pictures become its input; None likewise.
+        skip_bad: whether images that could not be read were left out.
     """
 
     data: str | None = None
@@ -139,6 +140,7 @@ class TrainedOn:
     test_fraction: float | None = None
     test_digest: str | None = None
     preprocessing: Preprocessing | None = None
+    skip_bad: bool = False
 
     def load_data(self, root: Path | None = None, *, skip_bad: bool = False) -> DataSet:
         """Returns the data set, without classes that the network does not know.
@@ -159,7 +161,7 @@ class TrainedOn:
             data_sets.load,
             self.data,
             self.root if root is None else root,
-            skip_bad=skip_bad,
+            skip_bad=skip_bad or self.skip_bad,
             test_fraction=self.test_fraction,
         )
         data = load()
@@ -192,6 +194,7 @@ def trained_on(path: Path) -> TrainedOn:
         fraction if isinstance(fraction, float) else None,
         digest if isinstance(digest, str) else None,
         header.preprocessing,
+        (recipe or {}).get("skip_bad") is True,
     )
 
 

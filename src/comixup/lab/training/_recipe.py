@@ -208,6 +208,7 @@ class Recipe:
             run's seed does.
         test_fraction: fraction of each class's images held out as test images, of a folder of
             images that has none; None: a fifth.
+        skip_bad: leave out image files that cannot be read; the run records which.
         augment: how training images are augmented: "crop-flip", on top of that "trivial", "rand" or
             "auto" (torchvision's TrivialAugmentWide, RandAugment, AutoAugment), or "none".
         width: feature maps of the first stage of our pre-activation ResNets; None: their own.
@@ -251,6 +252,7 @@ class Recipe:
     validation: float | None = None
     validation_seed: int | None = None
     test_fraction: float | None = None
+    skip_bad: bool = False
     augment: Augmentation = "crop-flip"
     width: int | None = None
     pretrained: bool = False
@@ -271,6 +273,7 @@ class Recipe:
         check_choice("freeze", self.freeze, FROZEN)
         check_positive("head_lr", self.head_lr)
         check_boolean("pretrained", self.pretrained)
+        check_boolean("skip_bad", self.skip_bad)
         check_number("weight_decay", self.weight_decay)
         for name, low, high in (
             ("images_per_class", 1, MAX_IMAGES),

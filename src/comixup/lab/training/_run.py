@@ -143,6 +143,7 @@ class Run:
             validation=recipe.validation,
             validation_seed=recipe.validation_seed,
             test_fraction=recipe.test_fraction,
+            skip_bad=recipe.skip_bad,
             seed=self.seed,
             download=download,
         )

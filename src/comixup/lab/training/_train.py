@@ -250,6 +250,7 @@ def _write_metadata(
                 find_root(root, or_csv=True)
             ),  # where `comixup evaluate` looks for the data
             "test_digest": data.test.digest(),  # by which it knows the test images again
+            "left_out": list(data.left_out),
         }
         write_metadata(path, run.trained.as_dict(), settings)
 
