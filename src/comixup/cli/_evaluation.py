@@ -202,12 +202,15 @@ def predict(
     # Here, so that --help does not wait for torch.
     from comixup._atomic_write import atomic_write, make_folder  # noqa: PLC0415
     from comixup.lab import models  # noqa: PLC0415
+    from comixup.lab._image_files import Skipped  # noqa: PLC0415
     from comixup.lab._progress import progress_bar  # noqa: PLC0415
 
-    classifier, files = models.load(run), evaluation.list_images(images)
+    console, skipped = Console(), Skipped()
+    classifier, files = models.load(run), evaluation.list_images(images, skipped)
+    for line in skipped.lines():
+        print_line(console, line)
     folder = run if run.is_dir() else run.parent
     temperature = evaluation.run_temperature(folder) if calibrated else 1.0
-    console = Console()
     with progress_bar(console, "predictions", len(files)) as after:
         found = evaluation.predict_files(
             classifier,

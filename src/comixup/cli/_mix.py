@@ -83,6 +83,7 @@ def mix(
     # Here, so that --help does not wait for torch.
     from comixup._figures import check_suffix, write_figure  # noqa: PLC0415
     from comixup.lab import evaluation  # noqa: PLC0415
+    from comixup.lab._image_files import Skipped  # noqa: PLC0415
 
     name = method_name(method, METHODS)
     if name not in METHODS:
@@ -94,8 +95,12 @@ def mix(
     check_suffix(out, "--out")
     given = {"tau": tau, "beta": beta, "gamma": gamma, "omega": omega, "eta": eta, "grid": grid}
     chosen = {key: value for key, value in given.items() if value is not None}
+    console, skipped = Console(), Skipped()
+    files = evaluation.list_images(images, skipped)
+    for line in skipped.lines():
+        print_line(console, line)
     sheet = explorer.mix_files(
-        evaluation.list_images(images),
+        files,
         method=name,
         settings={**chosen, **parse_settings(set)},
         source=saliency,
@@ -106,11 +111,11 @@ def mix(
         seed=seed,
     )
     write_figure(sheet.figure, out)
-    print_line(Console(), f"{sheet.summary} Picture: {out}")
+    print_line(console, f"{sheet.summary} Picture: {out}")
     if sheet.tracked is not None:
         tracked = out.with_stem(f"{out.stem}-augmented")
         write_figure(sheet.tracked, tracked)
-        print_line(Console(), f"Before and after augmentation, with saliency: {tracked}")
+        print_line(console, f"Before and after augmentation, with saliency: {tracked}")
 
 
 def explore(

@@ -39,6 +39,20 @@ def called(called):
     return functools.partial(called, "predict")
 
 
+@pytest.mark.parametrize("columns", [60])
+def test_many_files_have_a_line_each_and_a_summary(called, run, pictures, tmp_path):
+    picture = next(path for path in pictures.rglob("*") if path.is_file())
+    for number in range(90):
+        shutil.copy(picture, tmp_path / f"{number:03d}, a name of more words{picture.suffix}")
+    code, printed, err = called(run, *sorted(tmp_path.glob("0*")))
+    assert code == 0, err
+    lines = printed.splitlines()
+    assert len(lines) < 40 + 15
+    assert max(map(len, lines)) <= 60
+    assert "The first 40 of 90 images" in printed
+    assert re.search(r"predicted:\s+90\s", printed)
+
+
 def rows_of(path):
     with path.open(newline="") as file:
         return list(csv.DictReader(file))

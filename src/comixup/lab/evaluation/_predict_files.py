@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,8 @@ from comixup.lab.models import Classifier
 from comixup.lab.training import RunFolder, read_logits
 
 BATCH = 50
+SHOWN = 40
+"""Files of which a table has a line; of more it counts the classes."""
 TOP = 3
 """Classes that a table shows of each image."""
 
@@ -160,21 +164,31 @@ def run_temperature(run: Path) -> float:
 def predictions_table(
     classifier: Classifier, found: Sequence[FilePrediction], top: int = TOP
 ) -> Table:
-    """Returns a table of the most probable classes of each file that can be read."""
+    """Returns a table of the most probable classes, a line for each file that can be read.
+
+    It has the first files of many; its caption counts the classes of all of them.
+    """
     check_count("top", top)
+    good = [row for row in found if row.problem is None]
+    paths = [row.path.absolute() for row in good]
+    folder = os.path.commonpath([path.parent for path in paths]) if good else ""
     table = Table(title=Text(f"{classifier.name} of {classifier.path}"))
-    table.add_column("image", overflow="fold")
+    table.add_column("image")
     for rank in range(1, min(top, classifier.num_classes) + 1):
-        table.add_column(f"class {rank}" if rank > 1 else "class", overflow="fold")
-        table.add_column("%", justify="right", no_wrap=True)
-    for row in found:
-        if row.problem is None:
-            cells = [
-                word
-                for index, probability in row.top(top)
-                for word in (class_name(classifier, index), f"{100 * probability:.1f}")
-            ]
-            table.add_row(*map(Text, (str(row.path), *cells)))
+        table.add_column(f"class {rank}" if rank > 1 else "class")
+        table.add_column("%", justify="right", min_width=5)
+    for row, path in zip(good[:SHOWN], paths, strict=False):
+        words = [os.path.relpath(path, folder)]
+        for index, probability in row.top(top):
+            words += [class_name(classifier, index), f"{100 * probability:.1f}"]
+        table.add_row(*(Text(word, no_wrap=True, overflow="ellipsis") for word in words))
+    if len(good) > SHOWN:
+        counts = Counter(class_name(classifier, row.top(1)[0][0]) for row in good)
+        counted = ", ".join(f"{count} {name}" for name, count in counts.most_common(SHOWN))
+        table.caption = Text(
+            f"The first {SHOWN} of {len(good)} images, of which are predicted: {counted}. "
+            "--csv FILE has all of them."
+        )
     return table
 
 
