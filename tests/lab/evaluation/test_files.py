@@ -77,7 +77,7 @@ def test_a_folder_gets_the_probabilities_of_the_runs_own_logits(called, run, pic
     for row, probabilities in zip(rows, found, strict=True):
         assert row["class"] == CLASSES[int(probabilities.argmax())]
         assert float(row["probability"]) == pytest.approx(float(probabilities.max()))
-        assert row["file"] in out
+        assert str(Path(row["file"]).relative_to(pictures)) in out
         assert f"{100 * float(row['probability']):.1f}" in out
     assert [row["problem"] for row in rows] == [""] * 6
 
@@ -175,7 +175,7 @@ def test_damaged_files_are_named_and_the_others_done(called, run, pictures, tmp_
     assert err.startswith("comixup: 2 of 5 images cannot be read: ")
     assert "bad.jpg" in err
     assert "text.png" in err
-    assert str(pictures / "ant" / "02.jpg") in out
+    assert "02.jpg" in out
     rows = rows_of(tmp_path / "all.csv")
     assert [bool(row["problem"]) for row in rows] == [True, False, False, False, True]
     assert rows[0]["class"] == rows[0]["p(ant)"] == ""

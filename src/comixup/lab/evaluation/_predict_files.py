@@ -182,11 +182,12 @@ def predictions_table(
         for index, probability in row.top(top):
             words += [class_name(classifier, index), f"{100 * probability:.1f}"]
         table.add_row(*(Text(word, no_wrap=True, overflow="ellipsis") for word in words))
+    table.caption = Text(f"Images of {folder}.")
     if len(good) > SHOWN:
         counts = Counter(class_name(classifier, row.top(1)[0][0]) for row in good)
         counted = ", ".join(f"{count} {name}" for name, count in counts.most_common(SHOWN))
-        table.caption = Text(
-            f"The first {SHOWN} of {len(good)} images, of which are predicted: {counted}. "
+        table.caption += Text(
+            f" The first {SHOWN} of {len(good)} images, of which are predicted: {counted}. "
             "--csv FILE has all of them."
         )
     return table
