@@ -211,7 +211,7 @@ def test_samples_make_batches_that_the_memory_reads():
     assert torch.equal((images[:, 0] * 2 + 1).long(), origin.cells.long())
 
 
-PIPELINES = {
+PHOTO_PIPELINES = {
     "crops, flips and rotations": [
         v2.RandomCrop(32, padding=4, pad_if_needed=True),
         v2.RandomHorizontalFlip(),
@@ -260,7 +260,7 @@ def map_by_pixels(shown, norms, size, cells, before, momentum):
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.3])
-@pytest.mark.parametrize("pipeline", PIPELINES.values(), ids=PIPELINES)
+@pytest.mark.parametrize("pipeline", PHOTO_PIPELINES.values(), ids=PHOTO_PIPELINES)
 def test_the_memory_keeps_and_shows_what_every_pixel_says(pipeline, momentum):
     size, cells = (36, 30), 4
     memory = SaliencyMemory(EXAMPLES, cells=cells, momentum=momentum)

@@ -332,7 +332,7 @@ def test_a_damaged_file_of_a_folder_is_named(called, of_folder, folder, tmp_path
     assert_message(called(*of_folder, *more), r"01\.png cannot be read as an image")
     code, text, err = called(*of_folder, *more, "--skip-bad")
     assert code == 0
-    left_out = r"1 of 6 images of pictures, test, are left out\. .*01\.png cannot be read"
+    left_out = r"1 of 8 images of pictures are left out\. .*01\.png cannot be read"
     assert re.search(left_out, text)
     assert "Warning" not in text + err
     assert saved(tmp_path / "network")["metrics"]["images"] == 5

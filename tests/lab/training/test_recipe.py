@@ -276,6 +276,7 @@ OTHER_RUNS = {
     "pretrained": {"pretrained": True},
     "weights": {"weights": "trained.safetensors"},
     "freeze": {"weights": "trained.safetensors", "freeze": "norms"},
+    "skip_bad": {"skip_bad": True},
     "head_lr": {"head_lr": 10.0},
     "class_weights": {"class_weights": "balanced"},
     "evaluate_every": {"evaluate_every": 2},

@@ -76,12 +76,10 @@ def scan(
         return list(range(len(files))), rows, ()
     bad = list(problems.values())
     if len(bad) == len(files) or not skip_bad:
-        more = f"\n  and {len(bad) - _LISTED} more" if len(bad) > _LISTED else ""
-        listed = "".join(f"\n  {problem}" for problem in bad[:_LISTED])
-        hint = "" if skip_bad else "\nLeave them out with --skip-bad (`skip_bad=True`)."
-        raise ValueError(
-            f"{len(bad)} of {len(files)} images of {title} cannot be used:{listed}{more}{hint}"
-        )
+        lines = [f"{len(bad)} of {len(files)} images of {title} cannot be used:", *bad[:_LISTED]]
+        lines += [f"And {len(bad) - _LISTED} more."] if len(bad) > _LISTED else []
+        lines += [] if skip_bad else ["--skip-bad (`skip_bad=True`) leaves out such files."]
+        raise ValueError((" " if len(bad) == 1 else "\n  ").join(lines))
     more = f" And {len(bad) - _NAMED} more." if len(bad) > _NAMED else ""
     warnings.warn(
         f"{len(bad)} of {len(files)} images of {title} are left out. {' '.join(bad[:_NAMED])}"
