@@ -30,7 +30,7 @@ def problem_of(path):
     try:
         scan(path.parent, [os.fsencode(path)], "one")
     except ValueError as error:
-        return str(error).splitlines()[1].strip()
+        return str(error).partition("cannot be used: ")[2]
     return None
 
 
