@@ -24,14 +24,9 @@ from torch import Tensor, nn
 from comixup.lab import models
 from comixup.lab._networks import MEMORY_FORMAT
 from comixup.lab.data import DataSet, load
-from comixup.lab.evaluation import (
-    CorruptedLoader,
-    localise,
-    measure,
-    predict,
-    read_tiny_imagenet_boxes,
-)
-from comixup.lab.evaluation._corruption import CORRUPTIONS
+from comixup.lab.evaluation import localise, measure, predict
+from comixup.lab.evaluation._boxes import read_tiny_imagenet_boxes
+from comixup.lab.evaluation._corruption import CORRUPTIONS, CorruptedLoader
 from comixup.lab.evaluation._evaluate import BATCH
 from common import console, options, progress, seeded, table, target
 

@@ -28,7 +28,7 @@ import comixup.core.maps
 import comixup.core.puzzle
 import comixup.core.solve
 from comixup import CoMixup, OnePass, Origin, PuzzleMix, SaliencyMemory
-from comixup.core.cell_means import looked_up
+from comixup.core.memory import looked_up
 from comixup.core.saliency import channel_norm
 from comixup.core.tensors import on_host
 from comixup.mixers import Mixer

@@ -84,7 +84,7 @@ def outside_the_network(repeats: int) -> float:
         build_problems,
         pooled,
         partitions(len(images), mixer.partition_size, len(images)),
-        weights=mixer.weights,
+        weights=mixer,
         omega=mixer.omega,
         alpha=mixer.alpha,
         compatibility=None,

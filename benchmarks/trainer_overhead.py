@@ -22,7 +22,7 @@ import torch
 from lightning_fabric import Fabric
 from lightning_fabric.wrappers import _FabricOptimizer
 
-from comixup.lab.training import RECIPES, Hardware, _loop, _train, train
+from comixup.lab.training import RECIPES, Hardware, _trainer, train
 from comixup.lab.training._trainer import Trainer
 from common import has_images, options, table, target
 
@@ -62,13 +62,12 @@ class Clock:
 def watched() -> tuple[Clock, Clock, Clock]:
     """Returns clocks of what is not the trainer's own, of evaluations and of endings."""
     work, evaluation, ending = Clock(), Clock(), Clock()
-    work.watch(_loop, "training_step")
+    work.watch(_trainer, "training_step")
     work.watch(Fabric, "backward")
     work.watch(_FabricOptimizer, "step")
     work.watch(torch.optim.Optimizer, "zero_grad")
     evaluation.watch(Trainer, "_evaluate")
-    ending.watch(_train, "final_logits")
-    ending.watch(_train, "export")
+    ending.watch(Trainer, "finish")
     return work, evaluation, ending
 
 

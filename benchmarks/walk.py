@@ -1,19 +1,21 @@
 """How much of this package one batch, or one training, walks through.
 
     python benchmarks/walk.py              # counts
-    python benchmarks/walk.py --calls      # and every call of each of the small walks, in order
+    python benchmarks/walk.py --calls      # and every call of a batch, in order
     python benchmarks/walk.py --train      # and `comixup train FOLDER` of one epoch
 
 Counts the calls of Python functions of this package: `calls` counts each call, `functions` and
-`files` each once. Comprehensions are part of the function that holds them, as they are from Python
-3.12 on. A batch has 100 images, five partitions of `CoMixup`; what is measured is the second one,
-after caches are filled.
+`files` each once. Functions are what is defined by `def`: not the bodies of modules and classes,
+nor lambdas, nor whatever runs while a module is imported. Comprehensions are part of the function
+that holds them, as they are from Python 3.12 on. A batch has 100 images, five partitions of
+`CoMixup`; what is measured is the second one, after caches are filled.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import inspect
 import io
 import sys
 import tempfile
@@ -30,7 +32,17 @@ from comixup import CoMixup, OnePass, Origin, SaliencyMemory, training_step
 
 PACKAGE = Path(comixup.__file__).parent
 CLASSES = 10
-COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+NOT_FUNCTIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<lambda>", "<module>")
+
+
+def imports(frame: FrameType | None) -> bool:
+    """Returns whether a frame runs because a module of this package is being imported."""
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == "<module>" and code.co_filename.startswith(str(PACKAGE)):
+            return True
+        frame = frame.f_back
+    return False
 
 
 class Walk:
@@ -42,7 +54,8 @@ class Walk:
     def _note(self, frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
         own = event == "call" and code.co_filename.startswith(str(PACKAGE))
-        if own and code.co_name not in COMPREHENSIONS:
+        is_function = code.co_name not in NOT_FUNCTIONS and code.co_flags & inspect.CO_OPTIMIZED
+        if own and is_function and not imports(frame):
             self.codes.append(code)
 
     @contextlib.contextmanager
@@ -142,9 +155,10 @@ def main() -> None:
         print(f"| {name} | {calls} | {functions} | {files} |")
     if arguments.calls:
         for name, walk in found.items():
-            if not name.startswith("`comixup"):
-                print(f"\n{name}")
-                print("\n".join(f"  {step}" for step in walk.steps))
+            print(f"\n{name}")
+            # Of a training, each function once: its calls fill pages.
+            steps = dict.fromkeys(walk.steps) if name.startswith("`comixup") else walk.steps
+            print("\n".join(f"  {step}" for step in steps))
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ def test_lightning_zeroes_gradients_after_an_automatic_training_step_which_is_wa
     class Watched(kinds.MixedOnlyClassifier):
         def __init__(self):
             super().__init__()
-            self.mixup.keep_gradients = True
+            vars(self.mixup)["keep_gradients"] = True
 
         def on_before_zero_grad(self, optimizer):
             seen.append(self.net[0].weight.grad is not None)

@@ -52,10 +52,7 @@ them; `comixup` exports the names of the core and of the mixers, and there other
 
 STEPS = {
     "saliency": 1,
-    "spectral": 1,
-    "cell_means": 1,
     "memory": 1,
-    "compatibility": 2,
     "problem": 2,
     "objective": 3,
     "solve": 3,

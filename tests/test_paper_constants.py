@@ -18,7 +18,10 @@ sys.path.append(str(Path(__file__).parent / "lab" / "data"))
 
 from comixup import CoMixup, Labelling, Problem, PuzzleMix, mix, objective, solve
 from comixup.lab import data
-from comixup.lab.evaluation import corrupt, localise, measure, predictions_of
+from comixup.lab.data import DataSet
+from comixup.lab.data._in_memory import MemorySplit
+from comixup.lab.evaluation import localise, measure, predictions_of
+from comixup.lab.evaluation._corruption import CorruptedLoader
 from data_files import write_cifar100, write_speech, write_tiny_imagenet
 from problems import generator
 
@@ -203,14 +206,20 @@ def test_calibration_error_has_ten_bins():
 
 def test_noise_of_the_background_has_a_standard_deviation_of_a_tenth():
     # The appendix on background corruption: N(0, 0.1^2).
-    grey, outside = torch.full((1, 1, 300, 300), 0.5), torch.tensor([[[0, 0, 1, 1]]])
-    added = corrupt(grey, outside, "added-noise", generator=generator(0)) - 0.5
+    grey = torch.full((2, 1, 300, 300), 128, dtype=torch.uint8)
+    split = MemorySplit(grey, torch.zeros(2, dtype=torch.int64), (0.0,), (0.5,))
+    data = DataSet("grey", ("a",), (1, 300, 300), (0.0,), (0.5,), split, split)
+    outside = torch.tensor([[[0, 0, 1, 1]]] * 2)
+    noisy, placed = (
+        next(CorruptedLoader(data, split, outside, kind, 2).epoch())[0] / 2
+        for kind in ("added-noise", "noise")
+    )
+    added = noisy - 128 / 255
     assert added.std().item() == pytest.approx(0.1, rel=0.02)
     assert added.mean().item() == pytest.approx(0.0, abs=0.002)
     # In its place, and not below black: half of it is 0, and the rest as far as a normal variable.
-    placed = corrupt(grey, outside, "noise", generator=generator(0))
     assert (placed == 0).float().mean().item() == pytest.approx(0.5, abs=0.01)
-    assert placed[placed > 0].square().mean().sqrt().item() == pytest.approx(0.1, rel=0.02)
+    assert placed[placed > 0.0].square().mean().sqrt().item() == pytest.approx(0.1, rel=0.02)
 
 
 # ---- Data ---------------------------------------------------------------------------------------

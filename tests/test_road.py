@@ -26,6 +26,8 @@ from comixup import (
     mix,
     solve,
 )
+from comixup.core.solve import solve_checked
+from comixup.core.weights import Weights
 from comixup.mixers import _comixup
 from problems import generator
 
@@ -56,11 +58,11 @@ def test_the_mixer_solves_the_problem_that_from_saliency_builds(settings, dtype,
     saliency = torch.rand(7, 16, 20, generator=generator(3), dtype=dtype).square()
     solved = []
 
-    def recording_solve(problems, **options):
+    def recording_solve(problems, *settings):
         solved.extend(problems)
-        return solve(problems, **options)
+        return solve_checked(problems, *settings)
 
-    monkeypatch.setattr(_comixup, "solve", recording_solve)
+    monkeypatch.setattr(_comixup, "solve_checked", recording_solve)
     mixer = CoMixup(CLASSES, partition_size=None, generator=generator(5), **settings)
     mixed, soft = mixer(images, targets, saliency)
 
@@ -71,7 +73,8 @@ def test_the_mixer_solves_the_problem_that_from_saliency_builds(settings, dtype,
     (of_mixer,) = solved
     for mine, theirs in zip(problem.host, of_mixer.host, strict=True):
         np.testing.assert_array_equal(mine, theirs)
-    assert problem.weights == of_mixer.weights == mixer.weights
+    for name in Weights.__dataclass_fields__:
+        assert getattr(problem, name) == getattr(of_mixer, name) == getattr(mixer, name)
     assert (problem.grid, problem.num_outputs) == (of_mixer.grid, of_mixer.num_outputs)
 
     labelling = solve(problem, resolve=True, generator=same, **options)

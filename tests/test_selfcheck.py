@@ -105,11 +105,11 @@ class TestNotices:
 
     def test_nan(self):
         with rejects(diagnostics.CheckError, "images differ by nan"):
-            _checks.expect("images", float("nan"), limit=1.0)
+            _checks.expect("images", torch.tensor([torch.nan]), torch.ones(1), limit=1.0)
 
     def test_shapes(self):
-        with rejects(diagnostics.CheckError, r"the shape is \(2,\), not \(3,\)"):
-            _checks.difference(torch.zeros(2), torch.zeros(3))
+        with rejects(diagnostics.CheckError, r"the shape of images is \(2,\), not \(3,\)"):
+            _checks.expect("images", torch.zeros(2), torch.zeros(3), limit=1.0)
 
     def test_errors_are_failures(self, monkeypatch):
         def broken(device):

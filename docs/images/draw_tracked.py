@@ -19,7 +19,7 @@ from comixup._figures import write_figure
 from comixup.adapters.cell_numbers import CellNumbers
 from comixup.adapters.origins import tracked
 from comixup.lab.data import load
-from comixup.lab.training import RECIPES, Hardware, train
+from comixup.lab.training import RECIPES, Hardware, change_method, train
 from comixup.plots import plot_tracked
 
 PICTURE = Path(__file__).with_name("tracked.png")
@@ -29,7 +29,7 @@ SEED, DRAWS = 0, 5
 def main() -> None:
     """Trains, reads the maps back and writes the picture."""
     recipe = RECIPES["digits"].changed(epochs=30, images_per_class=200, augment="trivial")
-    recipe = recipe.with_saliency("comixup", "one-pass")
+    recipe = change_method(recipe, "comixup", {}, saliency="one-pass")
     digits = load("digits", images_per_class=200, seed=SEED)
     memory = SaliencyMemory(len(digits.train))
     with tempfile.TemporaryDirectory() as out:

@@ -1,6 +1,6 @@
 // What a saliency memory keeps of an image's gradient, a map of bytes, one for each cell of the
 // example that the image shows, and how it is read again. Readable twins are `joined` and
-// `looked_up` in src/comixup/core/cell_means.py.
+// `looked_up` in src/comixup/core/memory.py.
 #pragma once
 
 #include <algorithm>

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from comixup.core.problem import Problem as Problem
     from comixup.core.saliency import LossFn as LossFn
     from comixup.core.saliency import saliency as saliency
+    from comixup.core.saliency import spectral_residual as spectral_residual
     from comixup.core.solve import solve as solve
-    from comixup.core.spectral import spectral_residual as spectral_residual
     from comixup.mixers import Choice as Choice
     from comixup.mixers import CoMixup as CoMixup
     from comixup.mixers import CutMix as CutMix

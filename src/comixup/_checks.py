@@ -5,6 +5,7 @@ Without torch: those of tensors are in `core/tensors.py`.
 
 from __future__ import annotations
 
+import inspect
 import sys
 import warnings
 from numbers import Integral, Real
@@ -61,6 +62,38 @@ def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
     """Rejects what is not one of the choices."""
     if value not in choices:
         raise ValueError(f"`{name}` must be one of {list(choices)}, got {value!r}.")
+
+
+class SetOnce:
+    """Something that keeps its arguments as attributes, which are set once: all were checked then.
+
+    Properties with a setter, which checks, can be set at any time.
+    """
+
+    _remedy = "Make another one: {kind}({name}=...)."
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not name.startswith("_"):
+            self._check_unset(name)
+        super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        self._check_unset(name)
+        super().__delattr__(name)
+
+    def _check_unset(self, name: str) -> None:
+        values, kind = vars(self), type(self).__name__
+        is_set = name in values or name in values.get("_modules", ())  # of a torch module
+        if is_set and self._is_fixed(name):
+            raise AttributeError(
+                f"`{name}` must stay as it is: a {kind} is checked when it is made. "
+                f"{self._remedy.format(kind=kind, name=name)}"
+            )
+
+    def _is_fixed(self, name: str) -> bool:
+        """Whether a name is an argument of a constructor; others may be a subclass's own."""
+        inits = [vars(kind)["__init__"] for kind in type(self).__mro__ if "__init__" in vars(kind)]
+        return any(name in inspect.signature(init).parameters for init in inits)
 
 
 _OURS = ("comixup.", "torch.")  # modules call their `forward` through torch

@@ -19,7 +19,7 @@ from comixup._atomic_write import atomic_write, make_folder
 SUFFIXES = (".png", ".pdf", ".svg")
 DPI = 110
 BLUE, ORANGE, GREEN, RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
-PURPLE, SKY_BLUE, YELLOW, BLACK = "#CC79A7", "#56B4E9", "#F0E442", "#000000"
+PALETTE = (BLUE, ORANGE, GREEN, RED, "#CC79A7", "#56B4E9", "#F0E442", "#000000")
 """Okabe and Ito's palette, told apart by colour-blind readers too; their red is vermilion."""
 GREY = "#777777"
 _POINTS = 72.0

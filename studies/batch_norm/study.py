@@ -61,8 +61,9 @@ def reestimate(folder: Path) -> Reestimated:
             f"`folder` must be that of a finished run, got {folder}, which has no run.json."
         )
     data = _data_of(trained.recipe, trained.seed, trained_on(folder).root)
-    if trained.preprocessing is not None:
-        data = data.with_normalization(trained.preprocessing.mean, trained.preprocessing.std)
+    stated = trained.stated_preprocessing
+    if stated is not None:
+        data = data.with_normalization(stated.mean, stated.std)
     before = _metrics(trained.model, data)
     loader = data.train.loader(BATCH, seed=trained.seed, augment=trained.recipe["augment"])
     trained.model.train()

@@ -9,7 +9,9 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,10 +19,13 @@ import tyro
 from matplotlib import style
 from matplotlib.figure import Figure
 
+sys.path.append(str(Path(__file__).parents[1]))
+
 from comixup._atomic_write import atomic_write
 from comixup._figures import write_figure
 from comixup.lab._tables import markdown_table
-from comixup.lab.evaluation import RunRecord, measure_run, merge_runs, read_runs, write_runs
+from comixup.lab.evaluation import RunRecord, read_runs
+from run_tables import add_finished, collected, print_planned
 
 RUNS = Path("docs/results/one-pass-modes.csv")
 SEEDS = (100, 101)
@@ -108,10 +113,8 @@ def modes_figure(runs: Sequence[RunRecord]) -> Figure:
 
 def show(runs: Path = RUNS) -> None:
     """List all runs, with those that are collected marked."""
-    there = {(run.method, run.seed) for run in (read_runs(runs) if runs.exists() else ())}
-    for mode in MODES:
-        for seed in SEEDS:
-            print("ok " if (mode, seed) in there else "   ", mode, seed)
+    there = {(run.method, run.seed) for run in collected(runs)}
+    print_planned(itertools.product(MODES, SEEDS), there)
 
 
 def collect(*folders: tyro.conf.Positional[Path], runs: Path = RUNS) -> None:
@@ -121,10 +124,7 @@ def collect(*folders: tyro.conf.Positional[Path], runs: Path = RUNS) -> None:
         folders: of runs; those that are not finished are left out.
         runs: the table.
     """
-    new = [measure_run(folder) for folder in folders if (folder / "result.json").exists()]
-    both = merge_runs(read_runs(runs) if runs.exists() else (), new)
-    write_runs(both, runs)
-    print(f"{runs}: {len(both)} runs, {len(new)} of them from these folders")
+    add_finished(folders, runs)
 
 
 def write_report(runs: Path = RUNS, out: Path = RUNS.parent) -> None:

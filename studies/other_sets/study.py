@@ -11,16 +11,20 @@ scale share some of them, and so are the folders.
 
 from __future__ import annotations
 
-import statistics
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import tyro
 
+sys.path.append(str(Path(__file__).parents[1]))
+
 from comixup._atomic_write import atomic_write
 from comixup.lab import paper
-from comixup.lab._tables import NOTHING, markdown_table
+from comixup.lab._tables import markdown_table
 from comixup.lab.evaluation import RunRecord
+from comixup.lab.paper._report import spread
+from run_tables import print_planned
 
 SEEDS = (0, 1, 2)
 ARMS = {
@@ -76,9 +80,7 @@ def trained(results: Path, out: Path) -> dict[paper.Run, RunRecord]:
 
 def show(results: Path = paper.RESULTS, out: Path = paper.OUT) -> None:
     """List all runs, with those that are there marked."""
-    there = trained(results, out)
-    for run in planned():
-        print("ok " if run in there else "   ", *run)
+    print_planned(planned(), trained(results, out))
 
 
 def run(
@@ -119,15 +121,8 @@ def table(recipe: str, runs: Mapping[paper.Run, RunRecord]) -> str:
             ]
             for arm in ARMS
         ]
-        rows.append([title, *map(_spread, values)])
+        rows.append([title, *map(spread, values)])
     return markdown_table(["", *ARMS.values()], rows)
-
-
-def _spread(values: list[float]) -> str:
-    if not values:
-        return NOTHING
-    deviation = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
-    return f"{statistics.fmean(values):.2f}{deviation} ({len(values)})"
 
 
 def report(results: Path = paper.RESULTS, out: Path = paper.OUT, page: Path | None = None) -> None:

@@ -21,7 +21,8 @@ sys.path.append(str(Path(__file__).parents[1]))
 
 from comixup._atomic_write import atomic_write
 from comixup.lab import paper
-from comixup.lab.evaluation import RunRecord, measure_run, merge_runs, read_runs, write_runs
+from comixup.lab.evaluation import read_runs
+from run_tables import add_finished, collected, print_planned
 from small_data.arms import RECIPE, RUNS, seeds_of_arms
 from small_data.figures import write_figures
 from small_data.tables import report
@@ -41,11 +42,6 @@ Points of the same number of passes stand beside each other; bars are 95 % inter
 {report}"""
 
 
-def collected(runs: Path) -> list[RunRecord]:
-    """Returns the runs of the table."""
-    return read_runs(runs) if runs.exists() else []
-
-
 def missing(runs: Path) -> list[paper.Run]:
     """Returns the runs that the rules ask for and the table has not."""
     there = {run.key for run in collected(runs)}
@@ -57,10 +53,8 @@ def missing(runs: Path) -> list[paper.Run]:
 
 def show(runs: Path = RUNS) -> None:
     """List all runs, with those that are collected marked."""
-    left = missing(runs)
-    for arm, seeds in seeds_of_arms().items():
-        for seed in seeds:
-            print("   " if (RECIPE, arm, seed) in left else "ok ", arm, seed)
+    planned = [(arm, seed) for arm, seeds in seeds_of_arms().items() for seed in seeds]
+    print_planned(planned, {run.key[1:] for run in collected(runs) if run.recipe == RECIPE})
 
 
 def run(runs: Path = RUNS, out: Path = OUT, data: Path | None = None, workers: int = 1) -> None:
@@ -77,8 +71,7 @@ def run(runs: Path = RUNS, out: Path = OUT, data: Path | None = None, workers: i
     outcome = paper.run_jobs(
         [paper.training_job(each) for each in left], workspace, workers=workers
     )
-    folders = [workspace.run_folder(each) for each in left]
-    collect(*(folder for folder in folders if (folder / "result.json").exists()), runs=runs)
+    collect(*(workspace.run_folder(each) for each in left), runs=runs)
     for key, why in outcome.failed.items():
         print(f"FAILED: {key}: {why}")
 
@@ -90,10 +83,7 @@ def collect(*folders: tyro.conf.Positional[Path], runs: Path = RUNS) -> None:
         folders: of runs; those that are not finished are left out.
         runs: the table.
     """
-    new = [measure_run(folder) for folder in folders if (folder / "result.json").exists()]
-    both = merge_runs(collected(runs), new)
-    write_runs(both, runs)
-    print(f"{runs}: {len(both)} runs, {len(new)} of them from these folders")
+    add_finished(folders, runs)
 
 
 def write_report(runs: Path = RUNS, out: Path = RUNS.parent) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from comixup.lab.evaluation import RunRecord, read_runs
+from comixup.lab.evaluation import RunRecord, paired_interval, read_runs
 
 HERE = Path(__file__).parent
 RUNS = HERE / "runs.csv"
@@ -76,11 +76,11 @@ _FINE_TUNING = (
 )
 FINE_TUNING_SETS: dict[str, tuple[str, ...]] = {
     "photos44": (
-        *("--images-per-class", "5", "--epochs", "40"),
+        *("--images-per-class", "5", "--epochs", "40", "--evaluate-every", "40"),
         *("--test-fraction", "0.5", "--validation", "0.4", *_FINE_TUNING),
     ),
     "tiny-imagenet": (
-        *("--images-per-class", "10", "--epochs", "18"),
+        *("--images-per-class", "10", "--epochs", "18", "--evaluate-every", "18"),
         *("--validation", "0.1", *_FINE_TUNING),
     ),
 }
@@ -112,7 +112,7 @@ class Task:
 
     def folder(self, out: Path) -> Path | None:
         """Returns the folder of the run; None if it is not finished."""
-        found = [*(out / self.condition / self.arm).glob(f"**/seed-{self.seed}/result.json")]
+        found = [*self._out(out).glob(f"**/seed-{self.seed}/result.json")]
         return found[0].parent if found else None
 
     def command(self, out: Path) -> list[str]:
@@ -124,12 +124,15 @@ class Task:
         method, *options = self.words
         words = [sys.executable, *train, str(source), "--method", method]
         words += ["--seeds", str(self.seed), "--workers", "0", *options]
-        return [*words, "--out", str(out / self.condition / self.arm)]
+        return [*words, "--out", str(self._out(out))]
+
+    def _out(self, out: Path) -> Path:
+        return out / self.condition / self.arm.replace(",", "").replace(" ", "-")
 
 
 def tasks() -> Iterator[Task]:
     """Yields all runs that the collected ones ask for, in the order in which they are trained."""
-    for stage in (stage_0, stage_1, stage_2, fine_tuning):
+    for stage in (stage_0, stage_1, stage_2, fine_tuning, curves, records):
         yield from stage()
         if missing(stage()):
             return
@@ -264,16 +267,55 @@ def _with_seeds(arms: Iterable[str], seeds: Iterable[int]) -> list[str]:
 # ---- Stage 2: confirmation -----------------------------------------------------------------------
 
 
+def confirmed_on(data: str) -> str:
+    """Returns the condition of the confirmation on CIFAR-100 or Tiny-ImageNet."""
+    augment, epochs = condition()
+    return f"stage2/{data}-{augment}-{epochs if data == 'cifar100' else 180}"
+
+
+def confirmed_words() -> dict[str, tuple[str, ...]]:
+    """Returns method and options of each arm that is confirmed on CIFAR-100.
+
+    The chosen mode is the first, then come the simple rivals, the simplest first, and the mode with
+    other images' maps; averaged weights were added later.
+    """
+    mode, rivals = chosen_mode(), chosen_rivals()
+    coin = rivals[SIMPLE.index("coin")]
+    words = {arm: ARMS[arm] for arm in (mode, *rivals)}
+    words[mode + SHUFFLED] = (
+        words[mode][0].replace(_ONE_PASS, f"{_ONE_PASS}-shuffled"),
+        *words[mode][1:],
+    )
+    for arm in (coin, mode):
+        if "--ema" not in words[arm]:
+            words[f"{arm}-ema"] = (*words[arm], "--ema", "0.995")
+    return words
+
+
+def confirmed_rivals() -> list[str]:
+    """Returns the simple rivals among the confirmed arms, the simplest first."""
+    mode = chosen_mode()
+    return [arm for arm in confirmed_words() if not arm.startswith(mode)]
+
+
+def strongest(where: str, rivals: Iterable[str]) -> list[str]:
+    """Returns rivals by their mean error over all seeds; on equal means they keep their order."""
+    found = results()
+
+    def mean_error(arm: str) -> float:
+        return statistics.mean(found[where, arm, seed].metrics["error"] for seed in SEEDS)
+
+    return sorted(rivals, key=mean_error)
+
+
 def stage_2() -> Iterator[Task]:
     """Yields the runs that confirm the choice: ten seeds each, on data nothing was chosen by."""
     augment, epochs = condition()
     mode, rivals = chosen_mode(), chosen_rivals()
-    where = f"stage2/cifar100-{augment}-{epochs}"
+    where, words = confirmed_on("cifar100"), confirmed_words()
     options = ("--classes", "50-69", "--width", "16", "--epochs", str(epochs), "--augment", augment)
-    words = {arm: ARMS[arm] for arm in (mode, *rivals)}
-    words[mode + SHUFFLED] = (words[mode][0].replace(_ONE_PASS, f"{_ONE_PASS}-shuffled"),)
-    words[mode + SHUFFLED] += words[mode][1:]
     main = [Task(where, a, seed, (*words[a], *options)) for seed in SEEDS for a in words]
+    main.sort(key=lambda task: task.arm.endswith("-ema"))
     yield from main
     if missing(main):
         return
@@ -282,17 +324,43 @@ def stage_2() -> Iterator[Task]:
     for seed in SEEDS:
         for arm in (mode, coin):
             yield Task("stage2/cifar100-crop-flip-120", arm, seed, (*words[arm], *plain))
-    found = results()
-    means = {
-        arm: statistics.mean(found[where, arm, seed].metrics["error"] for seed in SEEDS)
-        for arm in rivals
-    }
-    strongest = [arm for arm in sorted(means, key=lambda arm: means[arm]) if arm != rivals[0]][:2]
+    two = [arm for arm in strongest(where, rivals) if arm != rivals[0]][:2]
     options = ("--width", "16", "--epochs", "180", "--augment", augment)
     for seed in SEEDS:
-        for arm in (mode, rivals[0], *strongest):
+        for arm in (mode, rivals[0], *two):
             task_words = (*words[arm], *options)
-            yield Task(f"stage2/tiny-imagenet-{augment}-180", arm, seed, task_words, TINY_IMAGENET)
+            yield Task(confirmed_on("tiny-imagenet"), arm, seed, task_words, TINY_IMAGENET)
+
+
+def errors(where: str, arm: str, seeds: Iterable[int] = SEEDS) -> dict[int, float]:
+    """Returns the errors of an arm by seed, as far as they were collected."""
+    found = results()
+    keys = {seed: (where, arm, seed) for seed in seeds}
+    return {seed: found[key].metrics["error"] for seed, key in keys.items() if key in found}
+
+
+def primary(data: str) -> tuple[str, list[float]] | None:
+    """Returns the strongest simple rival on a set and the mode's error minus its, by seed.
+
+    None if runs are missing.
+    """
+    where, found = confirmed_on(data), results()
+    rivals = [arm for arm in confirmed_rivals() if (where, arm, 0) in found]
+    mode = errors(where, chosen_mode())
+    if len(mode) < len(SEEDS) or any(len(errors(where, arm)) < len(SEEDS) for arm in rivals):
+        return None
+    rival = strongest(where, rivals)[0]
+    theirs = errors(where, rival)
+    return rival, [mode[seed] - theirs[seed] for seed in SEEDS]
+
+
+def recommended() -> bool | None:
+    """Returns whether the mode is recommended, by the rules; None while runs are missing."""
+    both = [primary("cifar100"), primary("tiny-imagenet")]
+    if None in both:
+        return None
+    intervals = [paired_interval(each[1]) for each in both if each is not None]
+    return all(interval is not None and interval[1] < 0 for interval in intervals)
 
 
 # ---- Fine-tuning ---------------------------------------------------------------------------------
@@ -332,6 +400,58 @@ def _ranked_rates(data: str, arm: str, rates: Sequence[str], seeds: Sequence[int
         return statistics.mean(run.metrics["validation_error"] for run in runs)
 
     return sorted(rates, key=mean_error)
+
+
+# ---- Curves --------------------------------------------------------------------------------------
+
+FEW_SEEDS = range(3)
+IMAGES, EPOCHS = (20, 50, 250), (60, 120, 480)
+"""Per class, and of training: what the confirmation has not."""
+
+
+def curves() -> Iterator[Task]:
+    """Yields the runs that ask where the mode would win, if it is not recommended."""
+    if recommended():
+        return
+    words, mode = confirmed_words(), chosen_mode()
+    vanilla, *rivals = chosen_rivals()
+    augment, epochs = condition()
+    rival = strongest(confirmed_on("cifar100"), rivals)[0]
+    shared = ("--classes", "50-69", "--width", "16", "--augment", augment)
+    conditions = {
+        f"curves/{images}-images": ("--epochs", str(epochs), "--images-per-class", str(images))
+        for images in IMAGES
+    }
+    conditions |= {f"curves/{length}-epochs": ("--epochs", str(length)) for length in EPOCHS}
+    for where, options in conditions.items():
+        for seed in FEW_SEEDS:
+            for arm in (mode, vanilla, rival):
+                yield Task(where, arm, seed, (*words[arm], *shared, *options))
+
+
+# ---- Records -------------------------------------------------------------------------------------
+
+RECORDS: dict[str, tuple[str, ...]] = {
+    "Vanilla, crops and flips": ("vanilla", "--augment", "crop-flip"),
+    "Input mixup, p = 0.5, crops and flips": (*RIVALS["input-1"], "--augment", "crop-flip"),
+    "Vanilla, RandAugment": ("vanilla", "--augment", "rand"),
+    "Input mixup or CutMix, p = 0.5, averaged weights, RandAugment": (
+        *(*RIVALS["coin-half"], "--ema", "0.995", "--augment", "rand"),
+    ),
+    "One-pass Co-Mixup, one batch of three, averaged weights, RandAugment": (
+        *(*OURS["one-pass-third"], "--ema", "0.995", "--augment", "rand"),
+    ),
+}
+"""Attempts at the lowest error of a fixed budget, in the order in which they were made."""
+RECORD_SEEDS = range(10, 20)
+"""By which nothing is ever chosen."""
+
+
+def records() -> Iterator[Task]:
+    """Yields the runs of the record table: 20 classes of 100 images, 120 passes over each."""
+    for title, words in RECORDS.items():
+        for seed in RECORD_SEEDS:
+            yield Task("records", title, seed, (*words, "--epochs", "120"))
 
 
 def _images(data: str, out: Path) -> Path:

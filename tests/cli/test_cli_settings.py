@@ -2,7 +2,7 @@
 
 import pytest
 
-from comixup.cli._values import parse_json, parse_settings
+from comixup.cli._values import parse_settings
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,3 @@ def test_words_that_mean_no_setting(words, message):
     with pytest.raises(ValueError, match=message) as caught:
         parse_settings(words)
     assert len(str(caught.value)) < 300
-
-
-def test_text_that_is_not_json_is_told_apart():
-    with pytest.raises(ValueError, match="Expecting value"):
-        parse_json("--vary", "[soft]")

@@ -148,6 +148,28 @@ def mix_blocks_arguments(rng):
     }
 
 
+def read_maps_arguments(rng):
+    examples, cells, m, pixels = rng.integers(1, [6, 9, 5, 40])
+    return {
+        "maps": rng.integers(256, size=(examples, cells), dtype=np.uint8),
+        "rows": rng.integers(examples, size=m),
+        "numbers": rng.integers(cells + 1, size=(m, pixels), dtype=np.uint8),
+        "out": np.zeros((m, pixels), dtype=np.float32),
+    }
+
+
+def write_maps_arguments(rng):
+    arguments = read_maps_arguments(rng)
+    m, pixels = arguments.pop("out").shape
+    return arguments | {
+        "gradients": rng.normal(size=(m, rng.integers(1, 4), pixels)).astype(np.float32),
+        "channels_last": False,
+        "momentum": float(rng.random()),
+        "threads": int(rng.integers(1, 4)),
+        "next": np.zeros_like(arguments["maps"]),
+    }
+
+
 def within(values, low, high):
     return bool(((values >= low) & (values < high)).all())
 
@@ -178,7 +200,18 @@ KERNELS = {
         lambda a: within(a["out"][:, -3:], 0, np.array(a["maps"].shape[1:])),
     ),
     "mix_blocks": (mix_blocks_arguments, lambda a: True),
+    "read_maps": (read_maps_arguments, lambda a: within(a["out"], 0, 256)),
+    "write_maps": (write_maps_arguments, lambda a: True),
 }
+WRITTEN = {
+    "solve": ("sources", "objective_values"),
+    "minimise": ("labels",),
+    "narasimhan_bilmes": ("labels",),
+    "puzzle_masks": ("labels",),
+    "puzzle_transport": ("block_at",),
+    "write_maps": ("next",),
+} | dict.fromkeys(("summarise_maps", "mix_blocks", "read_maps"), ("out",))
+"""The arguments that a call writes to."""
 
 
 # ---- Corruption ----------------------------------------------------------------------------------
@@ -272,6 +305,66 @@ def test_the_kernel_rejects_what_it_cannot_compute(name):
 def test_the_kernel_rejects_what_it_cannot_compute_in_many_cases(name, seed):
     done, rejected = fuzz(name, 15_000, seed)
     assert min(done, rejected) > 1000
+
+
+# ---- The same numbers in other memory ------------------------------------------------------------
+
+
+def layouts(array):
+    """The array's numbers in memory of other kinds, some of which a view describes."""
+    back = (slice(None, None, -1),) * array.ndim
+    wide = np.zeros([2 * side for side in array.shape], array.dtype)
+    spread = wide[(slice(None, None, 2),) * array.ndim]
+    spread[...] = array
+    fixed = array.copy()
+    fixed.setflags(write=False)
+    yield "negative strides", array[back].copy()[back]
+    yield "every other element", spread
+    yield "Fortran order", np.asfortranarray(array)
+    yield "read-only", fixed
+    yield "another byte order", array.astype(array.dtype.newbyteorder())
+    yield "tensor", torch.from_numpy(array.copy())
+    if array.size:
+        first = array.ravel()[:1].reshape([1] * array.ndim)
+        yield "zero strides", np.broadcast_to(first, array.shape)
+    for axis in range(array.ndim):
+        yield "empty", array.take([], axis)
+
+
+def called(name, arguments, key, value):
+    """What a call with another value of one argument writes; None if it is rejected."""
+    fresh = {k: v.copy() if k in WRITTEN[name] else v for k, v in arguments.items()} | {key: value}
+    try:
+        getattr(_native, name)(**fresh)
+    except EXPECTED:
+        return None
+    return [np.asarray(fresh[k]) for k in WRITTEN[name]]
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_strides_and_flags_change_nothing_or_are_rejected(name):
+    rng, compared, rejected = np.random.default_rng(5), 0, 0
+    for _ in range(8):
+        arguments = KERNELS[name][0](rng)
+        for key, value in arguments.items():
+            listed = isinstance(value, list) and isinstance(value[0], np.ndarray)
+            array = value[0] if listed else value
+            if not isinstance(array, np.ndarray):
+                continue
+            for kind, other in layouts(array):
+                results = called(name, arguments, key, [other, *value[1:]] if listed else other)
+                if results is None:
+                    rejected += 1
+                    continue
+                if key in WRITTEN[name] and kind != "tensor":  # it must be the memory given
+                    assert other.flags.c_contiguous, (kind, key)
+                    assert other.flags.writeable, (kind, key)
+                copied = np.asarray(other).copy(order="C")
+                plain = called(name, arguments, key, [copied, *value[1:]] if listed else copied)
+                for mine, theirs in zip(results, plain, strict=True):
+                    np.testing.assert_array_equal(mine, theirs, err_msg=f"{kind} {key}")
+                compared += 1
+    assert min(compared, rejected) > 20
 
 
 # ---- Through the public interface ----------------------------------------------------------------

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from cases import each_case
 from comixup import Origin, SaliencyMemory, _native
-from comixup.core.cell_means import cell_means, looked_up
+from comixup.core.memory import cell_means, looked_up
 from comixup.core.saliency import channel_norm
 from problems import generator
 

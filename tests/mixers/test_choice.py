@@ -79,7 +79,7 @@ def test_a_batch_is_mixed_as_its_method_would_have():
     images, targets, saliency = batch(6)
     for index, method in enumerate(methods()):
         alone = copy.deepcopy(method)
-        alone.generator = generator(5)
+        vars(alone)["generator"] = generator(5)
         mixer = choice([float(k == index) for k in range(3)], seed=5)
         assert_close(mixer(images, targets, saliency), alone(images, targets, saliency))
         assert mixer.last.chosen == index

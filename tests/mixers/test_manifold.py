@@ -143,7 +143,7 @@ def test_gradients_are_those_of_the_chain_rule(cut, settings, clean_weight):
     if clean_weight:
         np.testing.assert_allclose(float(step.clean_loss), clean_loss, rtol=1e-6)
 
-    mixer.clean_weight = 0
+    vars(mixer)["clean_weight"] = 0
     inputs = images.clone().requires_grad_()
     found, soft = mixer(inputs, targets)  # another mixture
     F.cross_entropy(model(found), soft.double()).backward()
@@ -189,7 +189,7 @@ def test_a_layer_that_did_not_run_is_found_out_at_the_next_call(run, p):
         model.eval()(mixed)
     elif run == "another model":
         net()(mixed)
-    mixer.p = p
+    vars(mixer)["p"] = p
     with rejects(RuntimeError, r"mixed the targets .* layer '2' has not run in training mode"):
         mixer(images, targets)
     mixer(images, targets)  # said once, then work goes on
@@ -242,7 +242,7 @@ def test_detach_removes_every_hook():
     assert count_hooks(model) == 0
     mixer.detach()
     assert count_hooks(other) == 0
-    mixer.layers = ("2",)
+    vars(mixer)["layers"] = ("2",)
     with rejects(RuntimeError, r"must know the model"):
         mixer(images, targets)
 

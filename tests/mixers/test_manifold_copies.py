@@ -67,7 +67,7 @@ def test_a_copy_trains_with_a_mixer_of_its_own(copied):
     model, mixer, images = armed()
     other = copied(model).train()
     own = ManifoldMixup(CLASSES, layers=[mixer.last.layer]).attach(getattr(other, "module", other))
-    own.layers = mixer.layers
+    vars(own)["layers"] = mixer.layers
     own._hooks[mixer.last.layer].arm(mixer.last.plan)
     assert_close(other(images), model(images))
     own.detach()

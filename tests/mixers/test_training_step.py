@@ -189,7 +189,8 @@ def test_models_that_return_dicts(make):
     other = copy.deepcopy(inner)
     mixer = make(generator=generator(6))
     if isinstance(mixer, ManifoldMixup):
-        mixer.layers = tuple(n if n == "input" else f"inner.{n}" for n in mixer.layers)
+        names = ["input" if name == "input" else f"inner.{name}" for name in mixer.layers]
+        mixer = ManifoldMixup(CLASSES, layers=names, generator=generator(6))
     step = training_step(
         Logits(inner),
         mixer,

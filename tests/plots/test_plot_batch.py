@@ -20,8 +20,8 @@ import comixup
 from cases import each_case
 from comixup import Labelling, plot_batch
 from comixup._figures import write_figure
-from comixup.plots import COLOURS, Box, Page, colour_of, tinted
-from comixup.plots._borders import border_runs
+from comixup.plots import COLOURS, Box, Page, colour_of
+from comixup.plots._page import borders_of, tinted
 from comixup.plots._pictures import caption, output_shares
 
 NAMES = ["maple_tree", "oak_tree", "fox", "$x_1$"]
@@ -276,7 +276,7 @@ def test_a_file_is_a_picture_in_many_colours(tmp_path):
 
 def test_borders_follow_pixels_where_cells_are_unequal():
     shares = np.array([[[1.0, 0.0]], [[0.0, 1.0]]])
-    runs = border_runs(shares, (3, 5), (5.0, 3.0), 0.0)
+    runs = borders_of(shares, (3, 5), (5.0, 3.0), 0.0)
     assert {(run.owners, run.x0, run.x1) for run in runs if run.y0 == run.y1 == 0} == {
         ((0,), 0.0, 0.6),
         ((1,), 0.6, 1.0),
@@ -286,7 +286,7 @@ def test_borders_follow_pixels_where_cells_are_unequal():
 def test_runs_of_one_region_are_one_line_and_meet_in_concave_corners():
     inside = np.zeros((5, 5))
     inside[1:4, 1:4] = 1
-    runs = border_runs(np.stack([1 - inside, inside]), (5, 5), (5.0, 5.0), 0.1)
+    runs = borders_of(np.stack([1 - inside, inside]), (5, 5), (5.0, 5.0), 0.1)
     assert len(runs) == 4 + 4 + 4  # a frame, the hole in it, the box
     level = [run for run in runs if run.y0 == run.y1]
     (hole,) = [run for run in level if run.owners == (0,) and run.y0 == pytest.approx(0.2 - 0.02)]

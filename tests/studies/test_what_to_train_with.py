@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from comixup.lab.evaluation import RunRecord, merge_runs, write_runs
-from what_to_train_with import stages
+from what_to_train_with import page, stages
 
 _BEST = {
     "one-pass-cutmix": 20.0,
@@ -25,6 +26,7 @@ _BEST = {
 def record(task: stages.Task) -> RunRecord:
     """Returns a run of a task as it is collected."""
     error = _BEST.get(task.arm, 40.0) + (0.0 if "rand-240" in task.condition else 1.0)
+    error += 0.1 * (len(task.arm) * task.seed % 7)
     names = ("error", "top5_error", "nll", "ece", "temperature", "scaled_nll", "scaled_ece")
     metrics = dict.fromkeys((*names, "train_error", "validation_error", "cpu_seconds"), 1.0)
     metrics |= {"error": error, "validation_error": error}
@@ -52,12 +54,57 @@ def test_number_of_runs(trained: list[stages.Task]) -> None:
     # Twelve and twelve, six and six with two more seeds, three and three with three more; of these
     # no mixing and input mixup with alpha = 1 have been trained in stage 0.
     assert 24 + 24 + 18 - 4 <= counts["stage1/rand-240"] <= 24 + 24 + 18 - 2
-    assert counts["stage2/cifar100-rand-240"] == 60
+    assert counts["stage2/cifar100-rand-240"] == 60 + 20  # with averaged weights
     assert counts["stage2/cifar100-crop-flip-120"] == 20
     assert counts["stage2/tiny-imagenet-rand-180"] == 40
     for data in stages.FINE_TUNING_SETS:
         assert counts[f"fine-tuning-rates/{data}"] == 18 + 12
         assert counts[f"fine-tuning/{data}"] == 30
+    assert counts["records"] == 10 * len(stages.RECORDS)
+    assert not any(name.startswith("curves/") for name in counts)  # the planted winner won
+
+
+def test_curves_of_a_mode_that_did_not_win(
+    trained: list[stages.Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With an error above a simple rival's on one set, the mode is not recommended."""
+    monkeypatch.setattr(stages, "RUNS", tmp_path / "runs.csv")
+    runs = [record(task) for task in trained]
+    write_runs(runs, stages.RUNS)
+    assert stages.recommended()
+    assert not list(stages.curves())
+    lost = [
+        dataclasses.replace(run, metrics={**run.metrics, "error": 21.0 + run.seed})
+        if run.key[:2] == ("stage2/tiny-imagenet-rand-180", "one-pass-cutmix")
+        else run
+        for run in runs
+    ]
+    write_runs(lost, stages.RUNS)
+    assert stages.recommended() is False
+    assert {task.arm for task in stages.curves()} == {"one-pass-cutmix", "no-mixing", "input-2-ema"}
+    asked = {f"curves/{n}-images" for n in (20, 50, 250)}
+    asked |= {f"curves/{n}-epochs" for n in (60, 120, 480)}
+    assert Counter(task.condition for task in stages.curves()) == dict.fromkeys(asked, 9)
+
+
+def test_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row is bold if it is clearly below the record before it, and compared with that."""
+    monkeypatch.setattr(stages, "RUNS", tmp_path / "runs.csv")
+    monkeypatch.setattr(stages, "RECORDS", {name: ("vanilla", name) for name in "abcd"})
+    base = {"a": 30.0, "b": 31.0, "c": 28.0, "d": 27.99}
+    runs = [
+        RunRecord(
+            name, seed, {"error": base[name] + 0.1 * (seed * len(base) * ord(name) % 7)}, "records"
+        )
+        for name in "abcd"
+        for seed in stages.RECORD_SEEDS
+    ]
+    write_runs(runs, stages.RUNS)
+    rows = [line.split(" | ") for line in page.records_table().splitlines() if "`vanilla" in line]
+    assert [row[0] for row in rows] == ["| **a**", "| b", "| **c**", "| d"]
+    assert rows[2][2].startswith("-1.9")  # from a, not from b
+    write_runs(runs[:-1], stages.RUNS)
+    assert "`vanilla d`" not in page.records_table()  # a seed is missing
 
 
 def test_what_is_confirmed(trained: list[stages.Task]) -> None:
@@ -69,6 +116,7 @@ def test_what_is_confirmed(trained: list[stages.Task]) -> None:
     assert arms("stage2/cifar100-rand-240") == {
         *("one-pass-cutmix", "one-pass-cutmix-other-maps"),
         *("no-mixing", "input-2-ema", "cutmix-1", "coin-off"),
+        *("coin-off-ema", "one-pass-cutmix-ema"),
     }
     assert arms("stage2/cifar100-crop-flip-120") == {"one-pass-cutmix", "coin-off"}
     assert arms("stage2/tiny-imagenet-rand-180") == {

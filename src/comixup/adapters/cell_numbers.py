@@ -290,13 +290,7 @@ def _scaled(index: _Index, length: int, pil: bool, centre: bool) -> _Index:
 def _resized(
     old: tuple[int, int], size: int | Sequence[int] | None, max_size: int | None
 ) -> tuple[int, int]:
-    """Returns the height and width that torchvision resizes an image to.
-
-    Args:
-        old: height and width of the image.
-        size: both, or that of the shorter side; None where `max_size` is that of the longer one.
-        max_size: most that the longer side may have.
-    """
+    """Returns the height and width that torchvision resizes an image to."""
     if not (size is None or isinstance(size, int)) and len(size) == 2:
         return size[0], size[1]
     short, long = min(old), max(old)

@@ -16,6 +16,7 @@ from torch.utils.data import Dataset, IterableDataset
 from torchvision.transforms import v2  # type: ignore[import-untyped]
 
 from comixup import Origin, SaliencyMemory
+from comixup._checks import SetOnce
 from comixup.adapters.cell_numbers import CellNumbers
 
 Sample: TypeAlias = tuple[Any, Any, Origin]
@@ -105,7 +106,7 @@ _BEHAVIOUR = (
 """What decides what a v2 transform does to its inputs."""
 
 
-class WithOrigins(Dataset[Sample]):
+class WithOrigins(SetOnce, Dataset[Sample]):
     """A data set of (image, target) as one of (image, target, Origin).
 
     Each image takes the numbers of its own cells along through its transforms: so the memory knows
@@ -158,8 +159,8 @@ class WithOrigins(Dataset[Sample]):
                 f"{len(memory)}. Use SaliencyMemory(num_examples={len(dataset)})."
             )
         _check_unmoved(dataset, colours_only)
-        self.dataset = dataset
-        self.transform = transform
+        self.dataset, self.memory, self.transform = dataset, memory, transform
+        self.colours_only, self.moves_pixels = colours_only, moves_pixels
         self.grid = memory.grid
         self._tracked = (
             None

@@ -97,15 +97,15 @@ class Mixup(Choice):
                 "be seen. Leave it out."
             )
         per_sample = mode == "elem"
-        self.input_mixup: InputMixup | None = None
-        self.cutmix: CutMix | None = None
+        input_mixup: Mixer | None = None
+        cutmix: Mixer | None = None
         if mixup_alpha:
-            self.input_mixup = InputMixup(num_classes, alpha=mixup_alpha, per_sample=per_sample)
+            input_mixup = InputMixup(num_classes, alpha=mixup_alpha, per_sample=per_sample)
         if cutmix_minmax is not None:
-            self.cutmix = MinMaxCutMix(num_classes, cutmix_minmax, per_sample=per_sample)
+            cutmix = MinMaxCutMix(num_classes, cutmix_minmax, per_sample=per_sample)
         elif cutmix_alpha:
-            self.cutmix = CutMix(num_classes, alpha=cutmix_alpha, per_sample=per_sample)
-        alone = self.input_mixup is None and self.cutmix is None
+            cutmix = CutMix(num_classes, alpha=cutmix_alpha, per_sample=per_sample)
+        alone = input_mixup is None and cutmix is None
         if comixup_prob is None:
             comixup_prob = 1.0 if alone else 0.5
         check_number("comixup_prob", comixup_prob, high=1)
@@ -117,16 +117,18 @@ class Mixup(Choice):
             )
         if mixer is not None:
             _check_mixer(mixer, num_classes)
-        self.comixup = CoMixup(num_classes) if mixer is None else mixer
-        both = self.input_mixup is not None and self.cutmix is not None
-        switch = switch_prob if both else float(self.input_mixup is None)
+        both = input_mixup is not None and cutmix is not None
+        switch = switch_prob if both else float(input_mixup is None)
         weights = {
-            self.comixup: comixup_prob,
-            self.cutmix: (1 - comixup_prob) * switch,
-            self.input_mixup: (1 - comixup_prob) * (1 - switch),
+            mixer or CoMixup(num_classes): comixup_prob,
+            cutmix: (1 - comixup_prob) * switch,
+            input_mixup: (1 - comixup_prob) * (1 - switch),
         }
-        mixers = [mixer for mixer in weights if mixer is not None]
-        super().__init__(mixers, [weights[mixer] for mixer in mixers], p=prob, generator=generator)
+        mixers = [method for method in weights if method is not None]
+        super().__init__(
+            mixers, [weights[method] for method in mixers], p=prob, generator=generator
+        )
+        self.comixup, self.cutmix, self.input_mixup = mixers[0], cutmix, input_mixup
         self.mixup_alpha = mixup_alpha
         self.cutmix_alpha = cutmix_alpha
         self.cutmix_minmax = cutmix_minmax

@@ -13,6 +13,7 @@ from torchvision import tv_tensors  # type: ignore[import-untyped]
 from torchvision.transforms import v2  # type: ignore[import-untyped]
 
 from comixup import Plan, spectral_residual
+from comixup._checks import SetOnce
 from comixup.core.masks import IGNORE_INDEX, check_mixable
 from comixup.mixers import Mixer, mixes_images
 
@@ -23,7 +24,7 @@ _SEEDS = 2**63
 """Seeds of a torch.Generator lie below this number."""
 
 
-class BatchMix(v2.Transform):  # type: ignore[misc]  # torchvision ships no types
+class BatchMix(SetOnce, v2.Transform):  # type: ignore[misc]  # torchvision ships no types
     """Mixes whole batches by any method of this package: `images, labels = mix(images, labels)`.
 
     Called as `v2.MixUp` is: after the data loader, or in its collate function, alone or in
@@ -82,6 +83,7 @@ class BatchMix(v2.Transform):  # type: ignore[misc]  # torchvision ships no type
                 "`saliency_fn` must be a function that returns the maps of images, got "
                 f"{saliency_fn!r}."
             )
+        self.labels_getter = labels_getter
         if labels_getter == "default":
             labels_getter = default_labels
         if not callable(labels_getter):
@@ -211,14 +213,7 @@ def _check_labels(flat: list[Any], labels: Any) -> None:
 
 
 def _check_item(name: str, item: Any, images: Tensor, mixed: bool) -> None:
-    """Rejects an item that cannot be mixed, or that would pass through and should not.
-
-    Args:
-        name: where in the sample it is.
-        item: any leaf of the sample.
-        images: the batch's first images, (batch, channels, *size).
-        mixed: whether it is mixed as images or as labels.
-    """
+    """Rejects an item that cannot be mixed, or that would pass through and should not."""
     kind = type(item).__name__
     check_mixable(f"inputs{name}", item)
     if isinstance(item, PIL.Image.Image):

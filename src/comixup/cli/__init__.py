@@ -25,8 +25,7 @@ try:
     from comixup.cli._evaluation import compare, evaluate, export, predict
     from comixup.cli._mix import check, explore, mix
     from comixup.cli._options import check_words
-    from comixup.cli._recipes import recipes
-    from comixup.cli._reproduce import reproduce
+    from comixup.cli._recipes import recipes, reproduce
     from comixup.cli._training import sweep, train, tune
     from comixup.cli._values import registry
     from comixup.lab import training

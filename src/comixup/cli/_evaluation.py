@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -26,16 +25,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from comixup.lab.data import DataSet
-    from comixup.lab.evaluation import TrainedOn
+    from comixup.lab.evaluation._trained import TrainedOn
 
 _Runs = Annotated[tuple[Path, ...], tyro.conf.Positional, option_help("RUN ...")]
-
-
-def check_alone(command: str) -> None:
-    """Raises `ValueError` if a launcher has started several processes of a command for one."""
-    from comixup.lab.training._processes import check_alone as check  # noqa: PLC0415 - needs torch
-
-    check(command)
 
 
 def evaluate(
@@ -78,20 +70,26 @@ def evaluate(
     """
     check_data_set(data_set)
     check_exists("runs", *runs)
-    check_alone("evaluate")
-    evaluation.check_options(workers=workers, seed=seed, image_size=image_size)
-    from comixup.lab.training._setup import shape_of  # noqa: PLC0415 - needs torch
+    # Here, so that --help does not wait for torch.
+    from comixup.lab.evaluation._evaluate import check_options, output_folders  # noqa: PLC0415
+    from comixup.lab.training._processes import check_alone  # noqa: PLC0415
+    from comixup.lab.training._setup import shape_of  # noqa: PLC0415
 
+    check_alone("evaluate")
+    check_options(workers=workers, seed=seed, image_size=image_size)
     console, on = Console(), find_device(device)
-    wanted = [evaluation.measured_on(run, data_set, data, image_size) for run in runs]
-    folders = evaluation.output_folders(runs, out)
-    for folder in folders:  # what cannot be written is found out before anything is computed
-        with locked(folder):
-            evaluation.check_replaceable(folder)
+    wanted = [evaluation.trained_on(run, data_set, data, image_size) for run in runs]
+    for run, chosen in zip(runs, wanted, strict=True):
+        if chosen.data is None:
+            raise ValueError(
+                f"`data_set` must be given for {run}, which does not say what it was trained on. "
+                "Name it with --data-set, for instance --data-set cifar100."
+            )
+    folders = output_folders(runs, out)
     loaded: dict[TrainedOn, tuple[DataSet, Tensor | None]] = {}
     for run, chosen, folder in zip(runs, wanted, folders, strict=True):
         if chosen not in loaded:
-            dataset, truth, notes = evaluation.load_test_data(chosen, boxes, skip_bad=skip_bad)
+            dataset, truth, notes = chosen.load_test_data(boxes, skip_bad=skip_bad)
             loaded[chosen] = dataset, truth
             for note in notes:
                 print_line(console, note)
@@ -115,19 +113,13 @@ def evaluate(
                 seed=seed,
                 console=console,
             )
-            console.print(evaluation.evaluation_table(found))
-            _write(found, folder)
-            evaluation.draw_evaluation(
-                found,
-                dataset,
-                truth,
-                folder,
-                maps=maps,
-                layer=layer,
-                image_size=image_size,
-                seed=seed,
-                device=on,
-            )
+            console.print(found.table())
+            try:
+                evaluation.write_evaluation(found, folder)
+            except OSError:  # printed, so that it is not lost
+                print(found.text, end="", flush=True)
+                raise
+            found.draw(folder, truth, maps=maps, layer=layer, image_size=image_size, seed=seed)
         print_line(console, f"Metrics and figures are in {folder}.\n")
 
 
@@ -144,7 +136,12 @@ def compare(
         out: where the tables (.txt, .md, .tex, .csv) and the reliability diagrams go.
     """
     check_exists("runs", *runs)
+    from comixup.lab.training._processes import check_alone  # noqa: PLC0415 - needs torch
+
     check_alone("compare")
+    # Here, so that --help does not wait for scipy.
+    from comixup.lab.evaluation._tables import as_rich  # noqa: PLC0415
+
     console = Console()
     read = [evaluation.read_evaluation(run) for run in runs]
     if reference is not None:
@@ -157,18 +154,8 @@ def compare(
         panels.setdefault(run.method, []).append(run)
     evaluation.write_comparison(found, out)
     evaluation.draw_reliability(panels, out / "reliability.png")
-    console.print(evaluation.as_rich(found))
+    console.print(as_rich(found))
     print_line(console, f"Tables and reliability diagrams are in {out}.")
-
-
-def _write(found: evaluation.Evaluation, folder: Path) -> None:
-    """Writes an evaluation; prints it if it cannot be written, so that it is not lost."""
-    try:
-        evaluation.write_evaluation(found, folder)
-    except OSError:
-        sys.stdout.write(evaluation.evaluation_text(found))
-        sys.stdout.flush()
-        raise
 
 
 def predict(
@@ -204,13 +191,19 @@ def predict(
     from comixup.lab import models  # noqa: PLC0415
     from comixup.lab._image_files import Skipped  # noqa: PLC0415
     from comixup.lab._progress import progress_bar  # noqa: PLC0415
+    from comixup.lab.evaluation._measure_run import run_temperature  # noqa: PLC0415
+    from comixup.lab.evaluation._predict_files import (  # noqa: PLC0415
+        list_images,
+        predictions_csv,
+        predictions_table,
+    )
 
     console, skipped = Console(), Skipped()
-    classifier, files = models.load(run), evaluation.list_images(images, skipped)
+    classifier, files = models.load(run), list_images(images, skipped)
     for line in skipped.lines():
         print_line(console, line)
     folder = run if run.is_dir() else run.parent
-    temperature = evaluation.run_temperature(folder) if calibrated else 1.0
+    temperature = run_temperature(folder) if calibrated else 1.0
     with progress_bar(console, "predictions", len(files)) as after:
         found = evaluation.predict_files(
             classifier,
@@ -224,8 +217,8 @@ def predict(
         )
     if csv is not None:  # before anything is printed, which may fail
         make_folder(csv.parent)
-        atomic_write(csv, evaluation.predictions_csv(classifier, found))
-    console.print(evaluation.predictions_table(classifier, found, top))
+        atomic_write(csv, predictions_csv(classifier, found))
+    console.print(predictions_table(classifier, found, top))
     if calibrated:
         print_line(console, f"Calibrated by the temperature {temperature:.3f}.")
     if csv is not None:

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from comixup._did_you_mean import did_you_mean
 from comixup.cli._options import (
+    check_exists,
     find_device,
     method_name,
     option_help,
@@ -82,8 +83,8 @@ def mix(
     """
     # Here, so that --help does not wait for torch.
     from comixup._figures import check_suffix, write_figure  # noqa: PLC0415
-    from comixup.lab import evaluation  # noqa: PLC0415
     from comixup.lab._image_files import Skipped  # noqa: PLC0415
+    from comixup.lab.evaluation._predict_files import list_images  # noqa: PLC0415
 
     name = method_name(method, METHODS)
     if name not in METHODS:
@@ -96,7 +97,7 @@ def mix(
     given = {"tau": tau, "beta": beta, "gamma": gamma, "omega": omega, "eta": eta, "grid": grid}
     chosen = {key: value for key, value in given.items() if value is not None}
     console, skipped = Console(), Skipped()
-    files = evaluation.list_images(images, skipped)
+    files = list_images(images, skipped)
     for line in skipped.lines():
         print_line(console, line)
     sheet = explorer.mix_files(
@@ -136,9 +137,8 @@ def explore(
         port: 0 takes any that is free.
         browser: open the page in the browser.
     """
-    for run in runs:
-        if not run.exists():
-            raise FileNotFoundError(f"`runs` must be folders of runs, but there is no {run}.")
+    if runs:
+        check_exists("runs", *runs)
     explorer.serve([str(run) for run in runs], host=host, port=port, open_browser=browser)
 
 
@@ -158,7 +158,7 @@ def check(
     from comixup import selfcheck as diagnostics  # noqa: PLC0415
     from comixup.lab._progress import progress_bar  # noqa: PLC0415
 
-    found, total = find_device(device), len(only) or len(diagnostics.CHECKS) + 1
+    found, total = find_device(device), len(only) or len(diagnostics.CHECKS)
     with progress_bar(Console(stderr=True), "checks", total) as after:
         report = diagnostics.check_device(found, only, after)
     print_line(Console(), report.text())

@@ -18,10 +18,8 @@ from rich.console import Console
 from comixup._did_you_mean import did_you_mean
 from comixup.cli._values import metavar
 from comixup.lab import data as data_sets
-from comixup.lab._limits import MAX_SEED
 from comixup.lab.training._hardware import Hardware
 from comixup.lab.training._recipe import METHODS, Method, Phase, Recipe
-from comixup.lab.training._recipes import RECIPES
 
 if TYPE_CHECKING:
     import torch
@@ -48,9 +46,9 @@ def print_line(console: Console, text: str) -> None:
     console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
-def option_help(metavar: str, default: str | None = None, aliases: list[str] | None = None) -> Any:
+def option_help(metavar: str, default: str | None = None) -> Any:
     """Returns how --help shows an option: its placeholder, and text for its default."""
-    return tyro.conf.arg(metavar=metavar, help_behavior_hint=default, aliases=aliases)
+    return tyro.conf.arg(metavar=metavar, help_behavior_hint=default)
 
 
 # ---- Generated options --------------------------------------------------------------------------
@@ -73,34 +71,26 @@ def help_of(*documented: Any) -> dict[str, str]:
     return found
 
 
-def option_class(
+def _option_class(
     name: str, doc: str, options: Mapping[str, Any], helps: Mapping[str, str], defaults: object
 ) -> Any:
     """Returns a dataclass of options, none of which is given by default: None, or False for flags.
 
-    Args:
-        name: of the class.
-        doc: heading of the group in help.
-        options: their types by name.
-        helps: their help texts.
-        defaults: an object whose attributes are the values that options have if not given, to be
-            shown; others are left as they are.
+    Help shows the attributes of `defaults`: what options are if not given.
     """
     fields = []
     for option, kind in options.items():
         flag, default = kind is bool, getattr(defaults, option, None)
-        aliases = [other for other, meant in ALIASES.items() if meant == f"--{_spelt(option)}"]
+        spelt = f"--{option.replace('_', '-')}"
         told = tyro.conf.arg(
             metavar="" if flag else _METAVARS.get(option, metavar(kind)),
             help=helps[option],
             help_behavior_hint="" if default is None else f"(default: {default})",
-            aliases=aliases or None,
+            aliases=[other for other, meant in ALIASES.items() if meant == spelt] or None,
         )
-        hint = (
-            Annotated[kind, tyro.conf.FlagCreatePairsOff, told]
-            if flag
-            else (Annotated[kind | None, told])
-        )
+        hint: Any = Annotated[kind | None, told]
+        if flag:
+            hint = Annotated[bool, tyro.conf.FlagCreatePairsOff, told]
         fields.append((option, hint, dataclasses.field(default=False if flag else None)))
     made = dataclasses.make_dataclass(name, fields, frozen=True)
     made.__doc__, made.__module__ = doc, __name__
@@ -110,16 +100,12 @@ def option_class(
 _METAVARS = {"set": "NAME=VALUE ...", "memory": "NAME=VALUE ...", "classes": "CLASS ..."}
 
 
-def _spelt(name: str) -> str:
-    return name.replace("_", "-")
-
-
 _FIELDS = (
     *("data_set", "model", "epochs", "batch_size", "lr", "loss", "weight_decay", "classes"),
     *("images_per_class", "validation", "validation_seed", "test_fraction", "skip_bad", "augment"),
     *("width", "image_size", "optimizer", "pretrained", "no_pretrained", "weights", "freeze"),
-    *("head_lr", "class_weights", "label_smoothing", "ema", "set", "saliency", "memory"),
-    "schedule",
+    *("head_lr", "class_weights", "label_smoothing", "ema", "evaluate_every", "set", "saliency"),
+    *("memory", "schedule"),
 )
 """What options change in a recipe, its phases and its methods."""
 _OTHERWISE: dict[str, Any] = {
@@ -154,14 +140,14 @@ if TYPE_CHECKING:
     Changes: TypeAlias = Any
     HardwareOptions: TypeAlias = Any
 else:
-    Changes = option_class(
+    Changes = _option_class(
         "Changes",
         "What to change in the recipe.",
         {name: _OTHERWISE.get(name, _HINTS.get(name)) for name in _FIELDS},
         _HELPS,
         None,
     )
-    HardwareOptions = option_class(
+    HardwareOptions = _option_class(
         "HardwareOptions",
         "What to train on.",
         typing.get_type_hints(Hardware),
@@ -232,16 +218,6 @@ def changed_fields(changes: Changes) -> dict[str, Any]:
 # ---- Checks -------------------------------------------------------------------------------------
 
 
-def recipe_of(name: str) -> Recipe:
-    """Returns the recipe of that name; another name gets suggestions."""
-    if name not in RECIPES:
-        raise ValueError(
-            f"`recipe` must be one of {', '.join(RECIPES)}, got {name!r}."
-            f"{did_you_mean(name, RECIPES)}"
-        )
-    return RECIPES[name]
-
-
 def check_data_set(name: str | None) -> None:
     """Raises `ValueError` for a data set that there is not, before a run's folder is looked at."""
     if name is not None and name not in data_sets.names():
@@ -272,22 +248,6 @@ def class_list(words: Sequence[str]) -> tuple[str, ...]:
         else:
             classes.append(given)
     return tuple(classes)
-
-
-def check_seeds(seeds: tuple[int, ...]) -> None:
-    """Raises `ValueError` for seeds that would train a run twice, or none."""
-    if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0 or max(seeds) > MAX_SEED:
-        given = " ".join(map(str, seeds)) or "none"
-        raise ValueError(
-            f"`--seeds` must be different integers from 0 to 2^64 - 1, got {given[:80]}."
-        )
-
-
-def check_different(option: str, values: Sequence[str]) -> None:
-    """Raises `ValueError` if an option was given the same value twice."""
-    for value in values:
-        if values.count(value) > 1:
-            raise ValueError(f"`{option}` must be followed by different values, got {value} twice.")
 
 
 def check_words(words: Sequence[str]) -> None:
@@ -326,12 +286,16 @@ def check_exists(name: str, *paths: Path) -> None:
     if not paths:
         raise ValueError(f"`{name}` must be one folder or file at least, got none.")
     for path in paths:
-        try:
-            there = path.exists()
-        except OSError:  # a name too long for the system
-            there = False
-        if not there:
+        if not path_exists(path):
             raise FileNotFoundError(f"`{name}` must exist, but there is no {str(path)[:200]}.")
+
+
+def path_exists(path: Path) -> bool:
+    """Whether a path is there; one too long for the system is not."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
 
 
 def find_device(name: str) -> torch.device:

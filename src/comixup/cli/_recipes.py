@@ -1,23 +1,27 @@
-"""`comixup recipes`: a list of them, or one as a page: data, network, schedule, methods, notes."""
+"""`comixup recipes`, a list of them or one as a page, and `comixup reproduce`."""
 
 from __future__ import annotations
 
 import json as json_text
 import textwrap
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from comixup.cli._options import option_help, recipe_of
+from comixup._did_you_mean import did_you_mean
+from comixup.cli._options import option_help, print_line
+from comixup.lab import paper
 from comixup.lab.training._recipes import FOLDER, RECIPES
 
 if TYPE_CHECKING:
-    from comixup.lab.training import Method, Phase, Recipe
+    from comixup.lab.paper import Outcome
+    from comixup.lab.training import Method, Recipe
 
 _REPORTED = {
     "median": "median error of the last ten epochs",
@@ -42,7 +46,12 @@ def recipes(
         json: every setting as JSON, for programs; of all recipes, a list.
     """
     console = Console()
-    chosen = None if name is None else recipe_of(name)
+    if name is not None and name not in RECIPES:
+        raise ValueError(
+            f"`recipe` must be one of {', '.join(RECIPES)}, got {name!r}."
+            f"{did_you_mean(name, RECIPES)}"
+        )
+    chosen = None if name is None else RECIPES[name]
     if json:
         every = [recipe.as_dict() for recipe in RECIPES.values()]
         print(json_text.dumps(every if chosen is None else chosen.as_dict(), indent=2))
@@ -79,6 +88,16 @@ def print_recipe(console: Console, recipe: Recipe) -> None:
     facts.add_column()
     for name, value in _facts(recipe):
         facts.add_row(name, Text(value))
+    papers = any(method.paper is not None for method in recipe.methods.values())
+    methods = Table(box=None, padding=(0, 2, 0, 0), header_style="", pad_edge=False)
+    methods.add_column("method", no_wrap=True)
+    methods.add_column("settings")
+    if papers:
+        methods.add_column("paper's error, %", justify="right", no_wrap=True)
+    for name, method in recipe.methods.items():
+        error = "-" if method.paper is None else f"{method.paper:.2f}"
+        methods.add_row(name, Text(_settings(name, method) or "-"), *([error] if papers else []))
+    notes = [Text("\nNotes", "bold"), Text(recipe.notes)] if recipe.notes else []
     console.print(
         Group(
             Text.assemble((recipe.name, "bold"), f": {recipe.title}"),
@@ -86,103 +105,128 @@ def print_recipe(console: Console, recipe: Recipe) -> None:
             facts,
             Text("\nMethods", "bold"),
             Text(f"{recipe.method} is trained unless --method names another."),
-            Padding(_methods(recipe), _INDENT),
-            *_notes(recipe),
+            Padding(methods, _INDENT),
+            *notes,
             Text("\nTrain it", "bold"),
         )
     )
     what = "PATH" if recipe.name == FOLDER else recipe.name
-    command = f"  comixup train {what} --method {recipe.method}"
-    console.print(command, highlight=False, markup=False, soft_wrap=True)
+    print_line(console, f"  comixup train {what} --method {recipe.method}")
 
 
 def _facts(recipe: Recipe) -> Iterator[tuple[str, str]]:
     """Yields the name and the value of everything but the methods."""
-    of_the_paper = "" if recipe.source == "ours" else " of the paper"
-    yield "Source", f"{recipe.source}{of_the_paper}"
-    yield "Data", ", ".join(_data(recipe))
+    yield "Source", recipe.source + ("" if recipe.source == "ours" else " of the paper")
+    data = [recipe.data]
+    if recipe.classes is not None:
+        data.append(f"{len(recipe.classes)} classes")
+    if recipe.images_per_class is not None:
+        data.append(f"{recipe.images_per_class} training images per class")
+    if recipe.validation is not None:
+        data.append(f"{100 * recipe.validation:g} % of them held out for validation")
+    yield "Data", ", ".join(data)
     yield "Augmentation", recipe.augment
     yield "Network", recipe.model + ("" if recipe.width is None else f", width {recipe.width}")
-    yield "Epochs", "; then ".join(map(_phase, recipe.phases))
+    sizes = ("" if p.image_size is None else f" at {p.image_size} pixels" for p in recipe.phases)
+    phases = zip(recipe.phases, sizes, strict=True)
+    yield "Epochs", "; then ".join(f"{p.epochs} of batches of {p.batch_size}{s}" for p, s in phases)
     if recipe.unmixed_epochs:
         yield "Unmixed", f"first {recipe.unmixed_epochs}"
-    joined = {"linear": ", in straight lines", "cosine": ", in cosines"}.get(
-        recipe.lr_interpolation, ""
-    )
+    joined = {"linear": ", in straight lines", "cosine": ", in cosines"}
     rates = ", ".join(f"{rate:g} at epoch {when:g}" for when, rate in recipe.lr)
-    yield "Learning rate", rates + joined
-    yield "Optimizer", ", ".join(_optimizer(recipe))
+    yield "Learning rate", rates + joined.get(recipe.lr_interpolation, "")
+    optimizer: list[str] = [recipe.optimizer]
+    if recipe.optimizer == "sgd":
+        optimizer.append(f"momentum {recipe.momentum:g}{' (Nesterov)' if recipe.nesterov else ''}")
+    but = "" if recipe.decay_norms else " but for biases and normalisation"
+    yield "Optimizer", ", ".join([*optimizer, f"weight decay {recipe.weight_decay:g}{but}"])
     yield "Loss", recipe.loss
     if recipe.patience is not None:
         yield "Patience", f"{recipe.patience} epochs without a better validation accuracy"
     yield "Reported", _REPORTED[recipe.reported]
 
 
-def _data(recipe: Recipe) -> Iterator[str]:
-    yield recipe.data
-    if recipe.classes is not None:
-        yield f"{len(recipe.classes)} classes"
-    if recipe.images_per_class is not None:
-        yield f"{recipe.images_per_class} training images per class"
-    if recipe.validation is not None:
-        yield f"{100 * recipe.validation:g} % of them held out for validation"
-
-
-def _phase(phase: Phase) -> str:
-    size = "" if phase.image_size is None else f" at {phase.image_size} pixels"
-    return f"{phase.epochs} of batches of {phase.batch_size}{size}"
-
-
-def _optimizer(recipe: Recipe) -> Iterator[str]:
-    yield recipe.optimizer
-    if recipe.optimizer == "sgd":
-        yield f"momentum {recipe.momentum:g}{' (Nesterov)' if recipe.nesterov else ''}"
-    but = "" if recipe.decay_norms else " but for biases and normalisation"
-    yield f"weight decay {recipe.weight_decay:g}{but}"
-
-
-def _methods(recipe: Recipe) -> RenderableType:
-    """Returns the table of the methods; a column of the paper's errors only where it has some."""
-    papers = any(method.paper is not None for method in recipe.methods.values())
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="", pad_edge=False)
-    table.add_column("method", no_wrap=True)
-    table.add_column("settings")
-    if papers:
-        table.add_column("paper's error, %", justify="right", no_wrap=True)
-    for name, method in recipe.methods.items():
-        row: list[RenderableType] = [name, Text(_settings(name, method) or "-")]
-        if papers:
-            row.append("-" if method.paper is None else f"{method.paper:.2f}")
-        table.add_row(*row)
-    return table
-
-
 def _settings(name: str, method: Method) -> str:
     """Returns what sets a method apart, in words of --set where there are such."""
+
+    def assignments(settings: Mapping[str, Any]) -> list[str]:
+        words = {k: v if isinstance(v, str) else json_text.dumps(v) for k, v in settings.items()}
+        return [f"{name}={value}" for name, value in words.items()]
+
     parts = [] if name == method.mixer or method.vat is not None else [method.mixer]
-    parts += method.parts
-    parts += _assignments(method.settings)
+    parts += [*method.parts, *assignments(method.settings)]
     if method.vat is not None:
-        parts += ["virtual adversarial training:", *_assignments(method.vat)]
+        parts += ["virtual adversarial training:", *assignments(method.vat)]
     if method.saliency != "paper":
-        parts += [f"saliency={method.saliency}", *_assignments(method.memory)]
+        parts += [f"saliency={method.saliency}", *assignments(method.memory)]
     if method.schedule:
-        parts += ["schedule:", *_assignments(method.schedule)]
+        parts += ["schedule:", *assignments(method.schedule)]
     for what, factor in (("epochs", method.epoch_multiplier), ("lr", method.lr_multiplier)):
         if factor != 1:
             parts.append(f"{what} x{factor:g}")
-    if method.ema is not None:
-        parts.append(f"ema={method.ema:g}")
-    return " ".join(parts)
+    return " ".join([*parts, *([] if method.ema is None else [f"ema={method.ema:g}"])])
 
 
-def _assignments(settings: Mapping[str, Any]) -> list[str]:
-    plain = {
-        name: value if isinstance(value, str) else json_text.dumps(value)
-        for name, value in settings.items()
-    }
-    return [f"{name}={value}" for name, value in plain.items()]
+def reproduce(
+    names: Annotated[tuple[str, ...], tyro.conf.Positional, option_help("NAME ...", "")] = (),
+    scale: Annotated[Literal["small", "paper"], option_help("small|paper")] = "small",
+    out: Annotated[Path, option_help("FOLDER")] = paper.OUT,
+    data: Annotated[
+        Path | None, option_help("FOLDER", "(default: $COMIXUP_DATA, else ./data)")
+    ] = None,
+    workers: Annotated[int, option_help("N")] = 1,
+    shard: Annotated[str, option_help("I/N")] = "1/1",
+    results: Annotated[Path, option_help("FOLDER")] = paper.RESULTS,
+    report: Annotated[bool, tyro.conf.FlagCreatePairsOff, option_help("", "")] = False,
+    collect: Annotated[bool, tyro.conf.FlagCreatePairsOff, option_help("", "")] = False,
+    check: Annotated[int | None, option_help("N", "(default: none)")] = None,
+) -> None:
+    """Make the paper's tables and figures; without a name, list them.
+
+    The same command resumes where it was interrupted. Several processes, on several machines too,
+    may work on the same output folder.
+
+    Args:
+        names: tables and figures to make, or "all".
+        scale: the paper's recipes, or small ones for CPU cores.
+        out: where jobs, runs, figures and the report go.
+        data: folder of the data sets.
+        workers: processes that run jobs side by side.
+        shard: run every N-th job from the I-th on, for clusters.
+        results: folder of the committed results.
+        report: write the report from the results that there are.
+        collect: add the results of the output folder to the committed ones.
+        check: draw so many committed jobs of the named tables and figures at random, run them
+            again in the output folder, and compare.
+    """
+    console = Console()
+    chosen, part = paper.chosen_items(names), paper.shard_of(shard)
+    if not (names or report or collect):
+        for paragraph in paper.listing(results, out, console.width):
+            print_line(console, paragraph)
+        return
+    failed, workspace = None, paper.Workspace(out, data, console)
+    if check is not None:
+        found, outcome = paper.check(chosen, check, results, workspace, workers=workers)
+        for comparison in found:
+            print_line(console, str(comparison))
+        failed = _told(console, outcome)
+    elif names:
+        jobs = [job for item in chosen for job in paper.jobs_of(item, scale)]
+        failed = _told(console, paper.run_jobs(jobs, workspace, workers=workers, shard=part))
+    if collect:
+        print_line(console, f"{results}: {paper.collect(results, out)} new results.")
+    print_line(console, f"The report is {paper.write_report(results, out)}.")
+    if failed is not None:
+        raise RuntimeError(failed)
 
 
-def _notes(recipe: Recipe) -> list[Text]:
-    return [Text("\nNotes", "bold"), Text(recipe.notes)] if recipe.notes else []
+def _told(console: Console, outcome: Outcome) -> str | None:
+    """Prints what became of jobs; returns the error message if some failed."""
+    if outcome.elsewhere:
+        count = len(outcome.elsewhere)
+        print_line(console, f"{count} jobs are left to other processes, which hold their locks.")
+    if not outcome.failed:
+        return None
+    reasons = dict.fromkeys(outcome.failed.values())
+    return f"{len(outcome.failed)} jobs failed: {' '.join(reasons)}"

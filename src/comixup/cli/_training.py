@@ -20,22 +20,21 @@ from comixup.cli._options import (
     RunOptionsArgument,
     Seeds,
     changed_fields,
-    check_different,
-    check_seeds,
     check_writable,
     given,
     method_name,
     option_help,
+    path_exists,
     print_line,
     print_synonyms,
 )
 from comixup.cli._values import parse_settings
 from comixup.lab import data, training
-from comixup.lab.training._hardware import Hardware
+from comixup.lab.training._hardware import Hardware, check_run_options
 from comixup.lab.training._recipes import FOLDER, RECIPES
 
 if TYPE_CHECKING:
-    from comixup.lab.training import Method, Recipe
+    from comixup.lab.training import Recipe
     from comixup.lab.training._train import TrainOptions
 
 _Values = Annotated[tuple[float, ...], option_help("VALUE ...", "(default: not varied)")]
@@ -65,11 +64,8 @@ def train(
     """
     chosen, options = _prepared(recipe, seeds, changes, run_options, hardware)
     words = tuple(chosen.methods) if method == ("all",) else method or (chosen.method,)
-    names = [method_name(word, chosen.methods) for word in words]
-    check_different("--method", names)
-    for name in names:  # a wrong name is told before anything is trained
-        chosen = _with_set(chosen, name, changes)
-    first = _launch(chosen, options, words, names)
+    chosen, names = _with_methods(chosen, words, changes)
+    first = _launch(options, words, names)
     results = {name: training.train(chosen, method=name, **options) for name in names}
     if first:
         from comixup.lab.training._results import classes_table, results_table  # noqa: PLC0415
@@ -100,9 +96,8 @@ def tune(
         hardware: what to train on.
     """
     chosen, options = _prepared(recipe, seeds, changes, run_options, hardware)
-    word, method = method, method_name(method, chosen.methods)
-    chosen = _with_set(chosen, method, changes)
-    tuned = chosen.tuning_grid.get(chosen.choose(method).mixer, {})
+    chosen, names = _with_methods(chosen, [method], changes)
+    tuned = chosen.tuning_grid.get(chosen.choose(names[0]).mixer, {})
     for name in parse_settings(changes.set or ()):
         if name in tuned:
             values = ", ".join(f"{value:g}" for value in tuned[name])
@@ -110,12 +105,12 @@ def tune(
                 f"`--set` must leave {name} alone, which tune itself tries with {values}. Leave it "
                 "out, or use comixup train."
             )
-    first = _launch(chosen, options, [word], [method])
-    best, results = training.tune(chosen, method, **options)
+    first = _launch(options, [method], names)
+    found = training.tune(chosen, names[0], **options)
     if first:
         from comixup.lab.training._sweep import tuning_table  # noqa: PLC0415
 
-        Console().print(tuning_table(best, results))
+        Console().print(tuning_table(found))
 
 
 def sweep(
@@ -151,25 +146,47 @@ def sweep(
         run_options: where data come from and results go.
         hardware: what to train on.
     """
-    named = {
-        "beta": beta,
-        "gamma": gamma,
-        "tau": tau,
-        "omega": omega,
-        "partition_size": partition_size,
-    }
-    grid = _joined({name: values for name, values in named.items() if values}, _varied(vary))
+    named = {"beta": beta, "gamma": gamma, "tau": tau, "omega": omega}
+    grid = _grid(named | {"partition_size": partition_size}, vary)
     chosen, options = _prepared(recipe, seeds, changes, run_options, hardware)
-    word = method or chosen.method
-    method = method_name(word, chosen.methods)
-    chosen = _with_set(chosen, method, changes)
-    _check_set(chosen.choose(method), grid, changes)
-    first = _launch(chosen, options, [word], [method])
-    found = training.sweep(chosen, grid, method=method, **options)
+    words = [method or chosen.method]
+    chosen, names = _with_methods(chosen, words, changes)
+    settings = chosen.choose(names[0]).settings
+    for name in parse_settings(changes.set or ()):
+        if [*grid] == [name] and settings[name] not in grid[name]:
+            raise ValueError(
+                f"`--set` must set what the sweep does not vary, got {name}, whose values are all "
+                "given. Add the value to them, or leave --set out."
+            )
+    first = _launch(options, words, names)
+    found = training.sweep(chosen, grid, method=names[0], **options)
     if first:
         from comixup.lab.training._sweep import sweep_table  # noqa: PLC0415
 
         Console().print(sweep_table(found))
+
+
+def _grid(named: Mapping[str, tuple[Any, ...]], vary: Sequence[str]) -> dict[str, tuple[Any, ...]]:
+    """Returns the values of all settings to be swept, by options of their own and by --vary."""
+    grid = {name: values for name, values in named.items() if values}
+    for name, values in parse_settings(vary, "--vary").items():
+        if not isinstance(values, list):
+            raise ValueError(
+                f"`--vary` must be followed by NAME=[VALUE,...], got {name}={values!r}. Lists are "
+                'JSON: levels=[1,2,3], resolve=[true,false], \'clip=["soft","hard"]\'.'
+            )
+        if name in grid:
+            option = f"--{name.replace('_', '-')}"
+            raise ValueError(
+                f"`--vary` must name other settings than {option}, got {name}. Put all values "
+                f"behind {option}."
+            )
+        grid[name] = tuple(values)
+    if not grid:
+        raise ValueError(
+            "`sweep` must vary something, got nothing. For instance --beta 0 0.16 0.32."
+        )
+    return grid
 
 
 def _prepared(
@@ -180,8 +197,9 @@ def _prepared(
     hardware: HardwareOptions,
 ) -> tuple[Recipe, TrainOptions]:
     """Returns the recipe that a word means, changed, and the keywords of `training.train`."""
-    check_seeds(seeds)
-    fields, on = changed_fields(changes), Hardware(**given(hardware))
+    on, checkpoint_steps = Hardware(**given(hardware)), run_options.checkpoint_steps
+    check_run_options(seeds, on, checkpoint_steps)
+    fields = changed_fields(changes)
     path = None if word in RECIPES and word != FOLDER else _path_of(word, run_options)
     check_writable(run_options.out)
     options: TrainOptions = {
@@ -190,7 +208,7 @@ def _prepared(
         "hardware": on,
         "data_root": path or run_options.data,
         "download": run_options.download,
-        "checkpoint_steps": run_options.checkpoint_steps,
+        "checkpoint_steps": checkpoint_steps,
         "console": Console(),
     }
     if "model" in fields:
@@ -198,23 +216,39 @@ def _prepared(
 
         resolve(fields["model"])  # a wrong name is told before images are looked at
     if path is None:
-        return _changed(RECIPES[word], fields), options
-    chosen: dict[str, Any] = {name: fields.get(name) for name in _LOADING}
-    skip_bad = fields.get("skip_bad", False)
-    own = data.load(FOLDER, path, seed=seeds[0], skip_bad=skip_bad, **chosen)
-    options["data"] = {seeds[0]: own}
-    return _recipe_for(own, fields, run_options.out), options
+        recipe = _changed(RECIPES[word], fields)
+    else:
+        chosen: dict[str, Any] = {name: fields.get(name) for name in _LOADING}
+        skip_bad = fields.get("skip_bad", False)
+        own = data.load(FOLDER, path, seed=seeds[0], skip_bad=skip_bad, **chosen)
+        options["data"] = {seeds[0]: own}
+        recipe = _recipe_for(own, fields, run_options.out)
+    check_run_options(seeds, on, checkpoint_steps, recipe)
+    return recipe, options
 
 
-def _launch(
-    recipe: Recipe, options: TrainOptions, words: Sequence[str], names: Sequence[str]
-) -> bool:
+def _with_methods(
+    recipe: Recipe, words: Sequence[str], changes: Changes
+) -> tuple[Recipe, list[str]]:
+    """Returns the recipe with what options change in its methods, and the names of these."""
+    names = [method_name(word, recipe.methods) for word in words]
+    for name in names:  # a wrong name is told before anything is trained
+        if names.count(name) > 1:
+            raise ValueError(f"`--method` must be followed by different values, got {name} twice.")
+        recipe = training.change_method(
+            recipe,
+            name,
+            parse_settings(changes.set or ()),
+            saliency=changes.saliency,
+            memory=parse_settings(changes.memory or (), "--memory"),
+            schedule=None if changes.schedule is None else SCHEDULES[changes.schedule],
+        )
+    return recipe, names
+
+
+def _launch(options: TrainOptions, words: Sequence[str], names: Sequence[str]) -> bool:
     """Starts the processes asked for; returns whether this one is the first of them."""
-    from comixup.lab.training._train import check_run_options  # noqa: PLC0415 - needs torch
-
-    hardware = options["hardware"] or Hardware()
-    check_run_options(recipe, options["seeds"], hardware, options["checkpoint_steps"])
-    options["fabric"] = fabric = hardware.launch()
+    options["fabric"] = fabric = (options["hardware"] or Hardware()).launch()
     if fabric.is_global_zero:
         print_synonyms(words, names)
     return bool(fabric.is_global_zero)
@@ -247,15 +281,9 @@ def _recipe_for(own: data.DataSet, fields: Mapping[str, Any], out: Path) -> Reci
         pretrained = fields.get("model", PRETRAINED)
     elif not (named or "width" in fields):
         pretrained = default_network(summary, out / summary.name)
-    recipe = training.recipe_for(
-        summary,
-        epochs=fields.get("epochs"),
-        image_size=fields.get("image_size"),
-        optimizer=fields.get("optimizer"),
-        pretrained=pretrained,
-        weights=fields.get("weights"),
-    )
-    recipe, console = _changed(recipe, fields), Console()
+    chosen = {name: fields.get(name) for name in ("epochs", "image_size", "optimizer", "weights")}
+    recipe = _changed(training.recipe_for(summary, pretrained=pretrained, **chosen), fields)
+    console = Console()
     for line in describe_images(own, recipe, by_default=not named):
         print_line(console, line)
     report = report_near_copies(own, out / recipe.name)
@@ -269,11 +297,7 @@ def _path_of(word: str, run_options: RunOptions) -> Path:
     path = run_options.data
     if word != FOLDER:
         path = Path(word).expanduser().absolute()
-        try:
-            there = path.exists()
-        except OSError:  # a name too long for the system
-            there = False
-        if not there:
+        if not path_exists(path):
             raise ValueError(
                 f"`recipe` must be the name of one ({', '.join(RECIPES)}) or the path of a folder "
                 f"of images or a CSV file, got {word[:200]!r}.{did_you_mean(word[:200], RECIPES)}"
@@ -294,55 +318,3 @@ def _path_of(word: str, run_options: RunOptions) -> Path:
             f"pass for classes, got {run_options.out}."
         )
     return path
-
-
-def _with_set(recipe: Recipe, method: str, changes: Changes) -> Recipe:
-    """Returns the recipe with what --set, --saliency, --memory, --schedule change in a method."""
-    return training.change_method(
-        recipe,
-        method,
-        parse_settings(changes.set or ()),
-        saliency=changes.saliency,
-        memory=parse_settings(changes.memory or (), "--memory"),
-        schedule=None if changes.schedule is None else SCHEDULES[changes.schedule],
-    )
-
-
-def _varied(words: tuple[str, ...]) -> dict[str, tuple[Any, ...]]:
-    """Returns the values of each setting that NAME=[VALUE,...] words mean."""
-    varied = parse_settings(words, "--vary")
-    for name, values in varied.items():
-        if not isinstance(values, list):
-            raise ValueError(
-                f"`--vary` must be followed by NAME=[VALUE,...], got {name}={values!r}. Lists are "
-                'JSON: levels=[1,2,3], resolve=[true,false], \'clip=["soft","hard"]\'.'
-            )
-    return {name: tuple(values) for name, values in varied.items()}
-
-
-def _joined(
-    named: Mapping[str, tuple[Any, ...]], varied: Mapping[str, tuple[Any, ...]]
-) -> dict[str, tuple[Any, ...]]:
-    """Returns the values of all settings to be swept, each setting named once."""
-    for name in named:
-        if name in varied:
-            option = f"--{name.replace('_', '-')}"
-            raise ValueError(
-                f"`--vary` must name other settings than {option}, got {name}. Put all values "
-                f"behind {option}."
-            )
-    if not (named or varied):
-        raise ValueError(
-            "`sweep` must vary something, got nothing. For instance --beta 0 0.16 0.32."
-        )
-    return {**named, **varied}
-
-
-def _check_set(method: Method, grid: Mapping[str, tuple[Any, ...]], changes: Changes) -> None:
-    """Raises `ValueError` if what --set sets has no effect on any cell of a sweep."""
-    for name in parse_settings(changes.set or ()):
-        if [*grid] == [name] and method.settings[name] not in grid[name]:
-            raise ValueError(
-                f"`--set` must set what the sweep does not vary, got {name}, whose values are all "
-                "given. Add the value to them, or leave --set out."
-            )

@@ -90,26 +90,10 @@ _PYTHON: Mapping[str, bool | None] = {"True": True, "False": False, "None": None
 """Python's spelling of what JSON calls true, false and null."""
 
 
-def parse_json(name: str, text: str) -> Any:
-    """Returns the value of a JSON text without NaN, infinities, or numbers that become infinite.
-
-    Args:
-        name: of the option that the text was given to, for error messages.
-        text: the JSON text. A text that is not JSON raises `json.JSONDecodeError`.
-    """
-    try:
-        return json.loads(text, parse_constant=_reject_constant, parse_float=_finite)
-    except json.JSONDecodeError:
-        raise
-    except RecursionError:
-        why = "it is nested too deeply"
-    except ValueError as error:  # also whole numbers of thousands of digits
-        why = str(error).split(";", maxsplit=1)[0]
-    raise ValueError(f"`{name}` must be followed by JSON, got {text[:_SHOWN]!r}: {why}.")
-
-
 def parse_value(name: str, text: str) -> Any:
     """Returns the value that a word means: JSON, or Python's True, False, None, or else a string.
+
+    NaN, infinities and numbers that become infinite raise `ValueError`, which names the option.
 
     >>> [parse_value("--set", word) for word in ("2", "0.5", "false", "False", "None", "hard")]
     [2, 0.5, False, False, None, 'hard']
@@ -117,9 +101,14 @@ def parse_value(name: str, text: str) -> Any:
     if text in _PYTHON:
         return _PYTHON[text]
     try:
-        return parse_json(name, text)
+        return json.loads(text, parse_constant=_finite, parse_float=_finite)
     except json.JSONDecodeError:
         return text
+    except RecursionError:
+        why = "it is nested too deeply"
+    except ValueError as error:  # also whole numbers of thousands of digits
+        why = str(error).split(";", maxsplit=1)[0]
+    raise ValueError(f"`{name}` must be followed by JSON, got {text[:_SHOWN]!r}: {why}.")
 
 
 def parse_settings(words: Sequence[str], option: str = "--set") -> dict[str, Any]:
@@ -135,12 +124,11 @@ def parse_settings(words: Sequence[str], option: str = "--set") -> dict[str, Any
     return settings
 
 
-def _reject_constant(word: str) -> float:
-    raise ValueError(f"{word} is not a finite number")
-
-
 def _finite(word: str) -> float:
     number = float(word)
     if not math.isfinite(number):
-        raise ValueError(f"{word[:_SHOWN]} is too large for a number")
+        short = word[:_SHOWN]
+        constant = short.lstrip("-").isalpha()
+        why = f"{short} is {'not a finite number' if constant else 'too large for a number'}"
+        raise ValueError(why)
     return number

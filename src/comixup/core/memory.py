@@ -10,12 +10,14 @@ import torch
 from torch import Tensor
 
 from comixup import _native
-from comixup._checks import check_count, check_number, warn_caller
-from comixup.core.cell_means import cell_means, joined, looked_up, pixel_layout
+from comixup._checks import SetOnce, check_count, check_number, warn_caller
 from comixup.core.grid import MAX_DIMENSIONS, cell_numbers
 from comixup.core.maps import check_grid
 from comixup.core.saliency import channel_norm
 from comixup.core.tensors import thread_count, to_device
+
+TOP = 255
+"""The largest cell of a map; 0 in all cells means that nothing has been written."""
 
 MAX_CELLS = 254
 """Cells of a map: their numbers, from 1, fit into a byte, and so does 0 for none."""
@@ -36,7 +38,7 @@ class Origin(NamedTuple):
     cells: Tensor | None = None
 
 
-class SaliencyMemory:
+class SaliencyMemory(SetOnce):
     """The last known saliency map of every example of a data set, a few dozen bytes each.
 
     Maps are read as they were at the start of the epoch; what is written takes effect at
@@ -78,6 +80,7 @@ class SaliencyMemory:
         check_count("num_examples", num_examples)
         check_count("dimensions", dimensions, high=MAX_DIMENSIONS)
         check_grid(cells)
+        self.num_examples, self.cells, self.dimensions = num_examples, cells, dimensions
         self.grid = tuple(cells) if isinstance(cells, Iterable) else (cells,) * dimensions
         if math.prod(self.grid) > MAX_CELLS:
             raise ValueError(
@@ -192,7 +195,7 @@ class SaliencyMemory:
                 f"got {got}."
             )
         rows, numbers = self._locate(origin, saliency.shape[1:])
-        self._check_pixels("saliency", numbers, saliency.shape)
+        _check_pixels("saliency", numbers, saliency.shape)
         self.write_cells(rows, *cell_means(numbers, saliency, self.num_cells))
 
     def write_gradient(self, origin: Origin | Tensor, gradient: Tensor) -> None:
@@ -214,8 +217,8 @@ class SaliencyMemory:
             self.write(origin, channel_norm(gradient))
             return
         rows, numbers = self._locate(origin, gradient.shape[2:])
-        self._check_pixels("gradient", numbers, (len(gradient), *gradient.shape[2:]))
-        self.skipped += _native.write_maps(
+        _check_pixels("gradient", numbers, (len(gradient), *gradient.shape[2:]))
+        skipped = _native.write_maps(
             layout[0],
             _as_bytes(numbers),
             layout[1],
@@ -225,6 +228,7 @@ class SaliencyMemory:
             thread_count(None),
             self._next,
         )
+        self.skipped.add_(skipped)
 
     def write_cells(self, rows: Tensor, means: Tensor, shown: Tensor) -> None:
         """Keeps new values of some cells of examples.
@@ -236,19 +240,8 @@ class SaliencyMemory:
         """
         rows = self._rows(rows)
         seen = self._maps.index_select(0, rows).to(means.device)
-        self._put(rows, *joined(means, shown, seen.float(), self.momentum))
-
-    @staticmethod
-    def _check_pixels(name: str, numbers: Tensor, shape: Sequence[int]) -> None:
-        """Rejects what has other pixels than the cell numbers."""
-        if tuple(numbers.shape) != tuple(shape):
-            raise ValueError(
-                f"`{name}` must have a value for each of the pixels {tuple(numbers.shape)} that "
-                f"`origin` describes, got {tuple(shape)}."
-            )
-
-    def _put(self, rows: Tensor, maps: Tensor, usable: Tensor) -> None:
-        self.skipped += (~usable).sum().to(self.device)
+        maps, usable = joined(means, shown, seen.float(), self.momentum)
+        self.skipped.add_((~usable).sum().to(self.device))
         index = rows.unsqueeze(1).expand(-1, self._next.shape[1])
         self._next.scatter_reduce_(0, index, maps.to(self.device), "amax")
 
@@ -383,12 +376,93 @@ class SaliencyMemory:
         return moved
 
 
-def communicating_device(own: torch.device, backends: str) -> torch.device:
-    """Returns the device on which processes can exchange a tensor: its own if that is possible.
+def cell_means(
+    numbers: Tensor, values: Tensor, cells: int, sources: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Returns each cell's mean over the pixels that show it, (m, cells), and which are shown.
 
     Args:
-        own: where the tensor is.
-        backends: what `torch.distributed.get_backend_config()` returns.
+        numbers: (m, *size) the cell that each pixel of an input shows, from 1; 0 for none.
+        values: (m, *size), not negative; (m', *size) of mixed images.
+        cells: how many there are.
+        sources: (m', L, *size) the input that fills each level of each pixel of mixed images.
+    """
+    values = values.detach().flatten(1)
+    numbers = numbers.flatten(1).to(values.device).long()
+    m, device = len(numbers), values.device
+    own = torch.arange(m, device=device).view(-1, 1, 1)
+    pixels = torch.arange(values.shape[1], device=device)
+    sums = values.new_zeros(m * (cells + 1))
+    counts = torch.zeros_like(sums)
+    for level in (own if sources is None else sources.flatten(2)).unbind(1):
+        index = (level * (cells + 1) + numbers[level, pixels]).flatten()
+        sums.scatter_add_(0, index, values.flatten())
+        counts.scatter_add_(0, index, torch.ones_like(values).flatten())
+    sums, counts = (part.view(m, -1)[:, 1:] for part in (sums, counts))
+    return sums / counts.clamp(min=1), counts > 0
+
+
+def looked_up(maps: Tensor, numbers: Tensor) -> Tensor:
+    """Returns the value of the cell that each pixel shows, (m, *size) float32.
+
+    An example without a map, all zero, is uniformly salient; pixels that show no cell are not.
+    """
+    maps = torch.where(maps.amax(1, keepdim=True) > 0, maps, torch.ones_like(maps))
+    table = torch.cat([maps.new_zeros(len(maps), 1), maps], 1)
+    return table.gather(1, numbers.flatten(1).long()).view(numbers.shape).float()
+
+
+def joined(means: Tensor, shown: Tensor, before: Tensor, momentum: float) -> tuple[Tensor, Tensor]:
+    """Returns maps as bytes, (m, cells), all zero where there is nothing to write, and a mask.
+
+    The mask tells which gradients were usable; an image that shows no cell has nothing to write,
+    but nothing is wrong with its gradient.
+    `before` are the previous maps, (m, cells), all zero where there is none.
+    """
+    means = means.float().where(shown, 0)
+    total = means.sum(1, keepdim=True)
+    usable = (total > 0) & total.isfinite()
+    known = before.amax(1, keepdim=True) > 0
+    before = torch.where(known, before, torch.ones_like(before))
+    # Both maps are brought to a mean of one over the cells that both have. If that of the map of
+    # before was less than a byte's step, it counts as one: new values would be rounded away.
+    count = shown.sum(1, keepdim=True)
+    new = means * (count / total)
+    old = before * (count / torch.maximum((before * shown).sum(1, keepdim=True), count))
+    mixed = torch.where(known, torch.lerp(new, old, momentum), new)
+    joined = torch.where(shown, mixed, old)
+    usable = usable & joined.isfinite().all(1, keepdim=True)
+    top = joined.amax(1, keepdim=True)
+    scaled = (joined * (TOP / top)).round_()
+    empty = count == 0
+    return torch.where(usable & ~empty, scaled, 0).to(torch.uint8), (usable | empty).squeeze(1)
+
+
+def pixel_layout(gradient: Tensor) -> tuple[Tensor, bool] | None:
+    """Returns a gradient as (m, C, pixels), or as (m, pixels, C) and True if channels are last.
+
+    None where it is neither, is empty, or is not float32 in host memory: the kernel reads no other.
+    """
+    plain = gradient.detach()
+    if plain.device.type != "cpu" or plain.dtype != torch.float32 or not plain.numel():
+        return None
+    if plain.is_contiguous():
+        return plain.flatten(2), False
+    moved = plain.movedim(1, -1)
+    return (moved.flatten(1, -2), True) if moved.is_contiguous() else None
+
+
+def _check_pixels(name: str, numbers: Tensor, shape: Sequence[int]) -> None:
+    """Rejects what has other pixels than the cell numbers."""
+    if tuple(numbers.shape) != tuple(shape):
+        raise ValueError(
+            f"`{name}` must have a value for each of the pixels {tuple(numbers.shape)} that "
+            f"`origin` describes, got {tuple(shape)}."
+        )
+
+
+def communicating_device(own: torch.device, backends: str) -> torch.device:
+    """Returns the device on which processes can exchange a tensor: its own if that is possible.
 
     >>> communicating_device(torch.device("cpu"), "cpu:gloo,cuda:nccl").type
     'cpu'

@@ -88,14 +88,9 @@ def mix_checked(
 def soft_targets(
     targets: Tensor, num_inputs: int, num_classes: int | None, *, validate: bool = False
 ) -> Tensor:
-    """Returns targets as class probabilities, (m, classes) float32.
+    """Returns targets as class probabilities, (m, classes) float32; see `mix`.
 
-    Args:
-        targets: (m,) class indices, or (m, classes) numbers: soft or multi-label.
-        num_inputs: m, the number of images they belong to.
-        num_classes: the number of classes; needed for class indices.
-        validate: check class indices on every device. In host memory they always are; elsewhere
-            the host would have to wait for the device.
+    In host memory class indices are always checked; elsewhere the host would have to wait for it.
 
     >>> soft_targets(torch.tensor([1, 0]), 2, num_classes=3).tolist()
     [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from comixup._checks import check_count
+from comixup._checks import check_count, warn_caller
 from comixup._random import dirichlet, numpy_generator
-from comixup.core.compatibility import (
-    CompatibilityFn,
-    checked_compatibility,
-    paper_compatibility,
-    partition_compatibility,
-    warn_if_indefinite,
-)
 from comixup.core.grid import MAX_DIMENSIONS
-from comixup.core.maps import MAX_LOCATIONS, Maps, grid_sides, pool_maps
+from comixup.core.maps import MAX_LOCATIONS, Maps, grid_sides, location_distances, pool_maps
 from comixup.core.tensors import Floats, check_finite, floating, host_copy
 from comixup.core.weights import (
     ALPHA,
@@ -29,10 +22,11 @@ from comixup.core.weights import (
     OMEGA,
     Clip,
     Smoothness,
-    Weighted,
     Weights,
     check_prior_settings,
 )
+
+CompatibilityFn: TypeAlias = Callable[[Tensor], Tensor]
 
 PRIOR_FLOOR = 1e-8
 """Smallest mixing ratio: log(0) would forbid an input outright."""
@@ -40,12 +34,14 @@ PRIOR_FLOOR = 1e-8
 MAX_LABELS = 2**28
 """Largest number of labels (outputs x locations) that is not a mistake."""
 
-_SUM_TOLERANCE = 1e-3
+_SUM_TOLERANCE, _SYMMETRY_TOLERANCE = 1e-3, 1e-5
 
 _NEGLIGIBLE = 1e-35
 """Terms smaller than this, relative to the others, would be 0 in the kernel's single precision."""
 
 _HOST = torch.device("cpu")
+
+_weights_of = attrgetter(*Weights.__dataclass_fields__)
 
 
 class HostArrays(NamedTuple):
@@ -64,7 +60,7 @@ class Partition(NamedTuple):
     num_outputs: int
 
 
-class Problem(Weighted):
+class Problem(Weights):
     """Eq. (1) for m inputs and m' outputs on a grid of n locations.
 
     A problem is a snapshot: it copies the tensors that it is given into host memory, and reading
@@ -91,8 +87,6 @@ class Problem(Weighted):
             All the same for one-hot labels.
 
     Attributes:
-        weights: `beta`, `gamma`, `tau`, `eta`, `clip` and `smoothness`, which can also be read as
-            attributes of the problem.
         grid: the sides of the grid of locations.
         num_inputs: m, the number of inputs.
         num_locations: n, the number of locations.
@@ -105,6 +99,8 @@ class Problem(Weighted):
     >>> problem.num_inputs, problem.num_outputs, problem.grid, problem.beta
     (2, 2, (2,), 0.32)
     """
+
+    _remedy = "Use problem.replace({name}=...) for another one."
 
     num_inputs: int
     num_outputs: int
@@ -129,7 +125,9 @@ class Problem(Weighted):
         clip: Clip = Weights.clip,
         smoothness: Smoothness = Weights.smoothness,
     ) -> None:
-        weights = Weights(beta, gamma, tau, eta, clip, smoothness)
+        weights = Weights(
+            beta=beta, gamma=gamma, tau=tau, eta=eta, clip=clip, smoothness=smoothness
+        )
         cost = floating("cost", cost)
         if not 2 <= cost.ndim <= 1 + MAX_DIMENSIONS or cost.numel() == 0:
             raise ValueError(
@@ -166,8 +164,8 @@ class Problem(Weighted):
                 array.setflags(write=False)
         m, n = host.cost.shape
         vars(self).update(
+            zip(Weights.__dataclass_fields__, _weights_of(weights), strict=True),
             host=host,
-            weights=weights,
             grid=grid,
             num_inputs=m,
             num_outputs=num_outputs,
@@ -178,23 +176,14 @@ class Problem(Weighted):
             dtype=dtype,
         )
 
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        """Raises: a problem has been checked as it is."""
-        raise AttributeError(
-            f"`{name}` must stay as it is: a Problem is a snapshot. Use problem.replace({name}=...)"
-            " for another one."
-        )
-
-    def __delattr__(self, name: str) -> NoReturn:
-        """Raises: a problem has been checked as it is."""
-        raise AttributeError(f"`{name}` must stay as it is: a Problem is a snapshot.")
+    def _is_fixed(self, name: str) -> bool:
+        return True
 
     def __repr__(self) -> str:
-        w = self.weights
         return (
             f"{Problem.__name__}({self.num_inputs} inputs, {self.num_outputs} outputs, grid "
-            f"{self.grid}, beta={w.beta:g}, gamma={w.gamma:g}, tau={w.tau:g}, eta={w.eta:g}, "
-            f"clip={w.clip!r}, smoothness={w.smoothness!r})"
+            f"{self.grid}, beta={self.beta:g}, gamma={self.gamma:g}, tau={self.tau:g}, "
+            f"eta={self.eta:g}, clip={self.clip!r}, smoothness={self.smoothness!r})"
         )
 
     def replace(self, **changes: Any) -> Problem:
@@ -209,7 +198,7 @@ class Problem(Weighted):
             "compatibility": self.compatibility,
             "num_outputs": self.num_outputs,
             "prior": self.prior,
-            **vars(self.weights),
+            **dict(zip(Weights.__dataclass_fields__, _weights_of(self), strict=True)),
         }
         return Problem(**{**own, **changes})
 
@@ -277,7 +266,9 @@ class Problem(Weighted):
         >>> problem.grid, round(float(problem.cost.sum()), 4)
         ((4, 4), -6.0)
         """
-        weights = Weights(beta, gamma, tau, eta, clip, smoothness)
+        weights = Weights(
+            beta=beta, gamma=gamma, tau=tau, eta=eta, clip=clip, smoothness=smoothness
+        )
         check_prior_settings(omega, alpha)
         saliency = floating("saliency", saliency)
         if not 2 <= saliency.ndim <= 1 + MAX_DIMENSIONS or saliency.numel() == 0:
@@ -322,16 +313,8 @@ def build_problems(
 ) -> list[Problem]:
     """Returns the problem of each partition of a batch, of consecutive inputs.
 
-    Args:
-        maps: the batch's saliency maps, pooled to the grid.
-        partitions: how many inputs each has, in all as many as there are maps.
-        weights: of the objective's terms.
-        omega: see `Problem.from_saliency`, as `alpha`, `compatibility` and `generator`.
-        alpha: see there.
-        compatibility: see there; a matrix is that of the whole batch.
-        generator: see there.
-        device: where labellings are to be returned.
-        dtype: of the tensors that the problems hand out.
+    The settings are those of `Problem.from_saliency`; a matrix is that of the whole batch.
+    Labellings are returned on `device`; the problems hand out tensors of `dtype`.
     """
     random = None if alpha is None else numpy_generator(generator)
     cost = -maps.cells.reshape(len(maps.cells), -1)
@@ -363,13 +346,72 @@ def _compatibilities(
     if compatibility is None:
         locations = maps.locations[rows]
         return paper_compatibility(locations.reshape(-1, m, locations.shape[1]), omega)
+    saliency, batch = maps.saliency, len(maps.saliency)
+    if isinstance(compatibility, Tensor) and compatibility.shape != (batch, batch):
+        raise ValueError(
+            f"`compatibility` must have shape ({batch}, {batch}), a row and a column per input of "
+            f"the batch, got {tuple(compatibility.shape)}. A function of the saliency works for "
+            "batches of any size."
+        )
     matrices = []
     for start in range(rows.start, rows.stop, m):
         part = slice(start, start + m)
-        matrix = partition_compatibility(compatibility, maps.saliency, part)
-        warn_if_indefinite(matrix)  # the caller's own
-        matrices.append(matrix)
+        if callable(compatibility):
+            own = compatibility(saliency[part])
+        else:
+            own = floating("compatibility", compatibility)[part, part]
+        matrices.append(checked_compatibility(own, m))
+        warn_if_indefinite(matrices[-1])  # the caller's own
     return np.stack(matrices)
+
+
+def paper_compatibility(locations: Floats, omega: float) -> Floats:
+    """Returns A = (1 - omega) I + omega A_c, (..., m, m), from the inputs' most salient locations.
+
+    Args:
+        locations: (..., m, dimensions), of one or more sets of m inputs.
+        omega: weight of the distances.
+    """
+    matrix: Floats = omega * location_distances(locations)
+    m = matrix.shape[-1]
+    matrix.reshape(-1, m * m)[:, :: m + 1] += 1 - omega
+    return matrix
+
+
+def checked_compatibility(compatibility: Tensor, m: int) -> Floats:
+    """Returns a copy of a matrix that can be the compatibility of m inputs."""
+    matrix = host_copy(floating("compatibility", compatibility))
+    if matrix.shape != (m, m):
+        raise ValueError(
+            f"`compatibility` must have shape ({m}, {m}), a row and a column per input, got "
+            f"{matrix.shape}."
+        )
+    check_finite("compatibility", matrix)
+    if matrix.min() < 0:
+        raise ValueError(
+            f"`compatibility` must not be negative, got {matrix.min():g}. Shift or clamp it."
+        )
+    asymmetry = np.abs(matrix - matrix.T).max()
+    if asymmetry > _SYMMETRY_TOLERANCE * max(1.0, matrix.max()):
+        raise ValueError(
+            f"`compatibility` must be symmetric, got entries that differ by {asymmetry:g} from "
+            "their mirror. Use (A + A.T) / 2."
+        )
+    return matrix
+
+
+def warn_if_indefinite(matrix: Floats) -> None:
+    """Warns of a matrix with which Proposition 1 does not hold."""
+    # Diagonal dominance proves the matrix positive semi-definite (Gershgorin) at no cost; the
+    # paper's matrix always is, so the eigenvalues are only for matrices that users bring.
+    if (2 * matrix.diagonal() < matrix.sum(1)).any():
+        smallest = np.linalg.eigvalsh(matrix)[0]
+        if smallest < -_SYMMETRY_TOLERANCE * matrix.max():
+            warn_caller(
+                "`compatibility` is not positive semi-definite (smallest eigenvalue "
+                f"{smallest:.3g}), so the penalty is not pairwise supermodular (Proposition 1). "
+                "The solver still works; add to the diagonal to make it so."
+            )
 
 
 def _draw_priors(
@@ -409,12 +451,7 @@ def check_term_scale(
 ) -> None:
     """Rejects terms that are not 0, but so small that the others leave nothing of them.
 
-    Args:
-        cost: how much the costs of a location differ.
-        weights: of the other terms.
-        n: locations.
-        largest_entry: of the compatibility matrix.
-        has_prior: whether `eta` weighs anything.
+    `cost` is how much the costs of a location differ, n the locations, `largest_entry` that of A.
     """
     sizes = {
         "cost": cost,

@@ -1,11 +1,11 @@
-"""Where an image matters to a model: the gradient of the training loss."""
+"""Saliency: the gradient of the training loss by the images; spectral residual needs no model."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import torch
 import torch.nn.functional as F
@@ -32,6 +32,19 @@ LossFn: TypeAlias = Callable[[Any, Tensor], Tensor]
 
 Backward: TypeAlias = Callable[[Tensor], object]
 """Runs the backward pass of a loss: a GradScaler's, Fabric's, Accelerate's or Lightning's."""
+
+
+SPECTRAL_SIDE = 64
+"""Longest side in pixels at which spectra are compared: finer texture is not what stands out."""
+
+BLUR = 2.5
+"""Standard deviation, in pixels at that side, of the blur over the residual's square."""
+
+QUIETEST = 1e-3
+"""Amplitudes below this part of the largest count as this: the logarithm of frequencies that an
+image does not have would drown all others."""
+
+_TINY = 1e-30
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,10 +103,17 @@ def saliency(
     check_number("clean_weight", clean_weight)
     check_boolean("keep_gradients", keep_gradients)
     check_scale("scale", scale, keep_gradients and clean_weight > 0)
-    maps, _, _ = _pass_to_the_images(
-        model, images, targets, loss_fn, keep_gradients, clean_weight, backward, scale
+    made = clean_pass(
+        model,
+        images,
+        targets,
+        loss_fn=loss_fn,
+        keep_gradients=keep_gradients,
+        clean_weight=clean_weight,
+        backward=backward,
+        scale=scale,
     )
-    return maps
+    return cast(Tensor, made.saliency)
 
 
 def clean_pass(
@@ -113,45 +133,25 @@ def clean_pass(
     Without saliency it is an ordinary forward and backward pass: only the weights have gradients,
     and `keep_gradients` plays no part. Model and settings have been checked.
     """
-    if with_saliency:
-        return CleanPass(
-            *_pass_to_the_images(
-                model, images, targets, loss_fn, keep_gradients, clean_weight, backward, scale
-            )
-        )
     check_images(images)
-    check_no_transform("A clean pass")
-    with without_sync(model), recording():
-        outputs = model(images.detach().clone())  # models may work in place
-        loss = loss_of(outputs, recordable(targets), loss_fn)
-        if not loss.requires_grad:
-            raise ValueError(
-                "`model` must have weights to train, but the clean loss depends on none that "
-                "requires a gradient. Unfreeze some, or set clean_weight=0."
-            )
-        _run_backward(loss, clean_weight, backward)
-        return CleanPass(None, loss.detach(), _detached(outputs))
-
-
-def _pass_to_the_images(
-    model: nn.Module,
-    images: Tensor,
-    targets: Tensor,
-    loss_fn: LossFn | None,
-    keep_gradients: bool,
-    clean_weight: float,
-    backward: Backward | None,
-    scale: float,
-) -> tuple[Tensor, Tensor, Any]:
-    """Returns saliency, loss and outputs of a clean batch; see `saliency`."""
-    check_images(images)
+    check_no_transform("Gradient saliency" if with_saliency else "A clean pass")
+    if not with_saliency:
+        with without_sync(model), recording():
+            outputs = model(images.detach().clone())  # models may work in place
+            loss = loss_of(outputs, recordable(targets), loss_fn)
+            if not loss.requires_grad:
+                raise ValueError(
+                    "`model` must have weights to train, but the clean loss depends on none that "
+                    "requires a gradient. Unfreeze some, or set clean_weight=0."
+                )
+            _run_backward(loss, clean_weight, backward)
+            return CleanPass(None, loss.detach(), _detached(outputs))
     if not images.is_floating_point():
         raise TypeError(
             f"`images` must be floating point to have a gradient, got {images.dtype}. Scale them, "
             "for instance by torchvision's v2.ToDtype(torch.float32, scale=True)."
         )
     check_precision("images", images)
-    check_no_transform("Gradient saliency")
     keep = keep_gradients and clean_weight > 0
     still = contextlib.nullcontext() if keep else unchanged_buffers(model)
     with still, without_sync(model), recording():
@@ -163,19 +163,23 @@ def _pass_to_the_images(
                 raise
             raise _size_error(error, inputs.shape[2:], scale) from error
         loss = loss_of(outputs, recordable(targets), loss_fn)
-        if keep:
-            gradient = _gradient_keeping(loss, inputs, clean_weight, backward)
-        else:
+        gradient: Tensor | None = None
+        factor: Tensor | int = len(inputs)
+        if loss.requires_grad and keep:
+            factor = _run_backward(loss, clean_weight, backward).float()
+            gradient = inputs.grad
+        elif loss.requires_grad:
+            # The mean over a batch is a small number for half precision: take the sum.
             with allowing_gradients(model):
-                gradient = _gradient_alone(loss, inputs)
+                gradient = gradient_by(loss, inputs, torch.full_like(loss, len(inputs)))
         if gradient is None:
             raise ValueError(
                 "`model` must pass a gradient on to its images, but the loss does not depend on "
                 "them. Is there a detach(), a no_grad() or an arg max on the way?"
             )
-        norm = channel_norm(gradient)
+        norm = channel_norm(gradient.float() / factor)
         # What a model makes of small images is no base for a training accuracy.
-        return norm, loss.detach(), _detached(outputs) if scale == 1 else None
+        return CleanPass(norm, loss.detach(), _detached(outputs) if scale == 1 else None)
 
 
 def _size_error(error: Exception, size: torch.Size, scale: float) -> ValueError:
@@ -249,26 +253,6 @@ def loss_of(outputs: Any, targets: Tensor, loss_fn: LossFn | None) -> Tensor:
     return loss
 
 
-def _gradient_alone(loss: Tensor, inputs: Tensor) -> Tensor | None:
-    """Returns the gradient of the loss by the inputs; nothing else is computed."""
-    if not loss.requires_grad:
-        return None
-    # The mean over a batch is a small number for half precision: take the sum.
-    weight = torch.full_like(loss, len(inputs))
-    gradient = gradient_by(loss, inputs, weight)
-    return None if gradient is None else gradient.float() / len(inputs)
-
-
-def _gradient_keeping(
-    loss: Tensor, inputs: Tensor, clean_weight: float, backward: Backward | None
-) -> Tensor | None:
-    """Runs the whole backward pass; returns the gradient of the bare loss by the inputs."""
-    if not loss.requires_grad:
-        return None
-    scale = _run_backward(loss, clean_weight, backward)
-    return None if inputs.grad is None else inputs.grad.float() / scale.float()
-
-
 def _run_backward(loss: Tensor, weight: float, backward: Backward | None) -> Tensor:
     """Runs the backward pass of the weighted loss; returns the loss's whole factor in it."""
     scales: list[Tensor] = []  # what the caller's backward pass multiplies the loss by
@@ -282,3 +266,69 @@ def _run_backward(loss: Tensor, weight: float, backward: Backward | None) -> Ten
             "arrived. A GradScaler's is lambda loss: scaler.scale(loss).backward()."
         )
     return scales[0]
+
+
+# ---- Without a model ----------------------------------------------------------------------------
+
+
+def spectral_residual(images: Tensor) -> Tensor:
+    """Returns how much each pixel stands out from the image's own texture, (m, *size) float32.
+
+    Needs no model, so it can run in a data loader's collate function. The spectral residual of
+    Hou and Zhang (CVPR 2007): what a smooth log spectrum does not explain, turned back to pixels.
+
+    Args:
+        images: (m, C, *size) with 1 to 3 spatial dimensions. Not changed.
+
+    >>> image = torch.zeros(1, 1, 32, 32)
+    >>> image[0, 0, 8:12, 20:24] = 1
+    >>> place = spectral_residual(image)[0].argmax()
+    >>> 6 <= int(place) // 32 < 14, 18 <= int(place) % 32 < 26
+    (True, True)
+    """
+    check_images(images)
+    with torch.autocast(images.device.type, enabled=False):  # spectra need single precision
+        return _spectral_residual(images)
+
+
+def _spectral_residual(images: Tensor) -> Tensor:
+    grey = images.detach().float().mean(1, keepdim=True)
+    size = tuple(grey.shape[2:])
+    scale = max(1.0, max(size) / SPECTRAL_SIDE)
+    small = tuple(max(1, round(side / scale)) for side in size)
+    if small != size:
+        grey = _resize(grey, small)
+    axes = tuple(range(2, grey.ndim))
+    spectrum = torch.fft.fftn(grey, dim=axes)
+    amplitude = spectrum.abs()
+    loudest = amplitude.amax(axes, keepdim=True).clamp(min=_TINY)
+    log_amplitude = amplitude.maximum(QUIETEST * loudest).log()
+    kernel = torch.full((3,), 1 / 3, device=images.device)
+    residual = (log_amplitude - _blur(log_amplitude, kernel, "circular")).exp()
+    phase = spectrum / amplitude.clamp(min=_TINY)
+    standing_out = torch.fft.ifftn(residual * phase, dim=axes).abs().square()
+    reach = torch.arange(-5, 6, device=images.device)
+    bell = (-0.5 * (reach / BLUR).square()).exp()
+    smooth = _blur(standing_out, bell / bell.sum(), "replicate")
+    return (smooth if small == size else _resize(smooth, size)).squeeze(1)
+
+
+def _resize(values: Tensor, size: tuple[int, ...]) -> Tensor:
+    mode = {1: "linear", 2: "bilinear", 3: "trilinear"}[len(size)]
+    return F.interpolate(values, size, mode=mode, antialias=mode == "bilinear")
+
+
+def _blur(values: Tensor, kernel: Tensor, edge: str) -> Tensor:
+    """Returns (m, 1, *size) values averaged along every spatial axis."""
+    for axis in range(2, values.ndim):
+        moved = values.movedim(axis, -1)
+        rows = moved.reshape(-1, 1, moved.shape[-1])
+        reach = len(kernel) // 2
+        side = rows.shape[-1]
+        if edge == "circular":
+            index = torch.arange(-reach, side + reach, device=values.device) % side
+        else:
+            index = torch.arange(-reach, side + reach, device=values.device).clamp(0, side - 1)
+        rows = F.conv1d(rows[..., index], kernel.view(1, 1, -1))
+        values = rows.view(moved.shape).movedim(-1, axis)
+    return values

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -51,8 +51,10 @@ def solve(
         levels: L; masks are multiples of 1/L. 1 gives one-hot masks.
         starts: random starts, of which the one with the least objective value is kept.
         resolve: before the last sweep, penalise outputs with identical supports for different
-            inputs (a step of the official implementation); fewer duplicates then rank before a
-            lower objective value.
+            inputs (a step of the official implementation). The sweep with the fewest duplicates
+            is then returned, of several the one with the least objective value: the labelling's
+            `total` is one of `objective_values`, but the last of them only if the last sweep is
+            that one, and not the least if a sweep with more duplicates has a lower value.
         method: "native", or "reference": the same algorithm in NumPy, slow, for reading.
         num_threads: threads that share problems and starts; None means torch's number, which is 1
             in a data loader's workers. The answer does not depend on it, and fewer are used where
@@ -66,23 +68,10 @@ def solve(
     problems = _checked_problems(problem)
     check_settings(sweeps=sweeps, levels=levels, starts=starts, num_threads=num_threads)
     check_boolean("resolve", resolve)
-    outputs = sum([p.num_outputs for p in problems])
-    labels = starts * levels * outputs * problems[0].num_locations
-    if labels > MAX_LABELS:
-        raise ValueError(
-            f"`problem` must have at most {MAX_LABELS} labels over all starts and levels, got "
-            f"{labels}. Use fewer starts, outputs or locations."
-        )
     if method not in ("native", "reference"):
         raise ValueError(f'`method` must be "native" or "reference", got {method!r}.')
-    begin = [random_labels(p, starts, generator) for p in problems]
     run = _solve_native if method == "native" else _solve_reference
-    sources, objective_values = run(problems, begin, sweeps, levels, resolve, num_threads)
-    return Labelling(
-        torch.from_numpy(sources).to(problems[0].device),
-        sum([p.num_inputs for p in problems]),
-        torch.from_numpy(objective_values),
-    )
+    return solve_checked(problems, sweeps, levels, resolve, num_threads, generator, starts, run)
 
 
 def check_settings(
@@ -97,6 +86,86 @@ def check_settings(
         raise ValueError(f"`sweeps` must be at most {MAX_SWEEPS}, got {sweeps}. Four will do.")
     if num_threads is not None:
         check_count("num_threads", num_threads, high=MAX_THREADS)
+
+
+def _solve_native(
+    scaled: list[reference.ScaledProblem],
+    begin: list[_Starts],
+    sweeps: int,
+    levels: int,
+    resolve: bool,
+    num_threads: int | None,
+) -> tuple[reference.Ints, reference.Floats]:
+    grid = scaled[0].grid
+    sources = np.empty((sum([z.shape[1] for z in begin]), levels, *grid), dtype=np.int64)
+    objective_values = np.empty((len(scaled), sweeps))
+    _native.solve(
+        [p.cost for p in scaled],
+        [p.compatibility for p in scaled],
+        [(p.beta, p.gamma, p.eta, p.clip or "none", p.clip_level, p.smoothness) for p in scaled],
+        begin,
+        list(grid),
+        sweeps,
+        levels,
+        resolve,
+        thread_count(num_threads),
+        sources,
+        objective_values,
+    )
+    return sources, objective_values
+
+
+def _solve_reference(
+    scaled: list[reference.ScaledProblem],
+    begin: list[_Starts],
+    sweeps: int,
+    levels: int,
+    resolve: bool,
+    num_threads: int | None,
+) -> tuple[reference.Ints, reference.Floats]:
+    sources, objective_values, first = [], [], 0
+    for p, starts in zip(scaled, begin, strict=True):
+        runs = [
+            reference.solve(p, start, sweeps=sweeps, levels=levels, resolve=resolve)
+            for start in starts.astype(np.int64)
+        ]
+        z, sweep_values = runs[0]
+        for run in runs[1:]:
+            ranks = [reference.rank(p, labels, resolve) for labels in (run[0], z)]
+            if reference.is_better(*ranks):
+                z, sweep_values = run
+        sources.append(z.transpose(0, 2, 1).reshape(len(z), levels, *p.grid) + first)
+        objective_values.append(sweep_values)
+        first += len(p.cost)
+    return np.concatenate(sources), np.stack(objective_values)
+
+
+def solve_checked(
+    problems: list[Problem],
+    sweeps: int,
+    levels: int,
+    resolve: bool,
+    num_threads: int | None,
+    generator: torch.Generator | None,
+    starts: int = 1,
+    run: Callable[..., tuple[reference.Ints, reference.Floats]] = _solve_native,
+) -> Labelling:
+    """Returns what `solve` does, for settings that have been checked."""
+    outputs = sum([p.num_outputs for p in problems])
+    labels = starts * levels * outputs * problems[0].num_locations
+    if labels > MAX_LABELS:
+        raise ValueError(
+            f"`problem` must have at most {MAX_LABELS} labels over all starts and levels, got "
+            f"{labels}. Use fewer starts, outputs or locations."
+        )
+    begin = [random_labels(p, starts, generator) for p in problems]
+    scaled = [scaled_problem(p) for p in problems]
+    sources, objective_values = run(scaled, begin, sweeps, levels, resolve, num_threads)
+    return Labelling(
+        torch.from_numpy(sources).to(problems[0].device),
+        sum([p.num_inputs for p in problems]),
+        torch.from_numpy(objective_values),
+    )
 
 
 def scaled_problem(problem: Problem) -> reference.ScaledProblem:
@@ -117,61 +186,6 @@ def scaled_problem(problem: Problem) -> reference.ScaledProblem:
         clip_level=problem.pressure_clip,
         smoothness=problem.smoothness,
     )
-
-
-def _solve_native(
-    problems: list[Problem],
-    begin: list[_Starts],
-    sweeps: int,
-    levels: int,
-    resolve: bool,
-    num_threads: int | None,
-) -> tuple[reference.Ints, reference.Floats]:
-    grid = problems[0].grid
-    outputs = sum([p.num_outputs for p in problems])
-    sources = np.empty((outputs, levels, *grid), dtype=np.int64)
-    objective_values = np.empty((len(problems), sweeps))
-    scaled = [scaled_problem(p) for p in problems]
-    _native.solve(
-        [p.cost for p in scaled],
-        [p.compatibility for p in scaled],
-        [(p.beta, p.gamma, p.eta, p.clip or "none", p.clip_level, p.smoothness) for p in scaled],
-        begin,
-        list(grid),
-        sweeps,
-        levels,
-        resolve,
-        thread_count(num_threads),
-        sources,
-        objective_values,
-    )
-    return sources, objective_values
-
-
-def _solve_reference(
-    problems: list[Problem],
-    begin: list[_Starts],
-    sweeps: int,
-    levels: int,
-    resolve: bool,
-    num_threads: int | None,
-) -> tuple[reference.Ints, reference.Floats]:
-    sources, objective_values, first = [], [], 0
-    for problem, starts in zip(problems, begin, strict=True):
-        scaled = scaled_problem(problem)
-        runs = [
-            reference.solve(scaled, start, sweeps=sweeps, levels=levels, resolve=resolve)
-            for start in starts.astype(np.int64)
-        ]
-        z, sweep_values = runs[0]
-        for run in runs[1:]:
-            ranks = [reference.rank(scaled, labels, resolve) for labels in (run[0], z)]
-            if reference.is_better(*ranks):
-                z, sweep_values = run
-        sources.append(z.transpose(0, 2, 1).reshape(len(z), levels, *problem.grid) + first)
-        objective_values.append(sweep_values)
-        first += problem.num_inputs
-    return np.concatenate(sources), np.stack(objective_values)
 
 
 def random_labels(problem: Problem, starts: int, generator: torch.Generator | None) -> _Starts:

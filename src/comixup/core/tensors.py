@@ -94,12 +94,9 @@ def thread_count(num_threads: int | None) -> int:
 
 
 def check_model(model: object, arguments: str, others: tuple[type, ...] = ()) -> None:
-    """Rejects what is no model; a function will do.
+    """Rejects what is no model; a function will do, but no object of `others` that can be called.
 
-    Args:
-        model: what was given as such.
-        arguments: the caller's, in order, for the error message.
-        others: classes of the caller's other arguments, whose objects can be called too.
+    `arguments` are the caller's, in order, for the error message.
     """
     if isinstance(model, nn.Module):
         return

@@ -3,13 +3,10 @@
 Without torch.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Literal, TypeAlias, get_args
 
-from comixup._checks import check_choice, check_number, check_positive
+from comixup._checks import SetOnce, check_choice, check_number, check_positive
 
 Clip: TypeAlias = Literal["soft", "hard"] | None
 Smoothness: TypeAlias = Literal["squared", "inner", "official"]
@@ -27,8 +24,8 @@ SWEEPS, LEVELS = 4, 2
 """T and L of Algorithm 1 in the paper's main setting."""
 
 
-@dataclass(frozen=True)
-class Weights:
+@dataclass(eq=False, repr=False, kw_only=True)
+class Weights(SetOnce):
     """What Eq. (1) weighs its terms by, as the paper gives them: `beta` is 0.32, not 0.32 / n.
 
     Attributes:
@@ -57,26 +54,9 @@ class Weights:
     def __post_init__(self) -> None:
         for name in ("beta", "gamma", "tau", "eta"):
             check_number(name, getattr(self, name))
-            object.__setattr__(self, name, float(getattr(self, name)))
+            vars(self)[name] = float(getattr(self, name))
         check_choice("clip", self.clip, ("soft", "hard", None))
         check_choice("smoothness", self.smoothness, get_args(Smoothness))
-
-
-class Weighted:
-    """Something that carries weights, which can be read as attributes of its own."""
-
-    weights: Weights
-    beta = property(attrgetter("weights.beta"), doc="Weight of smoothness.")
-    gamma = property(
-        attrgetter("weights.gamma"), doc="Weight of the compatibility penalty between outputs."
-    )
-    tau = property(
-        attrgetter("weights.tau"),
-        doc="Load up to which nothing is penalised, relative to the mean load of an input.",
-    )
-    eta = property(attrgetter("weights.eta"), doc="Weight of the prior.")
-    clip = property(attrgetter("weights.clip"), doc="What `tau` does to the penalty.")
-    smoothness = property(attrgetter("weights.smoothness"), doc="The pairwise cost of neighbours.")
 
 
 def check_prior_settings(omega: float, alpha: float | None) -> None:

@@ -24,10 +24,8 @@ def training_view(
 ) -> Callable[..., Any]:
     """Returns what makes the view of a PIL image that is trained on, (C, size, size) uint8.
 
-    Args:
-        augment: see `Augmentation`; "none" is the view that is tested on.
-        size: pixels per side.
-        min_scale: least fraction of the image's area that a random crop shows.
+    "none" is the view that is tested on; `min_scale` the least fraction of the image's area that a
+    random crop shows.
     """
     from torchvision.transforms import v2  # noqa: PLC0415 - recipes are listed sooner without
 

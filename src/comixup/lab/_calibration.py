@@ -35,10 +35,6 @@ def reliability_bins(confidences: Tensor, correct: Tensor) -> tuple[Bin, ...]:
     Confidences of float32 are compared as they are, so that its 0.7, which is a little less than
     that of float64, is in the bin below.
 
-    Args:
-        confidences: (n,) in [0, 1].
-        correct: (n,) bool.
-
     >>> import torch
     >>> found = reliability_bins(torch.tensor([0.3, 0.6, 1.0]).double(), torch.ones(3) > 0)
     >>> [bin_.count for bin_ in found]
@@ -74,10 +70,6 @@ def calibration_error(confidences: Tensor, correct: Tensor) -> float:
     The mean over the predictions of the absolute difference between confidence and accuracy of
     their bin; see `reliability_bins`.
 
-    Args:
-        confidences: (n,) in [0, 1].
-        correct: (n,) bool.
-
     >>> import torch
     >>> confidences, correct = torch.tensor([0.9, 0.9, 0.6]), torch.tensor([True, True, False])
     >>> round(calibration_error(confidences, correct), 4)
@@ -94,13 +86,7 @@ def calibration_error(confidences: Tensor, correct: Tensor) -> float:
 
 
 def error_and_calibration(correct: Tensor, losses: Tensor, confidences: Tensor) -> dict[str, float]:
-    """Returns the error and the ECE in percent, and the mean negative log-likelihood.
-
-    Args:
-        correct: (n,) bool.
-        losses: (n,) minus the logarithm of the true classes' probabilities.
-        confidences: (n,) in [0, 1].
-    """
+    """Returns the error and the ECE in percent, and the mean of the negative log-likelihoods."""
     return {
         "error": 100 * int((~correct).sum()) / len(correct),
         "nll": float(losses.mean()),

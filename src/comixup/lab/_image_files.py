@@ -13,7 +13,7 @@ import io
 import os
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn, TypeAlias, TypeVar
@@ -26,7 +26,6 @@ from comixup.lab._pictures import problem_of_mode, upright_rgb
 Result = TypeVar("Result")
 _Identity: TypeAlias = tuple[int, int]
 """Device and number: the same for all paths that lead to one folder."""
-_Above: TypeAlias = frozenset[_Identity]
 _SHOWN = 3
 """Names of files that were left out that a line lists; of more it tells the number."""
 
@@ -66,12 +65,13 @@ class Skipped:
 
     def lines(self) -> tuple[str, ...]:
         """Returns what was left out, and why."""
-        reasons = ((self.hidden, "names begin with a dot"), (self.loose, "folder is no class's"))
-        lines = [
-            f"Left out, since their {reason}: {_some(sorted(paths))}."
-            for paths, reason in reasons
-            if paths
-        ]
+        lines = []
+        reasons = {"names begin with a dot": self.hidden, "folder is no class's": self.loose}
+        for reason, paths in reasons.items():
+            names = [printable(os.path.basename(path)) for path in sorted(paths)]
+            more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+            shown = ", ".join(names[:_SHOWN]) + more
+            lines += [f"Left out, since their {reason}: {shown}."] if names else []
         if self.unread:
             kinds = Counter(map(_suffix, self.unread))
             counted = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
@@ -86,12 +86,6 @@ def _suffix(name: str) -> str:
     return os.path.splitext(name)[1].lower()
 
 
-def _some(paths: Sequence[str]) -> str:
-    """Returns the first of some names, and how many more there are."""
-    more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
-    return ", ".join(printable(os.path.basename(path)) for path in paths[:_SHOWN]) + more
-
-
 def printable(name: str) -> str:
     r"""Returns a file's name for people: bytes that are no UTF-8 as \xff.
 
@@ -102,14 +96,10 @@ def printable(name: str) -> str:
 
 
 def subfolders(folder: Path, skipped: Skipped | None = None) -> list[str]:
-    """Returns the names of the folders in a folder, sorted.
+    """Returns the names of the folders in a folder, sorted; `skipped` notes what is left out.
 
-    Without links that lead back up, and without names that begin with a dot, as notebooks and
-    file managers hide theirs.
-
-    Args:
-        folder: where to look.
-        skipped: where to note what is left out, images beside the folders too.
+    Left out are links that lead back up, names that begin with a dot, as notebooks and file
+    managers hide theirs, and images beside the folders.
     """
     skipped = Skipped() if skipped is None else skipped
     above, names = _with_parents(os.fspath(folder)), []
@@ -127,18 +117,12 @@ def subfolders(folder: Path, skipped: Skipped | None = None) -> list[str]:
 
 
 def image_files(folder: Path, skipped: Skipped | None = None) -> dict[str, str]:
-    """Returns the image files in a folder and those below it, in torchvision's order.
+    """Returns the image files in a folder and below it, each with the path of the real file.
 
-    They are told by their names. Each real file comes once, under its own path if that lies below
-    the folder, else under the first link to it. A link to nothing comes too: it is a file that
-    cannot be read. Names that begin with a dot are left out.
-
-    Args:
-        folder: where to look.
-        skipped: where to note what is left out.
-
-    Returns:
-        Paths, each with that of the real file behind it.
+    They are told by their names, and in torchvision's order. Each real file comes once, under its
+    own path if that lies below the folder, else under the first link to it. A link to nothing comes
+    too: it is a file that cannot be read. Names that begin with a dot are left out, and noted in
+    `skipped`.
     """
     skipped = Skipped() if skipped is None else skipped
     paths: list[str] = []
@@ -173,35 +157,25 @@ def _folders(top: str, skipped: Skipped) -> list[str]:
     found: dict[_Identity, str] = {}
     # Folders first, then links to folders in order of their paths, then links in those: which path
     # is chosen for a folder does not depend on the order in which the file system lists them.
-    links: list[tuple[str, _Above]] = [(top, frozenset())]
-    while links:
-        next_links: list[tuple[str, _Above]] = []
-        for link, above in sorted(links, key=lambda pair: pair[0]):
-            if _identity(link) in above:
-                continue
-            next_above = above | _with_parents(link)
-            next_links += [(path, next_above) for path in _walk(link, found, skipped)]
-        links = next_links
+    starts = [top]
+    while starts:
+        links: list[str] = []
+        for start in sorted(starts):
+            for place, names, _ in os.walk(start, onerror=_raise):
+                if found.setdefault(_identity(place), place) != place:
+                    names.clear()
+                skipped.hidden.update(os.path.join(place, name) for name in names if name[0] == ".")
+                names[:] = sorted(name for name in names if name[0] != ".")
+                paths = filter(os.path.islink, (os.path.join(place, name) for name in names))
+                links += [path for path in paths if _identity(path) not in _with_parents(place)]
+        starts = links
     return list(found.values())
 
 
-def _walk(top: str, found: dict[_Identity, str], skipped: Skipped) -> Iterator[str]:
-    """Adds a folder and those below it to `found`; yields the links to other folders in them."""
-    for place, names, _ in os.walk(top, onerror=_raise):
-        if found.setdefault(_identity(place), place) != place:
-            names.clear()
-        skipped.hidden.update(os.path.join(place, name) for name in names if name[0] == ".")
-        names[:] = sorted(name for name in names if name[0] != ".")
-        for name in names:
-            path = os.path.join(place, name)
-            if os.path.islink(path):
-                yield path
-
-
-def _with_parents(folder: str) -> _Above:
+def _with_parents(folder: str) -> set[_Identity]:
     """Returns a folder and all that it lies in: as its path is written, and behind links."""
     paths = (Path(folder).absolute(), Path(os.path.realpath(folder)))
-    return frozenset(_identity(parent) for path in paths for parent in (path, *path.parents))
+    return {_identity(parent) for path in paths for parent in (path, *path.parents)}
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -266,20 +240,18 @@ def decode(
     max_pixels: int | None = None,
     remedy: str = REPLACE,
 ) -> Result:
-    """Returns what is made of an opened image; see `read_image`.
-
-    Args:
-        path: the file.
-        source: returns what Pillow opens: the file, or its bytes.
-        convert: decodes the image.
-        size: see `read_image`.
-        max_pixels: see `read_image`.
-        remedy: see `read_image`.
-    """
+    """Returns what `convert` makes of an image file, opened from its `source`; see `read_image`."""
     try:
         check_regular(path)
         with Image.open(source(), formats=_formats()) as image:
-            problem = _problem(image, size, max_pixels)
+            problem = problem_of_mode(image)
+            if max_pixels is not None and image.width * image.height > max_pixels:
+                problem = (
+                    f"have at most {max_pixels} pixels, got {image.width} x {image.height}. Make "
+                    "it smaller"
+                )
+            elif size is not None and image.size != size:
+                problem = f"be {size[0]} x {size[1]} pixels, got {image.width} x {image.height}"
             if problem is None:
                 return convert(image)
     # Decoders raise all kinds of exceptions on damaged files, MemoryError included.
@@ -301,19 +273,6 @@ def _formats() -> list[str]:
 
         pillow_heif.register_heif_opener()
     return [name for name in _FORMATS if name in Image.OPEN]
-
-
-def _problem(
-    image: Image.Image, size: tuple[int, int] | None, max_pixels: int | None
-) -> str | None:
-    """Returns what an image must have and has not, before anything is decoded."""
-    if max_pixels is not None and image.width * image.height > max_pixels:
-        return (
-            f"have at most {max_pixels} pixels, got {image.width} x {image.height}. Make it smaller"
-        )
-    if size is not None and image.size != size:
-        return f"be {size[0]} x {size[1]} pixels, got {image.width} x {image.height}"
-    return problem_of_mode(image)
 
 
 # ---- Status --------------------------------------------------------------------------------------

@@ -40,11 +40,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def held_if_free(folder: Path) -> Iterator[bool]:
-    """Holds a folder like `locked`, unless another holds it already; yields whether it is held.
-
-    Args:
-        folder: created if need be.
-    """
+    """Holds a folder like `locked`, unless another holds it already; yields whether it is held."""
     with contextlib.ExitStack() as stack:
         try:
             folder.mkdir(parents=True, exist_ok=True)

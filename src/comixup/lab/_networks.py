@@ -49,12 +49,6 @@ def check_fit(model: nn.Module, name: str, shape: tuple[int, int, int], num_clas
 
     Networks of other libraries may take images of one size only, or return more than logits: an
     error here is clearer than one in the middle of a run.
-
-    Args:
-        model: on the CPU.
-        name: for people.
-        shape: (C, H, W) of an image.
-        num_classes: logits wanted.
     """
     training = model.training
     model.eval()
@@ -78,7 +72,13 @@ def check_fit(model: nn.Module, name: str, shape: tuple[int, int, int], num_clas
 
 def load_weights(model: nn.Module, saved: Mapping[str, Any]) -> None:
     """Gives a model the weights and buffers of a state dict; those that do not fit are named."""
-    for name, own in model.state_dict().items():
+    check_weights(model.state_dict(), saved)
+    model.load_state_dict(saved)
+
+
+def check_weights(wanted: Mapping[str, Tensor], saved: Mapping[str, Any]) -> None:
+    """Raises `ValueError` for weights that are not those of a state dict, or no numbers."""
+    for name, own in wanted.items():
         given = saved.get(name)
         if not isinstance(given, Tensor) or (given.shape, given.dtype) != (own.shape, own.dtype):
             raise ValueError(f"{name} must be {kind_of(own)}, but is {kind_of(given)}")
@@ -86,16 +86,10 @@ def load_weights(model: nn.Module, saved: Mapping[str, Any]) -> None:
             raise ValueError(f"{name} has numbers that are infinite or none at all")
         if name.endswith("running_var") and (given < 0).any():
             raise ValueError(f"{name} has numbers that are negative, and is a variance")
-    model.load_state_dict(saved)
 
 
 def check_finite(finite: Tensor, path: object = None) -> None:
-    """Raises `ValueError` unless the logits of all images are numbers.
-
-    Args:
-        finite: (n,) bool, of each image.
-        path: what the network was read from; None if that is not known.
-    """
+    """Raises `ValueError` unless the logits of each image are `finite`; `path` is the network's."""
     bad = int((~finite).sum())
     if bad:
         whose = "Its weights" if path is None else f"The weights of {path}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -30,18 +29,9 @@ TURNS = {
     8: Image.Transpose.ROTATE_90,
 }
 """What makes an image upright again, by its orientation."""
-_BOXES: dict[int, Callable[[float, float, float, float, float, float], Edges]] = {
-    1: lambda w, h, x0, y0, x1, y1: (x0, y0, x1, y1),
-    2: lambda w, h, x0, y0, x1, y1: (w - x1, y0, w - x0, y1),
-    3: lambda w, h, x0, y0, x1, y1: (w - x1, h - y1, w - x0, h - y0),
-    4: lambda w, h, x0, y0, x1, y1: (x0, h - y1, x1, h - y0),
-    5: lambda w, h, x0, y0, x1, y1: (y0, x0, y1, x1),
-    6: lambda w, h, x0, y0, x1, y1: (h - y1, x0, h - y0, x1),
-    7: lambda w, h, x0, y0, x1, y1: (h - y1, w - x1, h - y0, w - x0),
-    8: lambda w, h, x0, y0, x1, y1: (y0, w - x1, y1, w - x0),
-}
-"""The same of a box in an image of width w and height h."""
-_SIDEWAYS = (5, 6, 7, 8)
+_SIDEWAYS, _LEFT_AND_RIGHT, _UPSIDE_DOWN = (5, 6, 7, 8), (2, 3, 6, 7), (3, 4, 7, 8)
+"""Orientations that exchange rows and columns, and after that turn left and right, top and bottom
+round."""
 
 
 def orientation_of(image: Image.Image) -> int:
@@ -72,17 +62,20 @@ def upright_size(size: tuple[int, int], orientation: int) -> tuple[int, int]:
 
 
 def upright_box(edges: Edges, size: tuple[int, int], orientation: int) -> Edges:
-    """Returns a box of a stored image as the upright image has it.
-
-    Args:
-        edges: x0, y0, x1, y1 in the stored image.
-        size: width and height of the stored image.
-        orientation: from `orientation_of`.
+    """Returns a box of a stored image, of width and height `size`, as the upright image has it.
 
     >>> upright_box((0, 0, 10, 5), (40, 30), 6)
     (25, 0, 30, 10)
     """
-    return _BOXES[orientation](*size, *edges)
+    x0, y0, x1, y1 = edges
+    width, height = upright_size(size, orientation)
+    if orientation in _SIDEWAYS:
+        x0, y0, x1, y1 = y0, x0, y1, x1
+    if orientation in _LEFT_AND_RIGHT:
+        x0, x1 = width - x1, width - x0
+    if orientation in _UPSIDE_DOWN:
+        y0, y1 = height - y1, height - y0
+    return x0, y0, x1, y1
 
 
 # ---- Colours -------------------------------------------------------------------------------------
@@ -121,10 +114,8 @@ def problem_of_mode(image: Image.Image) -> str | None:
 def upright_rgb(image: Image.Image) -> Image.Image:
     """Returns an image in 8-bit RGB, turned as it says itself (EXIF), without metadata.
 
-    Pixels of 16 bits are scaled by the range of their type, and transparency is dropped.
-
-    Args:
-        image: without a `problem_of_mode`.
+    Pixels of 16 bits are scaled by the range of their type, and transparency is dropped. The image
+    has no `problem_of_mode`.
     """
     pixels = _rgb(image)
     # Read afterwards: of TIFF files Pillow turns the pixels itself, and then takes the tag away.

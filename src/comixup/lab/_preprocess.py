@@ -1,12 +1,20 @@
-"""What networks are shown of an image: the geometry of the centre crop, and normalised colours."""
+"""What networks are shown of an image: its centre, resized and cropped, in normalised colours."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from comixup._checks import MAX_MAGNITUDE
+from comixup.lab._limits import MAX_SIDE
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 Shape: TypeAlias = tuple[int, int, int]
 """(C, H, W) of an image."""
@@ -114,3 +122,99 @@ def normalize(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -
 def per_channel(values: tuple[float, ...], images: Tensor) -> Tensor:
     """Returns a number per channel, (C, 1, 1) float32, on the images' device."""
     return torch.tensor(values, dtype=torch.float32, device=images.device).view(-1, 1, 1)
+
+
+# ---- Preprocessing -------------------------------------------------------------------------------
+
+
+INTERPOLATION = "bilinear"
+"""With antialiasing: the only one that the loaders of this package have."""
+_MODES = {1: "L", 3: "RGB"}
+"""Pillow's modes by the number of channels."""
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """Resizes, crops and normalises pictures as a network was evaluated when its training ended.
+
+    Attributes:
+        shape: (C, H, W) of the result.
+        mean: per channel, in [0, 1] colours: what normalisation subtracts.
+        std: per channel, in [0, 1] colours: what it then divides by.
+        resize: pixels of the shorter side before the central H x W pixels are cropped.
+        interpolation: how pictures are resized.
+
+    >>> from PIL import Image
+    >>> preprocessing = Preprocessing((3, 64, 64), (0.5, 0.5, 0.5), (0.25, 0.25, 0.25), resize=73)
+    >>> preprocessing(Image.new("RGB", (200, 100), "white"))[:, 0, 0]
+    tensor([2., 2., 2.])
+    """
+
+    shape: Shape
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    resize: int
+    interpolation: str = INTERPOLATION
+
+    def __call__(self, picture: Image.Image) -> Tensor:
+        """Returns a picture as the network takes it, (C, H, W) float32."""
+        return self.normalize(self.view(picture))
+
+    def view(self, picture: Image.Image) -> Tensor:
+        """Returns what the network sees of a picture, (C, H, W) uint8.
+
+        Args:
+            picture: of any size and of modes with unsigned pixels of 8 or 16 bits; an orientation
+                that it carries (EXIF) is applied.
+        """
+        # Not at the top, as Pillow and torchvision are extras: networks are built without them.
+        from comixup.lab import _pictures  # noqa: PLC0415
+
+        channels, height, width = self.shape
+        if height != width or channels not in _MODES:
+            raise ValueError(
+                "`picture` must be for a network of square grey or colour images, but this one "
+                f"takes {self.shape}. Give it tensors of that shape."
+            )
+        problem = _pictures.problem_of_mode(picture)
+        if problem is not None:
+            raise ValueError(f"`picture` must {problem}.")
+        upright = _pictures.upright_rgb(picture).convert(_MODES[channels])
+        view: Tensor = _pictures.CenterView(height, self.resize)(upright)
+        return view
+
+    def normalize(self, images: Tensor) -> Tensor:
+        """Returns images as the network takes them, from uint8 colours or floats in [0, 1].
+
+        Args:
+            images: (..., C, H, W).
+        """
+        return normalize(images, self.mean, self.std)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns all but the number of channels as what JSON can hold."""
+        return {
+            "resize": self.resize,
+            "crop": list(self.shape[1:]),
+            "interpolation": self.interpolation,
+            "mean": list(self.mean),
+            "std": list(self.std),
+        }
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any], shape: Shape) -> Preprocessing:
+        """Returns what `as_dict` wrote; else raises `ValueError`, `LookupError` or `TypeError`."""
+        mean, std, resize = saved["mean"], saved["std"], saved["resize"]
+        numbers = np.array([mean, std], np.float64)
+        good = (
+            numbers.shape == (2, shape[0])
+            and (np.abs(numbers) <= MAX_MAGNITUDE).all()
+            and (numbers[1] >= 1 / MAX_MAGNITUDE).all()
+            and type(resize) is int
+            and min(shape[1:]) <= resize <= 2 * MAX_SIDE
+            and saved["crop"] == list(shape[1:])
+            and saved["interpolation"] == INTERPOLATION
+        )
+        if not good:
+            raise ValueError("preprocessing")
+        return cls(shape, tuple(map(float, mean)), tuple(map(float, std)), resize)

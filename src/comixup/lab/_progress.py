@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 Item = TypeVar("Item")
+Result = TypeVar("Result")
 _BAR_WIDTH = 24
 
 
@@ -19,10 +22,7 @@ def progress_bar(
 ) -> Iterator[Callable[[int], None]]:
     """Shows a progress bar and yields the function that updates it, called with the number done.
 
-    Args:
-        console: where to draw; None, or a console that is no terminal, shows nothing.
-        title: what is in progress.
-        total: how many there are to do.
+    None, or a console that is no terminal, shows nothing.
     """
     from rich import progress  # noqa: PLC0415  (slow to import)
 
@@ -49,3 +49,14 @@ def track(items: Iterable[Item], total: int, title: str) -> Iterable[Item]:
     console = Console(stderr=True)
     hide = not console.is_terminal
     return rich_track(items, title, total, console=console, transient=True, disable=hide)
+
+
+def in_threads(
+    call: Callable[[Item], Result], items: Sequence[Item], title: str
+) -> Iterator[Result]:
+    """Yields what a function returns for each item, in order, called by several threads.
+
+    Reading and decoding files let go of Python's lock, so threads do.
+    """
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        yield from track(pool.map(call, items), len(items), title)

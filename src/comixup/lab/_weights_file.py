@@ -21,8 +21,6 @@ CHECKPOINT = "checkpoint.pt"
 """What a run calls the state that it resumes from; one without weights is not finished."""
 PICKLED = (".pt", ".pth")
 REASON_LETTERS = 200
-_BLOCK_BYTES = 2**20
-_DIGEST_LETTERS = 16
 _WRAPPED = ("state_dict", "model")
 """Keys under which checkpoints of other programs, and our own, keep the weights."""
 _PARALLEL = "module."
@@ -75,9 +73,9 @@ def weights_digest(file: Path) -> str:
     """Returns a digest of a file's bytes; those of a run follow from its weights alone."""
     digest = hashlib.sha256()
     with file.open("rb") as content:
-        while block := content.read(_BLOCK_BYTES):
+        while block := content.read(2**20):
             digest.update(block)
-    return digest.hexdigest()[:_DIGEST_LETTERS]
+    return digest.hexdigest()[:16]
 
 
 def without_wrapper(weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
@@ -113,9 +111,8 @@ def _read_safetensors(file: Path, about_alone: bool = False) -> WeightsFile:
 
 def _read_pickled(file: Path) -> WeightsFile:
     try:
-        if tarfile.is_tarfile(
-            file
-        ):  # torch before 2.6 runs what is in those, `weights_only` or not
+        # torch before 2.6 runs what is in those, `weights_only` or not.
+        if tarfile.is_tarfile(file):
             raise ValueError("it is a tar archive")
         if zipfile.is_zipfile(file):
             with zipfile.ZipFile(file) as archive:
@@ -144,13 +141,9 @@ def _read_pickled(file: Path) -> WeightsFile:
 
 
 def check_archive(archive: zipfile.ZipFile, size: int) -> None:
-    """Raises `ValueError` for an archive that unpacks to more bytes than its file has.
+    """Raises `ValueError` for an archive that unpacks to more bytes than its file has, `size`.
 
     torch stores tensors uncompressed. A small file of compressed zeros would fill the memory.
-
-    Args:
-        archive: opened.
-        size: of its file, in bytes.
     """
     if sum(record.file_size for record in archive.infolist()) > size:
         raise ValueError("its records are larger than the file, so torch.save did not write it")

@@ -75,7 +75,7 @@ class Choice(Mixer):
         self._bounds = list(itertools.accumulate(every[index] for index in self._possible))
         self.needs_saliency = any(self.mixers[index].needs_saliency for index in self._possible)
         for mixer in self.mixers:
-            mixer.generator = mixer.generator or generator
+            vars(mixer)["generator"] = mixer.generator or generator
 
     @property
     def uniform_expected(self) -> bool:
@@ -122,7 +122,7 @@ class Choice(Mixer):
     def with_generator(self: _C, generator: torch.Generator) -> _C:
         """Returns a copy that draws from another generator alone, as do its methods."""
         choice = super().with_generator(generator)
-        choice.mixers = tuple(mixer.with_generator(generator) for mixer in self.mixers)
+        vars(choice)["mixers"] = tuple(mixer.with_generator(generator) for mixer in self.mixers)
         return choice
 
     def _choose(self) -> int:

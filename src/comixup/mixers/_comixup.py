@@ -1,9 +1,7 @@
 """Co-Mixup: one discrete problem over the whole batch; what it shares with Puzzle Mix."""
 
-from __future__ import annotations
-
-import copy
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -12,13 +10,12 @@ import torch
 from torch import Tensor
 
 from comixup._checks import check_boolean, check_choice, check_count, warn_caller
-from comixup.core.compatibility import CompatibilityFn
 from comixup.core.labelling import Labelling
 from comixup.core.maps import check_grid, grid_sides, pool_maps
 from comixup.core.mix import Plan
-from comixup.core.problem import Partition, build_problems, check_term_scale
+from comixup.core.problem import CompatibilityFn, Partition, build_problems, check_term_scale
 from comixup.core.saliency import check_scale
-from comixup.core.solve import check_settings, solve
+from comixup.core.solve import check_settings, solve_checked
 from comixup.core.tensors import floating
 from comixup.core.weights import (
     ALPHA,
@@ -27,13 +24,10 @@ from comixup.core.weights import (
     OMEGA,
     PARTITION_SIZE,
     SWEEPS,
-    Clip,
-    Smoothness,
-    Weighted,
     Weights,
     check_prior_settings,
 )
-from comixup.mixers._mixer import CleanReduction, Mixed, Mixer
+from comixup.mixers._mixer import Mixed, Mixer
 
 PARTITIONS_PER_THREAD = 8
 """Partitions of 20 take a thread about as long as torch's threads stay busy."""
@@ -41,6 +35,7 @@ PARTITIONS_PER_THREAD = 8
 TargetWeight: TypeAlias = Literal["area", "saliency"]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SaliencyMixer(Mixer):
     """A method that looks at what matters in each image.
 
@@ -49,37 +44,19 @@ class SaliencyMixer(Mixer):
     """
 
     needs_saliency = True
+    clean_weight: float = 1.0
+    keep_gradients: bool = True
+    saliency_scale: float = 1.0
+    target_weight: TargetWeight = "area"
+    num_threads: int | None = None
 
-    def __init__(
-        self,
-        num_classes: int | None = None,
-        *,
-        p: float,
-        clean_weight: float,
-        clean_reduction: CleanReduction,
-        keep_gradients: bool,
-        saliency_scale: float,
-        target_weight: TargetWeight,
-        num_threads: int | None,
-        generator: torch.Generator | None,
-        validate: bool,
-    ) -> None:
-        super().__init__(
-            num_classes,
-            p=p,
-            clean_weight=clean_weight,
-            clean_reduction=clean_reduction,
-            generator=generator,
-            validate=validate,
-        )
-        check_boolean("keep_gradients", keep_gradients)
-        check_scale("saliency_scale", saliency_scale, keep_gradients and clean_weight > 0)
-        check_choice("target_weight", target_weight, ("area", "saliency"))
-        check_settings(num_threads=num_threads)
-        self.keep_gradients = keep_gradients
-        self.saliency_scale = saliency_scale
-        self.target_weight = target_weight
-        self.num_threads = num_threads
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_boolean("keep_gradients", self.keep_gradients)
+        trains = self.keep_gradients and self.clean_weight > 0
+        check_scale("saliency_scale", self.saliency_scale, trains)
+        check_choice("target_weight", self.target_weight, ("area", "saliency"))
+        check_settings(num_threads=self.num_threads)
         self._warned = False
 
     def warn_of_uniform(
@@ -125,7 +102,8 @@ class SaliencyMixer(Mixer):
         return saliency
 
 
-class CoMixup(Weighted, SaliencyMixer):
+@dataclass(eq=False, repr=False, kw_only=True)
+class CoMixup(Weights, SaliencyMixer):
     """Co-Mixup (Kim et al., ICLR 2021): salient, smooth and diverse mixtures of a whole batch.
 
     The defaults are the paper's. From each partition of the batch as many outputs are made as it
@@ -136,14 +114,10 @@ class CoMixup(Weighted, SaliencyMixer):
     a loop of your own multiply the mixed loss by `mixed_weight`; `training_step` does so itself.
 
     Args:
-        num_classes: columns of the mixed targets; None if targets come with theirs.
-        p: probability that a batch is mixed at all.
         partition_size: at most this many inputs are mixed together, in partitions of near-equal
             size; None means the whole batch.
         num_outputs: images to make of a batch, shared out among its partitions; None: as many as
             it has.
-        clean_weight: weight of the clean loss whose gradient `saliency` keeps.
-        clean_reduction: put clean and mixed loss together by their "sum" or weighted "mean".
         keep_gradients: see `comixup.saliency`.
         saliency_scale: compute saliency on images of this relative size (`scale` of
             `comixup.saliency`); below 1 only with keep_gradients=False.
@@ -154,20 +128,14 @@ class CoMixup(Weighted, SaliencyMixer):
         sweeps: passes of Algorithm 1 over the outputs.
         levels: L; masks are multiples of 1/L.
         grid: cells per side, or one number per side; at most one per pixel.
-        beta: weight of smoothness.
-        gamma: weight of the compatibility penalty between outputs.
-        tau: load up to which nothing is penalised, relative to the mean load of an input.
-        eta: weight of the prior.
         omega: weight of the distances between salient locations in the compatibility matrix.
         alpha: the prior's Dirichlet parameter; None leaves the prior out.
         compatibility: the (m, m) matrix itself, or a function of a partition's saliency that
             returns it.
-        clip: see `Problem`.
-        smoothness: see `Problem`.
         num_threads: threads that share the partitions; None means torch's number, and for images on
             the CPU one for every eight partitions.
-        generator: where all draws come from, on the CPU; None means torch's global one.
-        validate: check class indices even where the host has to wait for a device.
+        beta, gamma, tau, eta, clip, smoothness: weights of Eq. (1): see `Problem`.
+        num_classes, p, clean_weight, clean_reduction, generator, validate: see `Mixer`.
 
     >>> mixup = CoMixup(num_classes=10)
     >>> images, targets = torch.rand(8, 3, 32, 32), torch.arange(8)
@@ -176,72 +144,38 @@ class CoMixup(Weighted, SaliencyMixer):
     (torch.Size([8, 3, 32, 32]), torch.Size([8, 10]))
     """
 
-    def __init__(
-        self,
-        num_classes: int | None = None,
-        *,
-        p: float = 1.0,
-        partition_size: int | None = PARTITION_SIZE,
-        num_outputs: int | None = None,
-        clean_weight: float = 1.0,
-        clean_reduction: CleanReduction = "sum",
-        keep_gradients: bool = True,
-        saliency_scale: float = 1.0,
-        resolve: bool = True,
-        target_weight: TargetWeight = "area",
-        sweeps: int = SWEEPS,
-        levels: int = LEVELS,
-        grid: int | Sequence[int] = GRID,
-        beta: float = Weights.beta,
-        gamma: float = Weights.gamma,
-        tau: float = Weights.tau,
-        eta: float = Weights.eta,
-        omega: float = OMEGA,
-        alpha: float | None = ALPHA,
-        compatibility: Tensor | CompatibilityFn | None = None,
-        clip: Clip = Weights.clip,
-        smoothness: Smoothness = Weights.smoothness,
-        num_threads: int | None = None,
-        generator: torch.Generator | None = None,
-        validate: bool = False,
-    ) -> None:
-        super().__init__(
-            num_classes,
-            p=p,
-            clean_weight=clean_weight,
-            clean_reduction=clean_reduction,
-            keep_gradients=keep_gradients,
-            saliency_scale=saliency_scale,
-            target_weight=target_weight,
-            num_threads=num_threads,
-            generator=generator,
-            validate=validate,
-        )
-        for name, count in (("partition_size", partition_size), ("num_outputs", num_outputs)):
-            if count is not None:
-                check_count(name, count)
-        check_boolean("resolve", resolve)
-        check_prior_settings(omega, alpha)
-        check_settings(sweeps=sweeps, levels=levels)
-        check_grid(grid)
-        if not (compatibility is None or callable(compatibility)):
-            compatibility = floating("compatibility", compatibility)
-        self.weights = Weights(beta, gamma, tau, eta, clip, smoothness)
+    partition_size: int | None = PARTITION_SIZE
+    num_outputs: int | None = None
+    resolve: bool = True
+    sweeps: int = SWEEPS
+    levels: int = LEVELS
+    grid: int | Sequence[int] = GRID
+    omega: float = OMEGA
+    alpha: float | None = ALPHA
+    compatibility: Tensor | CompatibilityFn | None = None
+
+    def __post_init__(self) -> None:
+        SaliencyMixer.__post_init__(self)
+        for name in ("partition_size", "num_outputs"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name))
+        check_boolean("resolve", self.resolve)
+        check_prior_settings(self.omega, self.alpha)
+        check_settings(sweeps=self.sweeps, levels=self.levels)
+        check_grid(self.grid)
+        if not (self.compatibility is None or callable(self.compatibility)):
+            vars(self)["compatibility"] = floating("compatibility", self.compatibility)
+        Weights.__post_init__(self)
         # The costs of an input sum to one. What is too small already now is told before training.
-        check_term_scale(1.0, self.weights, 1, 1.0, has_prior=alpha is not None)
-        self.partition_size = partition_size
-        self.num_outputs = num_outputs
-        self.resolve = resolve
-        self.sweeps = sweeps
-        self.levels = levels
-        self.grid = grid
-        self.omega = omega
-        self.alpha = alpha
-        self.compatibility = compatibility
+        check_term_scale(1.0, self, 1, 1.0, has_prior=self.alpha is not None)
 
     def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
         """Returns the labelling that Algorithm 1 finds for a batch."""
-        m, saliency = len(images), self.checked(saliency, images)
+        return self.draw_outputs(images, saliency, self.num_outputs or len(images))
+
+    def draw_outputs(self, images: Tensor, saliency: Tensor | None, num_outputs: int) -> Mixed:
+        """Returns the labelling that Algorithm 1 finds for so many outputs."""
+        saliency = self.checked(saliency, images)
         size = tuple(map(min, images.shape[2:], saliency.shape[1:]))  # a cell has a pixel of both
         maps = pool_maps(saliency, grid_sides(self.grid, size))
         uniform = int(maps.uniform.sum())
@@ -249,20 +183,16 @@ class CoMixup(Weighted, SaliencyMixer):
             self.warn_of_uniform(maps.uniform, images, saliency)
         problems = build_problems(
             maps,
-            partitions(m, self.partition_size, self.num_outputs or m),
-            weights=self.weights,
+            partitions(len(images), self.partition_size, num_outputs),
+            weights=self,
             omega=self.omega,
             alpha=self.alpha,
             compatibility=self.compatibility,
             generator=self.generator,
         )
-        labelling = solve(
-            problems,
-            sweeps=self.sweeps,
-            levels=self.levels,
-            resolve=self.resolve,
-            num_threads=self.num_threads or _threads_for(len(problems), images.device),
-            generator=self.generator,
+        threads = self.num_threads or _threads_for(len(problems), images.device)
+        labelling = solve_checked(
+            problems, self.sweeps, self.levels, self.resolve, threads, self.generator
         )
         cells = torch.from_numpy(maps.cells)
         by_saliency = self.target_weight == "saliency"
@@ -274,12 +204,6 @@ class CoMixup(Weighted, SaliencyMixer):
             cells=cells,
             problems=tuple(problems),
         )
-
-    def draw_outputs(self, images: Tensor, saliency: Tensor | None, num_outputs: int) -> Mixed:
-        """Returns the labelling that Algorithm 1 finds for so many outputs."""
-        mixer = copy.copy(self)
-        mixer.num_outputs = num_outputs
-        return mixer.draw(images, saliency)
 
     def leave(self, images: Tensor) -> Plan:
         """Returns the plan that shows images as they are: all, or `num_outputs` at random."""

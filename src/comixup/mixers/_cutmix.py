@@ -113,15 +113,10 @@ class CutMix(PartnerMixer):
     the targets count the pixels that can be seen in the end.
 
     Args:
-        num_classes: columns of the mixed targets; None if targets come with theirs.
-        p: probability that a batch is mixed at all.
-        clean_weight: weight of the loss of the clean batch, which is then trained on too.
-        clean_reduction: put clean and mixed loss together by their "sum" or weighted "mean".
         alpha: parameter of the ratios' Beta, or Dirichlet, distribution.
         num_inputs: images in each output: itself and others, a box each, later ones on top.
         per_sample: draw ratios and boxes for each image rather than for the batch.
-        generator: where all draws come from, on the CPU; None means torch's global one.
-        validate: check class indices even where the host has to wait for a device.
+        num_classes, p, clean_weight, clean_reduction, generator, validate: see `Mixer`.
 
     >>> mixup = CutMix(num_classes=10)
     >>> images, targets = mixup(torch.rand(8, 3, 32, 32), torch.arange(8))

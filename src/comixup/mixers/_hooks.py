@@ -95,15 +95,10 @@ def _callers() -> Iterator[FrameType]:
 
 @dataclass
 class _BlockRuns:
-    """How a layer's runs in a checkpointed block were mixed, in order.
-
-    Attributes:
-        blends: one for each run; None where the output was left as it was.
-        repeated: runs that each backward pass has repeated so far.
-    """
+    """How a layer's runs in a checkpointed block were mixed, in order; None: not at all."""
 
     blends: list[Plan | None] = field(default_factory=list)
-    repeated: dict[object, int] = field(default_factory=dict)
+    repeated: dict[object, int] = field(default_factory=dict)  # runs, by backward pass
 
     def repeat(self, backward: object) -> Plan | None:
         """Returns the blend of the next run that a backward pass repeats."""
@@ -231,16 +226,11 @@ class LayerHook:
 
 
 class ForwardPasses:
-    """Tells a model's hooks where its forward passes begin and end.
-
-    Attributes:
-        hooks: of the model's layers.
-        depth: calls of the model under way: more than one if it calls itself.
-    """
+    """Tells a model's hooks where its forward passes begin and end."""
 
     def __init__(self) -> None:
         self.hooks: list[LayerHook] = []
-        self.depth = 0
+        self.depth = 0  # calls of the model under way: more than one if it calls itself
 
     def __reduce__(self) -> tuple[object, ...]:
         return ForwardPasses, ()

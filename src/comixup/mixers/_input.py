@@ -1,7 +1,5 @@
 """Input mixup: every pixel is a weighted mean; and what all methods with partners share."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,7 +10,7 @@ from comixup._checks import check_boolean, check_count, check_positive
 from comixup._random import dirichlet, numpy_generator
 from comixup.core.masks import IGNORE_INDEX, check_masks, leading_class
 from comixup.core.tensors import check_precision, to_device
-from comixup.mixers._mixer import CleanReduction, Mixed, Mixer
+from comixup.mixers._mixer import Mixed, Mixer
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,44 +75,27 @@ class Blend:
         weights = [ratio.view(shape) for ratio in ratios.unbind(1)]
         return leading_class(candidates, weights, ignore_index)
 
-    def to(self, device: torch.device) -> Blend:
+    def to(self, device: torch.device) -> "Blend":
         """Returns the same plan with its tensors on a device."""
         return Blend(to_device(self.partners, device), to_device(self.ratios, device))
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class PartnerMixer(Mixer):
     """A method that mixes every image with `num_inputs` - 1 others, by ratios ~ Dirichlet(alpha).
 
     For two inputs the ratio is the usual lambda ~ Beta(alpha, alpha).
     """
 
-    def __init__(
-        self,
-        num_classes: int | None = None,
-        *,
-        p: float = 1.0,
-        clean_weight: float = 0.0,
-        clean_reduction: CleanReduction = "sum",
-        alpha: float = 1.0,
-        num_inputs: int = 2,
-        per_sample: bool = False,
-        generator: torch.Generator | None = None,
-        validate: bool = False,
-    ) -> None:
-        super().__init__(
-            num_classes,
-            p=p,
-            clean_weight=clean_weight,
-            clean_reduction=clean_reduction,
-            generator=generator,
-            validate=validate,
-        )
-        check_positive("alpha", alpha)
-        check_count("num_inputs", num_inputs, low=2)
-        check_boolean("per_sample", per_sample)
-        self.alpha = alpha
-        self.num_inputs = num_inputs
-        self.per_sample = per_sample
+    alpha: float = 1.0
+    num_inputs: int = 2
+    per_sample: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive("alpha", self.alpha)
+        check_count("num_inputs", self.num_inputs, low=2)
+        check_boolean("per_sample", self.per_sample)
 
     def draw_partners(self, m: int) -> Tensor:
         """Returns the partners of every image, (m, num_inputs - 1): permutations of the batch."""
@@ -134,15 +115,10 @@ class InputMixup(PartnerMixer):
     """Input mixup (Zhang et al., ICLR 2018): weighted means of whole images.
 
     Args:
-        num_classes: columns of the mixed targets; None if targets come with theirs.
-        p: probability that a batch is mixed at all.
-        clean_weight: weight of the loss of the clean batch, which is then trained on too.
-        clean_reduction: put clean and mixed loss together by their "sum" or weighted "mean".
         alpha: parameter of the ratios' Beta, or Dirichlet, distribution.
         num_inputs: images in each output: itself and others of the batch, at random.
         per_sample: draw ratios for each image rather than for the batch.
-        generator: where all draws come from, on the CPU; None means torch's global one.
-        validate: check class indices even where the host has to wait for a device.
+        num_classes, p, clean_weight, clean_reduction, generator, validate: see `Mixer`.
 
     >>> mixup = InputMixup(num_classes=10, alpha=0.2)
     >>> images, targets = mixup(torch.rand(8, 3, 32, 32), torch.arange(8))

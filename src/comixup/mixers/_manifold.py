@@ -1,9 +1,8 @@
 """Manifold mixup: weighted means of images, or of what a layer makes of them."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -20,12 +19,13 @@ from comixup.mixers._hooks import (
     remove_copied_hooks,
 )
 from comixup.mixers._input import Blend, PartnerMixer
-from comixup.mixers._mixer import CleanReduction, Mixed
+from comixup.mixers._mixer import Mixed
 
 INPUT = "input"
 """The name of the layer before the first: the images themselves."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ManifoldMixup(PartnerMixer):
     """Manifold mixup (Verma et al., ICML 2019): input mixup at a layer chosen anew for each batch.
 
@@ -37,17 +37,12 @@ class ManifoldMixup(PartnerMixer):
     and of the mixer, do not mix: attach a mixer to them.
 
     Args:
-        num_classes: columns of the mixed targets; None if targets come with theirs.
         layers: names of submodules whose output may be mixed, as in `model.named_modules()`;
             "input" stands for the images. The paper takes the images and the first two stages.
-        p: probability that a batch is mixed at all.
-        clean_weight: weight of the loss of the clean batch, which is then trained on too.
-        clean_reduction: put clean and mixed loss together by their "sum" or weighted "mean".
         alpha: parameter of the ratios' Beta, or Dirichlet, distribution.
         num_inputs: images in each output: itself and others of the batch, at random.
         per_sample: draw ratios for each image rather than for the batch.
-        generator: where all draws come from, on the CPU; None means torch's global one.
-        validate: check class indices even where the host has to wait for a device.
+        num_classes, p, clean_weight, clean_reduction, generator, validate: see `Mixer`.
 
     >>> model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(3600, 10))
     >>> mixup = ManifoldMixup(num_classes=10, layers=["input", "0"]).attach(model)
@@ -58,34 +53,15 @@ class ManifoldMixup(PartnerMixer):
 
     mixes_inside = True
 
-    def __init__(
-        self,
-        num_classes: int | None = None,
-        *,
-        layers: Sequence[str] = (INPUT, "layer1", "layer2"),
-        p: float = 1.0,
-        clean_weight: float = 0.0,
-        clean_reduction: CleanReduction = "sum",
-        alpha: float = 2.0,
-        num_inputs: int = 2,
-        per_sample: bool = False,
-        generator: torch.Generator | None = None,
-        validate: bool = False,
-    ) -> None:
-        super().__init__(
-            num_classes,
-            p=p,
-            clean_weight=clean_weight,
-            clean_reduction=clean_reduction,
-            alpha=alpha,
-            num_inputs=num_inputs,
-            per_sample=per_sample,
-            generator=generator,
-            validate=validate,
-        )
-        if isinstance(layers, str) or not layers or not all(isinstance(n, str) for n in layers):
-            raise ValueError(f"`layers` must be a list of names, at least one, got {layers!r}.")
-        self.layers = tuple(layers)
+    layers: Sequence[str] = (INPUT, "layer1", "layer2")
+    alpha: float = 2.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        names = self.layers
+        if isinstance(names, str) or not names or not all(isinstance(n, str) for n in names):
+            raise ValueError(f"`layers` must be a list of names, at least one, got {names!r}.")
+        vars(self)["layers"] = tuple(names)
         self._forget_model()
 
     def _forget_model(self) -> None:
@@ -113,7 +89,7 @@ class ManifoldMixup(PartnerMixer):
             self.disarm()  # there are no mixed targets
             raise
 
-    def attach(self, model: nn.Module) -> ManifoldMixup:
+    def attach(self, model: nn.Module) -> "ManifoldMixup":
         """Puts a hook on each layer of a model, taking away those of another; returns itself."""
         inner = unwrapped(model)
         if inner is self._model and self._in_place(inner):

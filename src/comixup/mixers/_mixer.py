@@ -1,20 +1,19 @@
 """The calling convention that all methods share, and what is decided for a batch."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import functools
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
+from operator import attrgetter
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from comixup._checks import check_boolean, check_choice, check_count, check_number
+from comixup._checks import SetOnce, check_boolean, check_choice, check_count, check_number
 from comixup._random import coin
 from comixup.core.labelling import Labelling
 from comixup.core.memory import SaliencyMemory
@@ -92,7 +91,7 @@ class NextBatch:
         loss_weight: weight of the mixed loss beside the clean one; None without a clean pass.
     """
 
-    method: Mixer
+    method: "Mixer"
     mixed: bool
     chosen: int | None = None
     loss_weight: float | None = None
@@ -108,14 +107,18 @@ class NextBatch:
         return self.mixed and (self.method.needs_saliency or self.method.clean_weight > 0)
 
 
-class Mixer(ABC):
+@dataclass(eq=False, repr=False)
+class Mixer(SetOnce, ABC):
     """A method of mixing batches: `images, targets = mixer(images, targets, saliency)`.
 
     A mixer tells what it needs: `needs_saliency`, `needs_clean_pass`, `needs_origin`,
     `mixes_inside`. Between a clean pass and the call that it belongs to, the mixer keeps what was
     drawn for that batch (`next_batch`), and watches that the clean gradient is not lost.
 
-    Attributes:
+    Its arguments are attributes that are set once. What may be set at any time is checked then:
+    `fraction`, `enabled`, `turn` and `uniform_expected`.
+
+    Args:
         num_classes: columns of the mixed targets; None if targets come with theirs.
         p: probability that a batch is mixed at all, at a `fraction` of 1. One that is not has no
             pass over the clean batch either: it trains on its own loss, with weight 1.
@@ -125,6 +128,10 @@ class Mixer(ABC):
         clean_reduction: how the two losses are put together: clean_weight * clean + mixed ("sum"),
             or that divided by 1 + clean_weight ("mean"). In a loop of your own `clean_pass` weighs
             the clean loss; multiply the mixed loss by `mixed_weight`.
+        generator: where all draws come from, on the CPU; None means torch's global one.
+        validate: check class indices even where the host has to wait for a device.
+
+    Attributes:
         keep_gradients: whether the clean pass trains the model at all. Where it does not
             (`CoMixup`, `PuzzleMix`) the mixed loss has weight 1.
         saliency_scale: relative size of the images that saliency is computed on.
@@ -133,56 +140,42 @@ class Mixer(ABC):
         mixes_nothing: whether all batches stay as they are.
         memory: of the examples' saliency, for methods that remember it; otherwise None.
         num_outputs: images to make of a batch; None: as many as it has.
-        turn: batches so far, for methods whose clean and mixed batches take turns.
-        generator: where all draws come from, on the CPU; None means torch's global one.
-        validate: check class indices even where the host has to wait for a device.
-        uniform_expected: whether some saliency maps are expected to be constant (examples that were
-            never seen), so that none of them is warned of.
     """
 
-    needs_saliency: bool = False
-    mixes_inside: bool = False
-    mixes_nothing: bool = False
-    keep_gradients: bool = True
-    saliency_scale: float = 1.0
-    memory: SaliencyMemory | None = None
-    num_outputs: int | None = None
-    turn: int = 0
-    uniform_expected: bool = False
+    num_classes: int | None = None
+    _: KW_ONLY
+    p: float = 1.0
+    clean_weight: float = 0.0
+    clean_reduction: CleanReduction = "sum"
+    generator: torch.Generator | None = None
+    validate: bool = False
 
-    def __init__(
-        self,
-        num_classes: int | None = None,
-        *,
-        p: float = 1.0,
-        clean_weight: float = 0.0,
-        clean_reduction: CleanReduction = "sum",
-        generator: torch.Generator | None = None,
-        validate: bool = False,
-    ) -> None:
+    needs_saliency = mixes_inside = mixes_nothing = False
+    keep_gradients = True
+    saliency_scale = 1.0
+    memory: SaliencyMemory | None = field(default=None, init=False)
+    num_outputs: int | None = field(default=None, init=False)
+    _turn = 0
+    _uniform_expected = False
+
+    def __post_init__(self) -> None:
         check_no_transform(type(self).__name__)
-        if num_classes is not None:
-            check_count("num_classes", num_classes)
-        check_number("p", p, high=1)
-        check_number("clean_weight", clean_weight)
-        check_choice("clean_reduction", clean_reduction, ("sum", "mean"))
-        check_boolean("validate", validate)
-        if generator is not None and not isinstance(generator, torch.Generator):
+        if self.num_classes is not None:
+            check_count("num_classes", self.num_classes)
+        check_number("p", self.p, high=1)
+        check_number("clean_weight", self.clean_weight)
+        check_choice("clean_reduction", self.clean_reduction, ("sum", "mean"))
+        check_boolean("validate", self.validate)
+        if not isinstance(self.generator, torch.Generator | None):
             raise TypeError(
-                f"`generator` must be a torch.Generator, got {generator!r}. Use "
+                f"`generator` must be a torch.Generator, got {self.generator!r}. Use "
                 "torch.Generator().manual_seed(seed)."
             )
-        if generator is not None and generator.device.type != "cpu":
+        if self.generator is not None and self.generator.device.type != "cpu":
             raise ValueError(
                 "`generator` must be on the CPU, where all draws are made, got one on "
-                f"{generator.device}. Use torch.Generator().manual_seed(seed)."
+                f"{self.generator.device}. Use torch.Generator().manual_seed(seed)."
             )
-        self.num_classes = num_classes
-        self.p = p
-        self.clean_weight = clean_weight
-        self.clean_reduction = clean_reduction
-        self.generator = generator
-        self.validate = validate
         # A tensor, which worker processes can share.
         self._fraction = torch.ones((), dtype=torch.float64, device="cpu")
         self._last: Mixed | None = None
@@ -223,10 +216,6 @@ class Mixer(ABC):
         """Returns the targets of a clean batch as those of mixed ones are: (m, classes) float32."""
         return soft_targets(targets, num_inputs, self.num_classes, validate=self.validate)
 
-    def remember(self, decided: Mixed) -> None:
-        """Takes what was decided elsewhere for a batch as `last`."""
-        self._last = decided
-
     @property
     def last(self) -> Mixed:
         """What was decided for the last batch."""
@@ -259,6 +248,26 @@ class Mixer(ABC):
     def enabled(self, value: bool) -> None:
         check_boolean("enabled", value)
         self.fraction = float(value)
+
+    def _set_turn(self, value: int) -> None:
+        check_count("turn", value, low=0)
+        self._turn = value
+
+    turn = property(
+        attrgetter("_turn"),
+        _set_turn,
+        doc="Batches so far, for methods whose clean and mixed batches take turns.",
+    )
+
+    @property
+    def uniform_expected(self) -> bool:
+        """Whether some saliency maps are expected to be constant: none of them is warned of."""
+        return self._uniform_expected
+
+    @uniform_expected.setter
+    def uniform_expected(self, value: bool) -> None:
+        check_boolean("uniform_expected", value)
+        self._uniform_expected = value
 
     @property
     def needs_clean_pass(self) -> bool:
@@ -417,14 +426,14 @@ class Mixer(ABC):
         self._next = None
         self._kept.forget()
 
-    def attach(self, model: nn.Module) -> Mixer:
+    def attach(self, model: nn.Module) -> "Mixer":
         """Prepares a model for methods that mix inside of it; returns itself."""
         return self
 
-    def disarm(self) -> None:  # noqa: B027  # most have nothing to do
+    def disarm(self) -> None:  # most have nothing to do
         """Stops mixing inside the model until the next call."""
 
-    def end_epoch(self) -> None:  # noqa: B027
+    def end_epoch(self) -> None:
         """Lets methods that remember saliency read what was written in this epoch."""
 
     @property
@@ -435,7 +444,7 @@ class Mixer(ABC):
     def with_generator(self: _M, generator: torch.Generator) -> _M:
         """Returns a copy that draws from another generator alone."""
         mixer = copy.copy(self)
-        mixer.generator, mixer._next = generator, None
+        vars(mixer).update(generator=generator, _next=None)
         return mixer
 
     def state_dict(self) -> dict[str, Any]:
@@ -473,6 +482,7 @@ class Mixer(ABC):
         return f"{type(self).__name__}({', '.join(arguments)})"
 
 
+@dataclass(eq=False, repr=False)
 class NoMix(Mixer):
     """Leaves batches as they are; targets become soft, (batch, classes), as with every method.
 
@@ -482,16 +492,8 @@ class NoMix(Mixer):
     """
 
     mixes_nothing = True
-
-    def __init__(
-        self,
-        num_classes: int | None = None,
-        *,
-        p: float = 1.0,
-        generator: torch.Generator | None = None,
-        validate: bool = False,
-    ) -> None:
-        super().__init__(num_classes, p=p, generator=generator, validate=validate)
+    clean_weight: float = field(default=0.0, init=False)
+    clean_reduction: CleanReduction = field(default="sum", init=False)
 
     def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
         """Returns that nothing is mixed."""

@@ -11,15 +11,21 @@ import torch
 from torch import Tensor
 from torch.utils.data import default_collate
 
-from comixup._checks import check_boolean, check_choice, check_count, check_number, warn_caller
+from comixup._checks import (
+    SetOnce,
+    check_boolean,
+    check_choice,
+    check_count,
+    check_number,
+    warn_caller,
+)
 from comixup._passes import recordable
 from comixup._random import coin
-from comixup.core.cell_means import mixed_cell_means
 from comixup.core.gather import in_format_of
 from comixup.core.grid import upsampled
 from comixup.core.labelling import Labelling
 from comixup.core.masks import IGNORE_INDEX
-from comixup.core.memory import Origin, SaliencyMemory, warn_of_skipped
+from comixup.core.memory import Origin, SaliencyMemory, cell_means, warn_of_skipped
 from comixup.core.mix import Plan, mix_checked
 from comixup.core.saliency import channel_norm
 from comixup.core.tensors import check_images, check_no_transform
@@ -35,17 +41,11 @@ _PATIENCE = 3
 
 @dataclass
 class _Seen:
-    """Images of an epoch, to find out whether maps come to use.
-
-    Attributes:
-        clean: of clean batches, whose backward pass writes maps.
-        mixed: of mixed batches.
-        without_maps: those of them whose examples have no map.
-    """
+    """Images of an epoch, to find out whether maps come to use."""
 
     clean: int = 0
     mixed: int = 0
-    without_maps: int = 0
+    without_maps: int = 0  # mixed images whose examples have no map
 
     @property
     def images(self) -> int:
@@ -55,13 +55,7 @@ class _Seen:
 
 @dataclass(frozen=True, eq=False)
 class PartlyMixed:
-    """A plan: the first images of a batch as they are, then outputs of another plan.
-
-    Attributes:
-        clean: how many images stay as they are.
-        mixed: how many outputs of the other plan follow.
-        plan: of the same batch.
-    """
+    """A plan: the first `clean` images as they are, then `mixed` outputs of another plan."""
 
     clean: int
     mixed: int
@@ -226,8 +220,8 @@ class OnePass(Mixer):
         soft = self.mixer.soft_targets(targets, len(images))
         if self.unit == "image":
             return self._mix_within(images, soft, known)
-        mixed = self.mixes(self.turn)
-        self.turn += 1
+        mixed = self.mixes(self._turn)
+        self._turn += 1
         if not (mixed and self.mixer.enabled):
             return self._clean(images, soft, known)
         outputs, soft = self.mix_by_maps(self.mixer, images, soft, known)
@@ -344,7 +338,7 @@ class OnePass(Mixer):
 
     def _clean(self, images: Tensor, soft: Tensor, origin: Origin) -> tuple[Tensor, Tensor]:
         """Returns the batch as it is, set up to refresh its examples' maps."""
-        self.mixer.remember(Mixed(self.leave(images), mixed=False))
+        self.mixer._last = Mixed(self.leave(images), mixed=False)
         return self._refreshing(images, origin), soft
 
     def _mix_within(self, images: Tensor, soft: Tensor, origin: Origin) -> tuple[Tensor, Tensor]:
@@ -360,7 +354,7 @@ class OnePass(Mixer):
             ratio = drawn.target_ratio
             if ratio is not None:
                 ratio = torch.cat([torch.eye(m)[:clean], ratio[:mixed]])
-            mixer.remember(replace(drawn, plan=plan, target_ratio=ratio))
+            mixer._last = replace(drawn, plan=plan, target_ratio=ratio)
             outputs, soft = mix_checked(images, soft, plan, ratio)
         shown = Origin(
             origin.indices[:clean], None if origin.cells is None else origin.cells[:clean]
@@ -383,7 +377,7 @@ class OnePass(Mixer):
         if numbers is None:
             numbers = self.memory.cell_numbers(size).expand(len(origin.indices), *size)
         sources = upsampled(plan.sources.to(norms.device), size)
-        found = mixed_cell_means(numbers, norms, sources, self.memory.num_cells)
+        found = cell_means(numbers, norms, self.memory.num_cells, sources)
         self.memory.write_cells(origin.indices, *found)
 
 
@@ -427,7 +421,7 @@ def checked_origin(origin: Origin | Tensor | None, images: Tensor) -> Origin:
     return origin
 
 
-class OnePassCollate:
+class OnePassCollate(SetOnce):
     """A `collate_fn` that mixes batches by remembered saliency, in the workers of a data loader.
 
     Samples are (image, target, index) or (image, target, Origin). Whether a batch is mixed, and

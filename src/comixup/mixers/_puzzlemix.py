@@ -1,7 +1,5 @@
 """Puzzle Mix: salient parts of two images, put together along borders that hardly show."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,9 +23,9 @@ from comixup.core.puzzle import (
 )
 from comixup.core.solve import check_settings
 from comixup.core.tensors import check_precision, to_device
-from comixup.mixers._comixup import SaliencyMixer, TargetWeight
+from comixup.mixers._comixup import SaliencyMixer
 from comixup.mixers._input import ratio_matrix
-from comixup.mixers._mixer import CleanReduction, Mixed
+from comixup.mixers._mixer import Mixed
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +117,7 @@ class Puzzle:
         return torch.where(level < self.labels.unsqueeze(1), own.view(shape), other.view(shape))
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class PuzzleMix(SaliencyMixer):
     """Puzzle Mix (Kim, Choo and Song, ICML 2020): the salient parts of pairs of images.
 
@@ -131,8 +130,6 @@ class PuzzleMix(SaliencyMixer):
     else differs.
 
     Args:
-        num_classes: columns of the mixed targets; None if targets come with theirs.
-        p: probability that a batch is mixed at all.
         alpha: parameter of the Beta distribution of lambda, drawn once per batch: the share of
             its own that the prior lets an image keep.
         grid: cells per side, or a list of choices of which one is drawn for each batch. A choice is
@@ -148,8 +145,6 @@ class PuzzleMix(SaliencyMixer):
         t_eps: cost of distance, against saliency.
         t_size: least side in pixels of the blocks that move, if cells are larger; blocks divide
             cells evenly. None: blocks are cells.
-        clean_weight: weight of the clean loss whose gradient `saliency` keeps.
-        clean_reduction: put clean and mixed loss together by their "sum" or weighted "mean".
         keep_gradients: see `comixup.saliency`.
         saliency_scale: compute saliency on images of this relative size (`scale` of
             `comixup.saliency`); below 1 only with keep_gradients=False.
@@ -159,8 +154,7 @@ class PuzzleMix(SaliencyMixer):
             their scale of 0 to 1: (1.0,) for images that are on it. None: each channel's range in
             the batch is taken for it.
         num_threads: threads that share the batch; None means torch's number.
-        generator: where all draws come from, on the CPU; None means torch's global one.
-        validate: check class indices even where the host has to wait for a device.
+        num_classes, p, clean_weight, clean_reduction, generator, validate: see `Mixer`.
 
     >>> mixup = PuzzleMix(num_classes=10)
     >>> images, targets = torch.rand(8, 3, 32, 32), torch.arange(8)
@@ -169,72 +163,38 @@ class PuzzleMix(SaliencyMixer):
     (torch.Size([8, 3, 32, 32]), torch.Size([8, 10]))
     """
 
-    def __init__(
-        self,
-        num_classes: int | None = None,
-        *,
-        p: float = 1.0,
-        alpha: float = 1.0,
-        grid: int | Sequence[int | Sequence[int]] = (2, 4, 8, 16),
-        levels: int = 2,
-        beta: float = 1.2,
-        gamma: float = 0.5,
-        eta: float = 0.2,
-        neighbour: int = 4,
-        transport: bool = True,
-        t_eps: float = 0.8,
-        t_size: int | None = None,
-        clean_weight: float = 1.0,
-        clean_reduction: CleanReduction = "sum",
-        keep_gradients: bool = True,
-        saliency_scale: float = 1.0,
-        target_weight: TargetWeight = "area",
-        std: Sequence[float] | None = None,
-        num_threads: int | None = None,
-        generator: torch.Generator | None = None,
-        validate: bool = False,
-    ) -> None:
-        super().__init__(
-            num_classes,
-            p=p,
-            clean_weight=clean_weight,
-            clean_reduction=clean_reduction,
-            keep_gradients=keep_gradients,
-            saliency_scale=saliency_scale,
-            target_weight=target_weight,
-            num_threads=num_threads,
-            generator=generator,
-            validate=validate,
-        )
-        check_positive("alpha", alpha)
-        self._grids = (grid,) if isinstance(grid, int) else tuple(grid)
+    alpha: float = 1.0
+    grid: int | Sequence[int | Sequence[int]] = (2, 4, 8, 16)
+    levels: int = 2
+    beta: float = 1.2
+    gamma: float = 0.5
+    eta: float = 0.2
+    neighbour: int = 4
+    transport: bool = True
+    t_eps: float = 0.8
+    t_size: int | None = None
+    std: Sequence[float] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive("alpha", self.alpha)
+        self._grids = (self.grid,) if isinstance(self.grid, int) else tuple(self.grid)
         if not self._grids:
             raise ValueError("`grid` must hold at least one number, got none. Use 4, or (4, 8).")
         for choice in self._grids:
             check_grid(choice)
-        for name, weight in (("beta", beta), ("gamma", gamma), ("eta", eta), ("t_eps", t_eps)):
-            check_number(name, weight)
-        check_count("neighbour", neighbour)
-        check_boolean("transport", transport)
-        if t_size is not None:
-            check_count("t_size", t_size)
-        for value in std or ():
+        for name in ("beta", "gamma", "eta", "t_eps"):
+            check_number(name, getattr(self, name))
+        check_count("neighbour", self.neighbour)
+        check_boolean("transport", self.transport)
+        if self.t_size is not None:
+            check_count("t_size", self.t_size)
+        for value in self.std or ():
             check_positive("std", value, "Leave it out for images that were not divided.")
-        check_settings(levels=levels)
-        self.grid = grid
-        self.alpha = alpha
-        self.levels = levels
-        self.beta = beta
-        self.gamma = gamma
-        self.eta = eta
-        self.neighbour = neighbour
-        self.transport = transport
-        self.t_eps = t_eps
-        self.t_size = t_size
-        self.std = std
-        self._std = (
-            None if std is None else torch.tensor(tuple(std), dtype=torch.float32, device="cpu")
-        )
+        check_settings(levels=self.levels)
+        self._std = None
+        if self.std is not None:
+            self._std = torch.tensor(tuple(self.std), dtype=torch.float32, device="cpu")
         self._warned_of_cells = False
 
     def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
@@ -312,12 +272,8 @@ class PuzzleMix(SaliencyMixer):
 def saliency_ratio(plan: Puzzle, maps: Tensor, size: Sequence[int]) -> Tensor:
     """Returns each input's share of the saliency that an output shows, (m, m); rows sum to one.
 
-    An output that shows no saliency at all has the shares of its area.
-
-    Args:
-        plan: how images and partners are moved and mixed.
-        maps: (m, *blocks) saliency of what the plan moves, or of its cells if it moves nothing.
-        size: the images' spatial size.
+    An output that shows no saliency at all has the shares of its area. `maps`, (m, *blocks), are of
+    what the plan moves, or of its cells if it moves nothing.
     """
     own, other = maps, maps[plan.partners]
     if plan.moves is not None:

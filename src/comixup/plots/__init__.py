@@ -11,11 +11,9 @@ from comixup._lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
     from comixup.plots._page import COLOURS as COLOURS
-    from comixup.plots._page import LINE_WIDTH as LINE_WIDTH
     from comixup.plots._page import Box as Box
     from comixup.plots._page import Page as Page
     from comixup.plots._page import colour_of as colour_of
-    from comixup.plots._page import tinted as tinted
     from comixup.plots._pictures import plot_tracked as plot_tracked
     from comixup.plots._plot_batch import plot_batch as plot_batch
 else:

@@ -5,6 +5,7 @@ Each input has a colour, told apart by colour-blind readers too.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -13,31 +14,16 @@ import numpy.typing as npt
 import torch
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
-from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from torch import Tensor
 
-from comixup._figures import (
-    BLACK,
-    BLUE,
-    GREEN,
-    ORANGE,
-    PURPLE,
-    RED,
-    SKY_BLUE,
-    YELLOW,
-    fitting,
-    text_width,
-)
-from comixup.plots._borders import Border, border_runs, cell_edges
+from comixup._figures import PALETTE, fitting, text_width
 
-COLOURS = (
-    *(BLUE, ORANGE, GREEN, RED, PURPLE, SKY_BLUE, YELLOW, BLACK),
-    *("#882255", "#7F4F24"),
-)
+COLOURS = (*PALETTE, "#882255", "#7F4F24")
 """Of inputs: Okabe and Ito's palette, and wine and brown. By simulated protanopia, deuteranopia and
 tritanopia no pair with these two is closer than the closest pair of the palette itself (CIELAB
 distance 16)."""
@@ -46,12 +32,13 @@ _DARK_BELOW = 0.5
 """Luminance below which white text is legible on a colour."""
 _INK = 0.42
 """Luminance that ink has at most: yellow on white could not be read."""
-GREY = "#444444"
-LINE_WIDTH = 2.6
-"""Points, of the borders of cells."""
-MIN_SHARE = 0.005
-"""Classes with a smaller weight have no place in a bar."""
 _POINTS = 72.0
+_LINE_WIDTH = 2.6
+"""Points, of the borders of cells."""
+_INSET = _LINE_WIDTH / 2 / _POINTS
+"""Inches by which a border lies inside its region, so that both sides are seen."""
+_MIN_SHARE = 0.005
+"""Classes with a smaller weight have no place in a bar."""
 _BADGE = 7.0
 """Font size of the numbers of inputs."""
 _SMALL = 0.68
@@ -126,13 +113,13 @@ class Page:
             ha=align,
             fontsize=size,
             weight="bold" if bold else "normal",
-            color=colour or ("black" if bold else GREY),
+            color=colour or ("black" if bold else "#444444"),
             parse_math=False,
         )
 
     def image(
         self, box: Box, image: Tensor, *, bounds: tuple[float, float] = (0.0, 1.0), cmap: str = ""
-    ) -> AxesImage:
+    ) -> None:
         """Shows an image, (C, H, W) of one or three channels, or four with opacity.
 
         Args:
@@ -143,8 +130,9 @@ class Page:
         """
         pixels = image.detach().float().cpu()
         if len(pixels) == 1:
-            return self._place(box, pixels[0].numpy(), cmap=cmap or "gray", clim=bounds)
-        return self._place(box, pixels.clamp(0, 1).permute(1, 2, 0).numpy())
+            self._place(box, pixels[0], cmap=cmap or "gray", clim=bounds)
+        else:
+            self._place(box, pixels.clamp(0, 1).permute(1, 2, 0))
 
     def saliency(self, box: Box, cells: Tensor, colour: str, image: Tensor | None = None) -> None:
         """Shades cells, (rows, columns), by their saliency, over an image as a shadow.
@@ -156,7 +144,7 @@ class Page:
             image: (C, H, W) in [0, 1], whose dark pixels darken the cells; None for no shadow.
         """
         shades = LinearSegmentedColormap.from_list("", ["white", colour])
-        values = cells.detach().float().cpu().numpy()
+        values = cells.detach().float().cpu()
         self._place(box, values, cmap=shades, clim=(0.0, float(values.max()) or 1.0))
         if image is not None:
             light = image.detach().float().cpu().clamp(0, 1).mean(0)
@@ -167,24 +155,17 @@ class Page:
 
     def grid(self, box: Box, rows: int, columns: int, size: tuple[int, int]) -> None:
         """Draws thin white lines between the cells of a grid over an image of a size."""
-        down, across = cell_edges(size[0], rows), cell_edges(size[1], columns)
-        left, top, width, height = box
-        level = [[(left, top + y * height), (left + width, top + y * height)] for y in down[1:-1]]
-        upright = [
-            [(left + x * width, top), (left + x * width, top + height)] for x in across[1:-1]
-        ]
-        lines = LineCollection([*level, *upright], colors="white", linewidths=1)
-        self.canvas.add_collection(lines, autolim=False)
+        lines = [(0.0, y, 1.0, y) for y in _cell_edges(size[0], rows)[1:-1]]
+        lines += [(x, 0.0, x, 1.0) for x in _cell_edges(size[1], columns)[1:-1]]
+        self._lines(box, lines, colors="white", linewidths=1)
 
-    def frame(self, box: Box, colour: str = "#bbbbbb", width: float = 1.0) -> Rectangle:
+    def frame(self, box: Box, colour: str = "#bbbbbb", width: float = 1.0) -> None:
         """Draws a frame whose outer edge is the box."""
         half = width / 2 / _POINTS
-        patch = Rectangle(
-            (box.left + half, box.top + half), box.width - 2 * half, box.height - 2 * half,
-            fill=False, ec=colour, lw=width, joinstyle="miter",
-        )  # fmt: skip
-        self.canvas.add_patch(patch)
-        return patch
+        corner = (box.left + half, box.top + half)
+        sides = (box.width - 2 * half, box.height - 2 * half)
+        look: Any = {"fill": False, "ec": colour, "lw": width, "joinstyle": "miter"}
+        self.canvas.add_patch(Rectangle(corner, *sides, **look))
 
     def borders(
         self,
@@ -194,7 +175,7 @@ class Page:
         size: tuple[int, int],
         *,
         numbers: bool = True,
-    ) -> list[LineCollection]:
+    ) -> None:
         """Draws the borders of an output's regions in the colours of their inputs.
 
         Where inputs are blended the border is dashed, in the colours of all of them.
@@ -206,26 +187,26 @@ class Page:
             size: height and width of the image in pixels: cells end where pixels do.
             numbers: write each region's inputs, counted from 1, in its first cell.
         """
-        runs = border_runs(np.asarray(shares), size, (box.width, box.height), _inset())
-        drawn = []
-        for owners in dict.fromkeys(run.owners for run in runs):
-            lines = [self._line(box, run) for run in runs if run.owners == owners]
+        found = borders_of(np.asarray(shares), size, (box.width, box.height), _INSET)
+        for owners in dict.fromkeys(border.owners for border in found):
+            own = [border for border in found if border.owners == owners]
             for stripe, owner in enumerate(owners):
-                off = _DASH * (len(owners) - 1)
                 solid = stripe == 0  # the first colour lies under the gaps of all others
-                lined = LineCollection(
-                    lines,
+                dashes = (-_DASH * stripe, (_DASH, _DASH * (len(owners) - 1)))
+                self._lines(
+                    box,
+                    [border[1:5] for border in own],
                     colors=colour_of(inputs[owner]),
-                    linewidths=LINE_WIDTH,
-                    linestyles="solid" if solid else (-_DASH * stripe, (_DASH, off)),
+                    linewidths=_LINE_WIDTH,
+                    linestyles="solid" if solid else dashes,
                     capstyle="projecting" if solid else "butt",
                 )
-                self.canvas.add_collection(lined, autolim=False)
-                drawn.append(lined)
-            first = next(run for run in runs if run.owners == owners)
-            if numbers and len(inputs) > 1:
-                self._number(box, first, [inputs[owner] for owner in owners])
-        return drawn
+            first, here = own[0], [inputs[owner] for owner in owners]
+            room = (first.x1 - first.x0) * box.width - 0.1
+            fits = room >= text_width(_joined(here), _BADGE, bold=True)
+            if numbers and len(inputs) > 1 and fits and first.room * box.height >= 0.2:
+                left, top = box.left + first.x0 * box.width, box.top + first.y0 * box.height
+                self.badge(left - _INSET, top - _INSET, here)
 
     def bar(
         self,
@@ -234,26 +215,22 @@ class Page:
         names: Sequence[str],
         colours: Sequence[str],
         size: float = 12,
-    ) -> list[Rectangle]:
+    ) -> None:
         """Draws a soft target as a bar, the largest weight first, with what names fit on it.
 
         Weights that sum to less than one leave the rest of the bar empty; those that sum to more
         (several labels) share it.
         """
-        whole, start, drawn = max(1.0, float(sum(weights))), box.left, []
+        whole, start = max(1.0, float(sum(weights))), box.left
         for k in sorted(range(len(weights)), key=lambda k: -weights[k]):
             share = float(weights[k])
-            if share < MIN_SHARE:
+            if share < _MIN_SHARE:
                 break
             width = box.width * share / whole
-            patch = Rectangle(
-                (start, box.top), width, box.height, fc=colours[k], ec="white", lw=1.5
-            )
-            self.canvas.add_patch(patch)
-            drawn.append(patch)
+            look: Any = {"fc": colours[k], "ec": "white", "lw": 1.5}
+            self.canvas.add_patch(Rectangle((start, box.top), width, box.height, **look))
             self._label(Box(start, box.top, width, box.height), names[k], share, colours[k], size)
             start += width
-        return drawn
 
     def _label(self, box: Box, name: str, share: float, colour: str, size: float) -> None:
         """Writes a class's name, and its weight where there is room, into its segment of a bar."""
@@ -261,72 +238,153 @@ class Page:
         middle, base = box.left + box.width / 2, box.top + 0.54 * box.height
         own, gap = text_width(name, size, bold=True), 0.4 * size / _POINTS
         both = own + gap + text_width(percent, _SMALL * size)
-        style: Any = {"colour": text_on(colour), "vertical": "center"}
+        style: Any = {"colour": _text_on(colour), "vertical": "center"}
         if both < 0.86 * box.width:
             left = middle - both / 2
-            self.text(left, base, name, size, bold=True, align="left", **style)
-            self.text(left + own + gap, base, percent, _SMALL * size, align="left", **style)
+            self.text(left, base, name, size, bold=True, **style)
+            self.text(left + own + gap, base, percent, _SMALL * size, **style)
             return
         room = 0.94 * box.width
         words = fitting(name, room, size, bold=True)
         if own <= room or len(words) >= _FEWEST_LETTERS:
             self.text(middle, base, words, size, bold=True, align="center", **style)
 
-    def badge(self, left: float, top: float, inputs: Sequence[int]) -> Text:
+    def badge(self, left: float, top: float, inputs: Sequence[int]) -> None:
         """Writes the numbers of inputs, counted from 1, on the colour of the first."""
+        colour = colour_of(inputs[0])
+        words, style = _joined(inputs), {"fc": colour, "ec": "none", "pad": 1.0}
         text = self.text(
-            left + 0.085,
-            top + 0.07,
-            _joined(inputs),
-            _BADGE,
-            bold=True,
-            colour=text_on(colour_of(inputs[0])),
+            left + 0.085, top + 0.07, words, _BADGE, bold=True, colour=_text_on(colour)
         )
-        text.set_bbox({"fc": colour_of(inputs[0]), "ec": "none", "pad": 1.0})
-        return text
+        text.set_bbox(style)
 
-    def _number(self, box: Box, run: Border, owners: Sequence[int]) -> None:
-        """Writes inputs' numbers into a region's first cell, if they fit there."""
-        room = (run.x1 - run.x0) * box.width - 0.1
-        words = _joined(owners)
-        if room >= text_width(words, _BADGE, bold=True) and run.room * box.height >= 0.2:
-            self.badge(
-                box.left + run.x0 * box.width - _inset(),
-                box.top + run.y0 * box.height - _inset(),
-                owners,
-            )
-
-    def _line(self, box: Box, run: Border) -> list[tuple[float, float]]:
-        return [
-            (box.left + x * box.width, box.top + y * box.height)
-            for x, y in ((run.x0, run.y0), (run.x1, run.y1))
+    def _lines(self, box: Box, lines: Sequence[Sequence[float]], **look: Any) -> None:
+        """Draws lines from (x0, y0) to (x1, y1), in widths and heights of a box."""
+        ends = [
+            [(box.left + x * box.width, box.top + y * box.height) for x, y in (line[:2], line[2:])]
+            for line in lines
         ]
+        self.canvas.add_collection(LineCollection(ends, **look), autolim=False)
 
-    def _place(self, box: Box, pixels: npt.NDArray[np.float32], **colours: Any) -> AxesImage:
+    def _place(self, box: Box, pixels: Tensor, **look: Any) -> None:
         left, top, width, height = box
+        extent = (left, left + width, top + height, top)
         placed = AxesImage(
-            self.canvas, extent=(left, left + width, top + height, top), origin="upper",
-            interpolation="nearest", **colours,
-        )  # fmt: skip
-        placed.set_data(pixels)
+            self.canvas, extent=extent, origin="upper", interpolation="nearest", **look
+        )
+        placed.set_data(pixels.numpy())
         self.canvas.add_image(placed)
-        return placed
 
 
-def tinted(images: Tensor, numbers: Sequence[int] | None = None) -> Tensor:
+# ---- Where the regions of a mixed image end ------------------------------------------------------
+
+
+class Border(NamedTuple):
+    """A straight border of a region, in widths and heights of the image from its top left corner.
+
+    Attributes:
+        owners: the inputs of the region that it belongs to, the largest share first.
+        x0: left end, or the whole line's if it is upright.
+        y0: upper end, or the whole line's if it is level.
+        x1: right end.
+        y1: lower end.
+        room: how far the region reaches from the line, at its first end.
+    """
+
+    owners: tuple[int, ...]
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+    room: float
+
+
+def borders_of(
+    shares: npt.NDArray[np.float64],
+    size: tuple[int, int],
+    inches: tuple[float, float],
+    inset: float,
+) -> list[Border]:
+    """Returns the borders of all regions, those above a region first, from the top left on.
+
+    Each is as long as it can be, and meets the next one of its region inside of the corner.
+
+    Args:
+        shares: (k, rows, columns) the share of each input at each location.
+        size: height and width of the image in pixels.
+        inches: width and height of the image on paper.
+        inset: inches by which a border lies inside of its region.
+    """
+    mixtures = np.round(shares.reshape(len(shares), -1).T, 6)
+    kinds, number = np.unique(mixtures, axis=0, return_inverse=True)
+    owners = [
+        tuple(i for i in np.argsort(-kind, kind="stable").tolist() if kind[i] > 1e-6)
+        for kind in kinds
+    ]
+    _, rows, columns = shares.shape
+    regions: npt.NDArray[np.int64] = number.reshape(rows, columns)
+    down, across = _cell_edges(size[0], rows), _cell_edges(size[1], columns)
+    dx, dy = inset / inches[0], inset / inches[1]
+    found: list[Border] = []
+    for upright, end in itertools.product((False, True), (0, 1)):  # above, below; left, right
+        labels = regions.T if upright else regions
+        edges, along = (across, down) if upright else (down, across)
+        inside, corner = (dx, dy) if upright else (dy, dx)
+        beyond = np.pad(labels, ((1, 1), (0, 0)), constant_values=-1)[2 * end :][: len(labels)]
+        bordered = np.where(beyond != labels, labels, -1)
+        for row, (kept, own) in enumerate(zip(bordered.tolist(), labels.tolist(), strict=True)):
+            stop = 0
+            for kind, run in itertools.groupby(kept):
+                start, stop = stop, stop + len(list(run))
+                if kind < 0:
+                    continue
+                # Where the region goes on without a border, the corner lies outside of it.
+                first = along[start] + (-corner if start and own[start - 1] == kind else corner)
+                goes_on = stop < len(own) and own[stop] == kind
+                last = along[stop] + (corner if goes_on else -corner)
+                level = edges[row + end] + (-inside if end else inside)
+                line = (level, first, level, last) if upright else (first, level, last, level)
+                others = np.flatnonzero(labels[row:, start] != kind)
+                room = edges[row + int(others[0]) if len(others) else -1] - edges[row]
+                found.append(Border(owners[kind], *map(float, (*line, room))))
+    return found
+
+
+def _cell_edges(pixels: int, cells: int) -> npt.NDArray[np.float64]:
+    """Returns where cells begin and end along a side, (cells + 1,) from 0 to 1.
+
+    Cells end where pixels do: pixel x lies in cell x * cells // pixels.
+
+    >>> (17 * _cell_edges(17, 4)).tolist()
+    [0.0, 5.0, 9.0, 13.0, 17.0]
+    """
+    edges: npt.NDArray[np.float64] = -(-np.arange(cells + 1) * pixels // cells) / pixels
+    return edges
+
+
+# ---- Colours -------------------------------------------------------------------------------------
+
+
+def tinted(images: Tensor) -> Tensor:
     """Returns images of one channel as coloured ink on paler paper, (m, 3, H, W).
 
     So it can be seen in a mixture which input a stroke is of.
 
     Args:
         images: (m, 1, H, W) in [0, 1]; 1 is ink.
-        numbers: of the inputs, which have their colours; None for 0, 1, ...
     """
-    chosen = [colour_of(i) for i in (range(len(images)) if numbers is None else numbers)]
-    colour = torch.tensor([rgb(one) for one in chosen])[:, :, None, None]
-    ink = torch.tensor([ink_of(one) for one in chosen])[:, :, None, None]
-    paper = _PAPER + (1 - _PAPER) * colour
+    chosen = [colour_of(i) for i in range(len(images))]
+    colour = torch.tensor([to_rgb(one) for one in chosen], dtype=torch.float64)
+    brightness = torch.tensor([_luminance(one) for one in chosen], dtype=torch.float64)
+    dark = colour * (_INK / brightness.clamp(min=_INK)).clamp(max=0.9)[:, None]
+    ink, paper = (part.float()[:, :, None, None] for part in (dark, colour))
+    paper = _PAPER + (1 - _PAPER) * paper
     return paper + (ink - paper) * images.detach().float().cpu().clamp(0, 1)
+
+
+def colour_of(number: int) -> str:
+    """Returns the colour of an input by its number; after ten they begin again."""
+    return COLOURS[number % len(COLOURS)]
 
 
 def _joined(inputs: Sequence[int]) -> str:
@@ -338,38 +396,11 @@ def _joined(inputs: Sequence[int]) -> str:
     return "+".join(str(number + 1) for number in inputs)
 
 
-def _inset() -> float:
-    """Returns by how many inches a border lies inside its region, so that both sides are seen."""
-    return LINE_WIDTH / 2 / _POINTS
-
-
-def colour_of(number: int) -> str:
-    """Returns the colour of an input by its number; after ten they begin again."""
-    return COLOURS[number % len(COLOURS)]
-
-
-def rgb(colour: str) -> tuple[float, float, float]:
-    """Returns a colour's red, green and blue, in [0, 1].
-
-    >>> rgb("#FF0000")
-    (1.0, 0.0, 0.0)
-    """
-    red, green, blue = (int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5))
-    return red, green, blue
-
-
-def ink_of(colour: str) -> tuple[float, float, float]:
-    """Returns a colour made dark enough to draw on its own paper with."""
-    scale = min(0.9, _INK / max(_luminance(colour), _INK))
-    red, green, blue = (scale * channel for channel in rgb(colour))
-    return red, green, blue
-
-
-def text_on(colour: str) -> str:
+def _text_on(colour: str) -> str:
     """Returns black or white, whichever is legible on a colour."""
     return "white" if _luminance(colour) < _DARK_BELOW else "black"
 
 
 def _luminance(colour: str) -> float:
-    red, green, blue = rgb(colour)
+    red, green, blue = to_rgb(colour)
     return 0.299 * red + 0.587 * green + 0.114 * blue

@@ -67,7 +67,7 @@ def plot_batch(
     11.0
     """
     try:  # here, since the core does without matplotlib
-        from comixup.plots._pictures import BatchPicture  # noqa: PLC0415
+        from comixup.plots._pictures import BatchPicture, prepare_pixels  # noqa: PLC0415
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "matplotlib":
             raise
@@ -86,8 +86,8 @@ def plot_batch(
     if num_classes is None:
         num_classes = getattr(mixer, "num_classes", None)
     picture = BatchPicture(images, targets, decided, class_names, num_classes)
-    picture.prepare_pixels(mean, std, tint=tint)
     return picture.figure(
+        prepare_pixels(images, mean, std, tint=tint),
         title,
         max_inputs if "inputs" in parts else None,
         max_outputs if "outputs" in parts else None,

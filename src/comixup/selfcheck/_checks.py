@@ -49,7 +49,7 @@ _AMP = 5e-2
 """Gradients in half precision, with and without a loss scale."""
 _TRANSFERS = {"CoMixup": 1, "PuzzleMix": 2, "CutMix": 0, "InputMixup": 0}
 """Copies to the host that a batch needs: the pooled maps, and Puzzle Mix's colour differences."""
-_PROCESSES = 2
+_PROCESSES, _BACKENDS = 2, {"cpu": "gloo", "cuda": "nccl"}
 _WAIT = timedelta(minutes=2)
 _SUMMED = 1e-3
 """Gradients of two processes are added in another order."""
@@ -63,39 +63,41 @@ class NotRunError(Exception):
     """A check that this device, or this machine, cannot run; the message says why."""
 
 
-MIXERS: dict[str, Callable[[torch.Generator], Mixer]] = {
-    "CoMixup": lambda generator: CoMixup(CLASSES, generator=generator),
-    "PuzzleMix": lambda generator: PuzzleMix(CLASSES, std=(1.0,), generator=generator),
-    "CutMix": lambda generator: CutMix(CLASSES, generator=generator),
-    "InputMixup": lambda generator: InputMixup(CLASSES, generator=generator),
+MIXERS: dict[str, Callable[..., Mixer]] = {
+    "CoMixup": CoMixup,
+    "PuzzleMix": functools.partial(PuzzleMix, std=(1.0,)),
+    "CutMix": CutMix,
+    "InputMixup": InputMixup,
 }
 
 
 def make_mixer(name: str, seed: int = 0) -> Mixer:
     """Returns a mixer with draws of its own."""
-    return MIXERS[name](torch.Generator().manual_seed(seed))
+    return MIXERS[name](CLASSES, generator=torch.Generator().manual_seed(seed))
 
 
-def make_batch(seed: int = 0, batch: int = BATCH) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns images, class indices and saliency maps, in host memory."""
+def make_batch(
+    device: torch.device | str, seed: int = 0, batch: int = BATCH
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns images, class indices and saliency maps."""
     generator = torch.Generator().manual_seed(seed)
     images = torch.randint(_LEVELS, (batch, 3, *SIZE), generator=generator) / _LEVELS
     targets = torch.randint(CLASSES, (batch,), generator=generator)
     # Peaked, and none of them constant.
     maps = torch.randint(16, (batch, *SIZE), generator=generator) ** 2 / _LEVELS
-    return images, targets, maps
+    return images.to(device), targets.to(device), maps.to(device)
 
 
-def make_network(seed: int = 0, width: int = 16) -> nn.Sequential:
-    """Returns a small classifier with random weights, in host memory."""
+def make_network(device: torch.device | str, width: int = 16) -> nn.Sequential:
+    """Returns a small classifier with random weights, the same each time."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.manual_seed(0)
         return nn.Sequential(
             *(nn.Conv2d(3, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU()),
             *(nn.Conv2d(width, 2 * width, 3, stride=2, padding=1), nn.ReLU()),
             *(nn.Conv2d(2 * width, 4 * width, 3, stride=2, padding=1), nn.ReLU()),
             *(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4 * width, CLASSES)),
-        )
+        ).to(device)
 
 
 def gradients(model: nn.Module) -> Tensor:
@@ -104,21 +106,29 @@ def gradients(model: nn.Module) -> Tensor:
     return torch.cat(found).float().cpu()
 
 
-def difference(found: Tensor, expected: Tensor) -> float:
-    """Returns the largest difference, relative to the largest expected value."""
-    found, expected = found.detach().cpu().double(), expected.detach().cpu().double()
-    if found.shape != expected.shape:
-        raise CheckError(f"the shape is {tuple(found.shape)}, not {tuple(expected.shape)}")
-    largest = float(expected.abs().max().clamp(min=torch.finfo(torch.float64).tiny))
-    return float((found - expected).abs().max()) / largest
+def step_gradients(model: Any, images: Tensor, targets: Tensor, seed: int = 0) -> Tensor:
+    """Returns the gradients of a training step with Co-Mixup, in full precision."""
+    with full_precision():
+        step = training_step(model, make_mixer("CoMixup", seed), images, targets)
+        step.loss.backward()  # type: ignore[no-untyped-call]
+    return gradients(model)
 
 
-def expect(what: str, value: float, limit: float) -> float:
-    """Returns a difference that is within its limit; raises `CheckError` for any other, and NaN.
+def expect(what: str, found: Tensor, expected: Tensor, limit: float) -> float:
+    """Returns the largest difference, relative to the largest expected value, if within a limit.
 
-    >>> expect("images", 0.0, limit=0.0)
+    Raises `CheckError` for any other, NaN, and another shape.
+
+    >>> expect("images", torch.ones(2), torch.ones(2), limit=0.0)
     0.0
     """
+    found, expected = found.detach().cpu().double(), expected.detach().cpu().double()
+    if found.shape != expected.shape:
+        raise CheckError(
+            f"the shape of {what} is {tuple(found.shape)}, not {tuple(expected.shape)}"
+        )
+    largest = float(expected.abs().max().clamp(min=torch.finfo(torch.float64).tiny))
+    value = float((found - expected).abs().max()) / largest
     if not value <= limit:
         raise CheckError(f"{what} differ by {value:.2g}, more than {limit:.2g}")
     return value
@@ -140,7 +150,7 @@ def full_precision() -> Iterator[None]:
 
 def mixing(device: torch.device) -> str:
     """Returns the largest difference of mixed images, masks and targets from the CPU's."""
-    images, targets, maps = make_batch()
+    images, targets, maps = make_batch("cpu")
     masks = (images[:, 0] * 20).long()
     worst = 0.0
     for name in MIXERS:
@@ -148,60 +158,54 @@ def mixing(device: torch.device) -> str:
         expected = on_host(images, targets, maps)
         found = there(images.to(device), targets.to(device), maps.to(device))
         for what, one, other in zip(("images", "targets"), found, expected, strict=True):
-            worst = max(worst, expect(f"{name}'s {what}", difference(one, other), _ROUNDING))
+            worst = max(worst, expect(f"{name}'s {what}", one, other, _ROUNDING))
         mixed = there.last.plan.mix_masks(masks.to(device))
-        expect(f"{name}'s masks", difference(mixed, on_host.last.plan.mix_masks(masks)), 0.0)
+        expect(f"{name}'s masks", mixed, on_host.last.plan.mix_masks(masks), 0.0)
         for dtype, limit in _HALF.items():
             half = there.last.plan.mix_images(images.to(device, dtype))
-            expect(f"{name}'s images in {dtype}", difference(half, expected[0]), limit)
+            expect(f"{name}'s images in {dtype}", half, expected[0], limit)
     return f"{len(MIXERS)} methods, largest difference {worst:.1g}"
 
 
 def gradient_saliency(device: torch.device) -> str:
     """Returns the difference of gradient saliency, and of the kept clean gradient."""
-    images, targets, _ = make_batch()
-    host, there = make_network(), make_network().to(device)
+    host, there = make_network("cpu"), make_network(device)
     with full_precision():
-        expected = saliency(host, images, targets)
-        found = saliency(there, images.to(device), targets.to(device))
-    maps = expect("saliency maps", difference(found, expected), _DEVICES_DIFFER)
-    kept = expect("kept gradients", difference(gradients(there), gradients(host)), _DEVICES_DIFFER)
+        expected = saliency(host, *make_batch("cpu")[:2])
+        found = saliency(there, *make_batch(device)[:2])
+    maps = expect("saliency maps", found, expected, _DEVICES_DIFFER)
+    kept = expect("kept gradients", gradients(there), gradients(host), _DEVICES_DIFFER)
     return f"maps differ by {maps:.1g}, kept gradients by {kept:.1g}"
 
 
 def remembered_saliency(device: torch.device) -> str:
     """Returns the difference of the maps that one-pass mixing remembers, on host and device."""
-    images, targets, _ = make_batch()
     with full_precision():
-        expected = _remembered(images, targets, torch.device("cpu"), torch.device("cpu"))
+        expected = _remembered("cpu", "cpu")
         # Frameworks move indices to the device with the batch; the maps stay where they are.
-        found = [_remembered(images, targets, device, kept) for kept in ("cpu", device)]
-    worst = max(expect("maps", difference(maps, expected), _A_BYTE) for maps in found)
+        found = [_remembered(device, kept) for kept in ("cpu", device)]
+    worst = max(expect("maps", maps, expected, _A_BYTE) for maps in found)
     return f"maps kept on the host and on the device differ by {worst:.1g}"
 
 
-def _remembered(
-    images: Tensor, targets: Tensor, device: torch.device, kept: torch.device | str
-) -> Tensor:
+def _remembered(device: torch.device | str, kept: torch.device | str) -> Tensor:
     """Returns the maps after an epoch of a clean batch and a mixed one."""
-    model = make_network().to(device)
+    model, (images, targets, _) = make_network(device), make_batch(device)
     memory = SaliencyMemory(len(images), device=kept)
     mixer = OnePass(make_mixer("CoMixup"), memory, recycle=True)
-    indices = torch.arange(len(images)).flip(0).to(device)
+    origin = Origin(torch.arange(len(images)).flip(0).to(device))
     for _ in range(2):
-        step = training_step(
-            model, mixer, images.to(device), targets.to(device), origin=Origin(indices)
-        )
+        step = training_step(model, mixer, images, targets, origin=origin)
         step.loss.backward()  # type: ignore[no-untyped-call]
     mixer.end_epoch()
-    return memory.read(Origin(indices), images.shape[2:])
+    return memory.read(origin, images.shape[2:])
 
 
 def synchronisation(device: torch.device) -> str:
     """Returns how often the host waits for the device in a call of each method."""
     if device.type != "cuda":
         raise NotRunError("CUDA alone reports when the host waits")
-    images, targets, maps = (tensor.to(device) for tensor in make_batch())
+    images, targets, maps = make_batch(device)
     counts = {}
     for name, allowed in _TRANSFERS.items():
         mixer = make_mixer(name)
@@ -230,11 +234,9 @@ def mixed_precision(device: torch.device) -> str:
     if device.type not in ("cpu", "cuda"):
         raise NotRunError(f"torch has no GradScaler for {device.type}")
     dtype = torch.float16 if device.type == "cuda" else torch.bfloat16
-    images, targets, _ = (tensor.to(device) for tensor in make_batch())
-    plain, scaled = make_network().to(device), make_network().to(device)
-    with full_precision():
-        step = training_step(plain, make_mixer("CoMixup"), images, targets)
-        step.loss.backward()  # type: ignore[no-untyped-call]
+    images, targets, _ = make_batch(device)
+    scaled = make_network(device)
+    plain = step_gradients(make_network(device), images, targets)
     scaler = torch.amp.GradScaler(device.type, init_scale=2.0**10)
     optimizer = torch.optim.SGD(scaled.parameters(), lr=0.1)
 
@@ -246,12 +248,12 @@ def mixed_precision(device: torch.device) -> str:
     with torch.autocast(device.type, dtype):
         saliency(scaled, images, targets, backward=backward)
         with full_precision(), torch.autocast(device.type, enabled=False):
-            maps = saliency(make_network().to(device), images, targets)
+            maps = saliency(make_network(device), images, targets)
         mixed, soft = mixer(images, targets, maps)
         loss = torch.nn.functional.cross_entropy(scaled(mixed), soft)
     backward(loss)
     scaler.unscale_(optimizer)
-    change = expect("gradients", difference(gradients(scaled), gradients(plain)), _AMP)
+    change = expect("gradients", gradients(scaled), plain, _AMP)
     scaler.step(optimizer)
     scaler.update()
     if scaler.get_scale() < 2.0**10:
@@ -261,12 +263,12 @@ def mixed_precision(device: torch.device) -> str:
 
 def channels_last(device: torch.device) -> str:
     """Returns that mixing keeps the memory format, and gives what it gives for others."""
-    images, targets, maps = (tensor.to(device) for tensor in make_batch())
+    images, targets, maps = make_batch(device)
     for name in MIXERS:
         last = images.contiguous(memory_format=torch.channels_last)
         expected, _ = make_mixer(name)(images, targets, maps)
         found, _ = make_mixer(name)(last, targets, maps)
-        expect(f"{name}'s images", difference(found, expected), _ROUNDING)
+        expect(f"{name}'s images", found, expected, _ROUNDING)
         if not found.is_contiguous(memory_format=torch.channels_last):
             raise CheckError(f"{name} returns another memory format than it was given")
     return "kept, with the same numbers"
@@ -274,19 +276,16 @@ def channels_last(device: torch.device) -> str:
 
 def compiled(device: torch.device) -> str:
     """Returns how far a compiled network's step is from the eager one's."""
-    images, targets, _ = (tensor.to(device) for tensor in make_batch())
-    eager, network = make_network().to(device), make_network().to(device)
+    images, targets, _ = make_batch(device)
+    network = make_network(device)
     try:
         torch.compile(copy.deepcopy(network))(images)
     except Exception as error:  # whatever keeps a compiler from working, it is not ours
         reason = str(error).strip().split("\n", 1)[0][:100]
         raise NotRunError(f"torch.compile fails on a plain network here: {reason}") from None
-    models: tuple[Any, ...] = (eager, torch.compile(network))
-    with full_precision():
-        for model in models:
-            step = training_step(model, make_mixer("CoMixup"), images, targets)
-            step.loss.backward()  # type: ignore[no-untyped-call]
-    found = expect("gradients", difference(gradients(network), gradients(eager)), _DEVICES_DIFFER)
+    eager = step_gradients(make_network(device), images, targets)
+    there = step_gradients(torch.compile(network), images, targets)
+    found = expect("gradients", there, eager, _DEVICES_DIFFER)
     return f"gradients of a step differ by {found:.1g}"
 
 
@@ -294,15 +293,16 @@ def two_processes(device: torch.device) -> str:
     """Returns that two processes step by the mean of both their clean and mixed gradients."""
     if device.type == "cuda" and torch.cuda.device_count() < _PROCESSES:
         raise NotRunError("there is one CUDA device")
-    if device.type not in ("cpu", "cuda"):
+    if device.type not in _BACKENDS:
         raise NotRunError(f"not written for {device.type}")
     if not distributed.is_available():
         raise NotRunError("this torch has no torch.distributed")
     with tempfile.TemporaryDirectory() as folder:
         meeting = Path(folder) / "meeting"
         spawn(_work, (device.type, meeting.as_uri()), nprocs=_PROCESSES)  # type: ignore[no-untyped-call]
-    backend = "nccl" if device.type == "cuda" else "gloo"
-    return f"{_PROCESSES} processes over {backend} step by the mean of their gradients"
+    return (
+        f"{_PROCESSES} processes over {_BACKENDS[device.type]} step by the mean of their gradients"
+    )
 
 
 def _work(rank: int, kind: str, meeting: str) -> None:
@@ -310,23 +310,19 @@ def _work(rank: int, kind: str, meeting: str) -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     device = torch.device(kind, rank) if kind == "cuda" else torch.device(kind)
     distributed.init_process_group(
-        "nccl" if kind == "cuda" else "gloo",
+        _BACKENDS[kind],
         init_method=meeting,
         world_size=_PROCESSES,
         rank=rank,
         timeout=_WAIT,
     )
     try:
-        images, targets, _ = (tensor.to(device) for tensor in make_batch(seed=rank))
-        alone, network = make_network().to(device), make_network().to(device)
-        together = DistributedDataParallel(network, [rank] if kind == "cuda" else None)
-        with full_precision():
-            for model in (alone, together):
-                step = training_step(model, make_mixer("CoMixup", seed=rank), images, targets)
-                step.loss.backward()  # type: ignore[no-untyped-call]
-        mean = gradients(alone).to(device) / _PROCESSES
+        images, targets, _ = make_batch(device, seed=rank)
+        mean = step_gradients(make_network(device), images, targets, rank).to(device) / _PROCESSES
         distributed.all_reduce(mean)
-        expect("gradients", difference(gradients(network), mean), _SUMMED)
+        devices = [rank] if kind == "cuda" else None
+        together = DistributedDataParallel(make_network(device), devices)
+        expect("gradients", step_gradients(together, images, targets, rank), mean, _SUMMED)
     finally:
         distributed.destroy_process_group()
 

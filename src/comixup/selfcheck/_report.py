@@ -154,8 +154,8 @@ def step_times(device: torch.device, repeats: int = 5) -> dict[str, float]:
     A batch of 100 images of 32 x 32 and a network of three convolutions: for a glance at what the
     parts cost, not for a comparison of devices.
     """
-    images, targets, maps = (tensor.to(device) for tensor in make_batch(batch=_BATCH))
-    model = make_network(width=_WIDTH).to(device)
+    images, targets, maps = make_batch(device, batch=_BATCH)
+    model = make_network(device, width=_WIDTH)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
     def step(mixer: Mixer | None) -> Callable[[], None]:

@@ -4,7 +4,7 @@ from torchvision.transforms import v2
 
 from comixup import SaliencyMemory
 from comixup.lab.data._in_memory import cropped, draw_crops
-from comixup.lab.data._sampler import Order
+from comixup.lab.data._split import Order
 from data_files import MEAN, STD, assert_same, batches, memory_split
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from comixup.lab.data import DataSet, load
-from comixup.lab.data._data_set import file_sources
+from comixup.lab.data._split import file_sources
 from data_files import (
     memory_split,
     python2_pickle,

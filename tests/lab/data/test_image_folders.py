@@ -10,8 +10,8 @@ from torch.testing import assert_close
 
 from comixup.lab._image_files import read_image
 from comixup.lab.data import load
+from comixup.lab.data._data_set import held_out
 from comixup.lab.data._scan import median_side, near_copies, scan
-from comixup.lab.data._subsets import held_out
 from comixup.lab.models import Preprocessing
 from data_files import noise, smooth_picture, write_folder
 

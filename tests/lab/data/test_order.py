@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from cases import each_case
-from comixup.lab.data._sampler import Order
+from comixup.lab.data._split import Order
 
 
 @each_case("parts", [1, 2, 3, 5])

@@ -23,9 +23,9 @@ sys.path.append(str(Path(__file__).parents[1] / "data"))
 
 from comixup.lab import evaluation, models
 from comixup.lab.data import load
-from comixup.lab.evaluation._corruption import CORRUPTIONS
-from comixup.lab.evaluation._evaluation_file import FILE
-from comixup.lab.evaluation._measure_run import compute_of
+from comixup.lab.evaluation._boxes import read_tiny_imagenet_boxes
+from comixup.lab.evaluation._corruption import CORRUPTIONS, CorruptedLoader
+from comixup.lab.evaluation._measure_run import FILE, compute_of
 from comixup.lab.training import RECIPES, Hardware, train
 from data_files import write_tiny_imagenet
 
@@ -91,7 +91,7 @@ def boxes(root, slow):
     targets, shares, _ = slow
     pairs = zip(targets, shares, strict=True)
     wrong = [max(range(CLASSES), key=row.__getitem__) != t for t, row in pairs]
-    found = evaluation.read_tiny_imagenet_boxes(root)
+    found = read_tiny_imagenet_boxes(root)
     found[wrong.index(False)] = 0
     found[len(wrong) // 2 + wrong[len(wrong) // 2 :].index(True)] = 0
     return found
@@ -167,7 +167,7 @@ def test_increments_are_over_the_clean_error_of_the_same_images(found, slow, dat
     targets, shares, network = slow
     kept = [k for k in range(IMAGES) if boxes[k].any()]
     clean = sum(shares[k].index(max(shares[k])) != targets[k] for k in kept)
-    loader = evaluation.CorruptedLoader(data, data.test, boxes, kind, 1, seed=SEED)
+    loader = CorruptedLoader(data, data.test, boxes, kind, 1, seed=SEED)
     with torch.no_grad():
         wrong = sum(int(network(image).argmax(1) != target) for image, target in loader.epoch())
     corrupted = found.corruption[kind]
@@ -200,13 +200,13 @@ def test_without_boxes_there_is_neither_localisation_nor_corruption(run, data, f
     assert alone.corruption == {}
     assert alone.summary == {**found.metrics.summary, **found.compute}
     assert alone.summary["passes"] >= 1
-    evaluation.draw_evaluation(alone, data, None, tmp_path)
+    alone.draw(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["reliability.png"]
 
 
 def test_the_table_has_every_figure(found):
     console = Console(width=120, file=io.StringIO())
-    console.print(evaluation.evaluation_table(found))
+    console.print(found.table())
     text = console.file.getvalue()
     for words in ("top-1 error", "ECE", "Brier", "Top-1 Loc", "centre box", "MaxBoxAccV2"):
         assert words in text
@@ -231,7 +231,7 @@ def test_what_is_written_comes_back(found, tmp_path):
 
 @pytest.mark.usefixtures("drawn")
 def test_pictures(found, data, boxes, tmp_path):
-    evaluation.draw_evaluation(found, data, boxes, tmp_path, seed=SEED)
+    found.draw(tmp_path, boxes, seed=SEED)
     names = ["corruption.png", "localisation.png", "reliability.png"]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
     for name in names:

@@ -192,7 +192,7 @@ def test_what_was_computed_is_printed_if_it_cannot_be_written(called, runs, monk
     def full(path, content):
         raise OSError(f"{path} could not be written (No space left on device)")
 
-    monkeypatch.setattr("comixup.lab.evaluation._evaluation_file.atomic_write", full)
+    monkeypatch.setattr("comixup.lab.evaluation._evaluate.atomic_write", full)
     code, out, err = called("evaluate", runs[0])
     assert code == 1
     assert "No space left on device" in err
@@ -364,9 +364,9 @@ MISTAKES = {
         r"got 'digitz'\. Did you mean digits",
     ),
     "no data": (["evaluate", "RUN", "--data-set", "cifar10"], r"not found"),
-    "class count": (
+    "other images": (
         ["evaluate", "RUN", "--data-set", "cifar100", "--data", "data"],
-        r"has 10 where the data have 4 classes",
+        r"must have 1 channel\(s\), those of the images that .* was trained on, got 3",
     ),
     "another model": (["evaluate", "RUN", "--model", "small"], r"do not fit"),
     "unknown model": (["evaluate", "RUN", "--model", "lenett"], r"lenet"),

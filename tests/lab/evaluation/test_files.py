@@ -13,7 +13,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from comixup.lab import evaluation, models
-from comixup.lab.evaluation._predict_files import _Names
+from comixup.lab.evaluation._measure_run import run_temperature
+from comixup.lab.evaluation._predict_files import _free_name
 from comixup.lab.training import read_logits
 from trained_folder import CLASSES, train_on_folder
 
@@ -101,7 +102,7 @@ def test_photographs_are_turned_once(called, run, pictures, tmp_path):
 def test_calibrated_probabilities(called, run, pictures, tmp_path):
     code, out, err = called(run, pictures / "ant" / "00.jpg", "--calibrated", "--csv", "one.csv")
     assert code == 0, err
-    temperature = evaluation.run_temperature(run)
+    temperature = run_temperature(run)
     assert f"Calibrated by the temperature {temperature:.3f}." in out
     (row,) = rows_of(tmp_path / "one.csv")
     logits, _ = read_logits(run / "logits.safetensors")["test"]
@@ -206,8 +207,8 @@ def test_files_that_are_not_there(called, run, tmp_path, words, rule):
 
 
 def test_files_of_one_name_get_pictures_of_their_own():
-    names = _Names()
+    used = set()
     paths = ["a/x.jpg", "b/x.png", "c/x-2.jpg", "x.jpg", "y.jpg", "c/x-2.gif"]
-    found = [names.of(Path(path)) for path in paths]
+    found = [_free_name(Path(path), used) for path in paths]
     assert len(set(found)) == len(paths)
     assert found[:2] == ["x.png", "x-2.png"]

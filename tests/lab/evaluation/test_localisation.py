@@ -1,6 +1,5 @@
 """Localisation: regions and overlaps against slow code of the test's own, and the figures."""
 
-import json
 import math
 import os
 
@@ -15,8 +14,12 @@ from torch.testing import assert_close
 
 from comixup.lab.data import load
 from comixup.lab.evaluation._boxes import read_tiny_imagenet_boxes
-from comixup.lab.evaluation._localisation import SWEPT, box_overlaps, localise, upsampled
-from comixup.lab.evaluation._regions import find_regions
+from comixup.lab.evaluation._localisation import (
+    box_overlaps,
+    find_regions,
+    localise,
+    upsampled,
+)
 from comixup.lab.models import build
 
 
@@ -66,7 +69,6 @@ def test_regions_of_a_drawn_mask():
     found = find_regions(mask[None])
     assert found.areas.tolist() == [4, 4, 2]
     assert found.boxes.tolist() == [[0, 0, 2, 3], [2, 3, 5, 5], [4, 0, 5, 2]]
-    assert found.largest.tolist() == [0]
 
 
 @given(arrays(bool, array_shapes(min_dims=3, max_dims=3, min_side=1, max_side=9)))
@@ -76,8 +78,6 @@ def test_regions_of_any_masks(masks):
     assert found.owners.tolist() == [i for i, regions in enumerate(expected) for _ in regions]
     assert found.areas.tolist() == [len(region) for regions in expected for region in regions]
     assert found.boxes.tolist() == [box_of(region) for regions in expected for region in regions]
-    largest = [number for number in found.largest.tolist() if number >= 0]
-    assert found.owners[largest].tolist() == [i for i, regions in enumerate(expected) if regions]
 
 
 corners = st.tuples(*[st.integers(0, 7)] * 4)
@@ -149,7 +149,6 @@ def test_figures_of_painted_maps():
     assert (found.images, found.left_out) == (3, 1)
     assert found.indices.tolist() == [0, 1, 2]
     assert found.boxes[0].tolist() == [2, 2, 12, 12]
-    assert found.correct.tolist() == [True, False, True]
     assert_close(found.ious, torch.tensor([1.0, 1.0, 0.0]))
     assert_close(found.gt_known, 200 / 3)
     assert_close(found.top1_loc, 100 / 3)
@@ -158,7 +157,6 @@ def test_figures_of_painted_maps():
     assert_close(found.max_box_acc_v2, 100.0)
     low, high = found.gt_known_interval
     assert 0 < low < 200 / 3 < high < 100
-    json.dumps(found.as_dict())
 
 
 def test_baselines_of_painted_maps():
@@ -184,10 +182,6 @@ def test_thresholds_are_those_of_the_map_and_the_best_is_taken():
     assert found.gt_known == 0
     assert found.max_box_acc == 100
     assert found.best_threshold >= 0.6
-    higher = localise(Painter().eval(), [(images, torch.tensor([0]))], boxes, threshold=0.83)
-    assert higher.boxes.tolist() == [[5, 5, 9, 9]]
-    assert higher.gt_known == 100
-    assert 0.83 not in SWEPT
 
 
 def test_a_flat_map_finds_nothing():

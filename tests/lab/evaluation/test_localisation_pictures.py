@@ -17,10 +17,10 @@ from comixup.lab.evaluation._pictures import (
     FOUND,
     SHOWN,
     TRUE,
-    corruption_figure,
+    Row,
     draw_corruptions,
     draw_localisation,
-    localisation_figure,
+    rows_figure,
 )
 from comixup.lab.models import build
 from data_files import memory_split
@@ -41,10 +41,14 @@ def small_set(count, size=32, channels=3):
 @pytest.mark.parametrize("channels", [1, 3])
 def test_boxes_are_drawn_around_their_pixels(channels):
     pixels, heat = torch.rand(3, channels, 8, 12), torch.rand(3, 8, 12)
-    found = torch.tensor([[0, 0, 12, 8], [0, 0, 0, 0], [2, 3, 4, 5]])
+    found = torch.tensor([[[0, 0, 12, 8]], [[0, 0, 0, 0]], [[2, 3, 4, 5]]])
     truth = torch.tensor([[[1, 1, 5, 4], [0, 0, 0, 0]]]).repeat(3, 1, 1)
-    figure = localisation_figure(pixels, heat, found, truth, ["x", "y", "z"], 2, "A model")
-    canvas, *axes = figure.axes
+    rows = []
+    for words, own in (("Best by IoU", slice(2)), ("Worst by IoU", slice(2, 3))):
+        boxes = {TRUE: truth[own], FOUND: found[own]}
+        rows.append(Row(words, pixels[own], boxes))
+        rows.append(Row("", pixels[own], boxes, heat[own], ["x", "y", "z"][own]))
+    canvas, *axes = rows_figure("A model", {TRUE: "true box", FOUND: "found"}, rows).axes
     assert len(axes) == 6  # two best, two maps of theirs, a worst one and its map
     true, all_of_it = ("-", (0.5, 0.5, 4, 3)), ("--", (-0.5, -0.5, 12, 8))
     assert outlines(axes[0]) == [true, all_of_it]
@@ -67,7 +71,7 @@ def test_a_picture_of_the_best_and_the_worst(tmp_path, count):
     boxes = torch.tensor([[[4, 4, 20, 28]]]).repeat(count, 1, 1)
     result = localise(model, data.test.loader(8).epoch(0), boxes)
     path = tmp_path / "pictures" / "found.png"
-    draw_localisation(model, data, data.test, boxes, result, path, "A model")
+    draw_localisation(model, data, boxes, result, path, "A model")
     assert mpl_image.imread(path).shape[0] > 200
 
 
@@ -75,9 +79,10 @@ def test_a_picture_of_corruptions(tmp_path):
     data = small_set(20)
     boxes = torch.tensor([[[4, 4, 20, 28]]]).repeat(20, 1, 1)
     path = tmp_path / "corrupted.png"
-    draw_corruptions(data, data.test, boxes, path, "Noise")
+    draw_corruptions(data, boxes, path)
     assert mpl_image.imread(path).shape[1] > 100 * SHOWN
-    figure = corruption_figure({"Clean": torch.rand(2, 3, 4, 4)}, boxes[:2], "Two")
+    rows = [Row("Clean", torch.rand(2, 3, 4, 4), {TRUE: boxes[:2]})]
+    figure = rows_figure("Two", {TRUE: "box"}, rows)
     assert [len(ax.patches) for ax in figure.axes[1:]] == [1, 1]
 
 
@@ -85,16 +90,16 @@ def test_wrong_calls(tmp_path):
     data = small_set(3)
     whole = torch.tensor([[[0, 0, 32, 32]]]).repeat(3, 1, 1)
     with pytest.raises(ValueError, match="`boxes` must leave a background"):
-        draw_corruptions(data, data.test, whole, tmp_path / "a.png", "None")
+        draw_corruptions(data, whole, tmp_path / "a.png")
     with pytest.raises(ValueError, match=r"`path` must end in one of \.png"):
-        draw_corruptions(data, data.test, whole // 2, tmp_path / "a.jpg", "None")
+        draw_corruptions(data, whole // 2, tmp_path / "a.jpg")
     with pytest.raises(ValueError, match="`pixels` must have shape"):
-        corruption_figure({"Clean": torch.rand(2, 2, 4, 4)}, whole[:2], "Two channels")
+        rows_figure("Two", {}, [Row("Clean", torch.rand(2, 2, 4, 4), {TRUE: whole[:2]})])
 
 
 @pytest.mark.data
 def test_tiny_imagenet(tmp_path):
     root = os.environ["COMIXUP_DATA"]
     data, boxes = load("tiny-imagenet", root=root), read_tiny_imagenet_boxes(root)
-    draw_corruptions(data, data.test, boxes, tmp_path / "corrupted.png", "Tiny-ImageNet")
+    draw_corruptions(data, boxes, tmp_path / "corrupted.png")
     assert mpl_image.imread(tmp_path / "corrupted.png").std() > 0.1

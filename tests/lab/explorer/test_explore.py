@@ -17,7 +17,7 @@ import comixup
 from cases import each_case
 from comixup.lab import explorer
 from comixup.lab.explorer import Settings, _images
-from comixup.lab.explorer._explore import python_lines
+from comixup.lab.explorer._explore import Workbench, python_lines
 from comixup.lab.explorer._figures import numbers_html, outputs_html, why_figure
 from comixup.lab.explorer._serve import is_foreign
 from comixup.lab.explorer._settings import (
@@ -27,7 +27,6 @@ from comixup.lab.explorer._settings import (
     SPECTRAL,
     default_saliency,
 )
-from comixup.lab.explorer._workbench import Workbench
 
 sys.path.append(str(Path(__file__).parents[1] / "training"))
 
@@ -189,15 +188,18 @@ def test_uploads_are_bounded_and_named_without_their_folder(pictures, tmp_path):
     with large.open("wb") as file:
         file.truncate(MAX_BYTES + 1)
     files = [pictures[0], text, large, bomb(tmp_path / "bomb.png"), tmp_path / "gone.png"]
-    found = Workbench().upload([str(file) for file in files], 32)
-    assert found.paths == (str(pictures[0]),)
-    assert len(found.problems) == 4
-    assert found.problems[0].startswith("a <b>.png cannot be read as an image")
-    assert found.problems[1].startswith("large.bmp must have at most 10 MB")
-    assert f"at most {MAX_PIXELS} pixels" in found.problems[2]
-    assert not any(str(tmp_path) in problem for problem in found.problems)
-    (message,) = Workbench().upload([str(pictures[0])] * 33, 32).problems
-    assert message.startswith("There must be at most 32 images, got 33")
+    settings = Settings(side=32, saliency=SPECTRAL)
+    batch, problems = Workbench().batch(settings, [str(file) for file in files])
+    assert batch.class_names == (pictures[0].stem,)
+    assert len(problems) == 4
+    assert problems[0].startswith("a <b>.png cannot be read as an image")
+    assert problems[1].startswith("large.bmp must have at most 10 MB")
+    assert f"at most {MAX_PIXELS} pixels" in problems[2]
+    assert not any(str(tmp_path) in problem for problem in problems)
+    with pytest.raises(ValueError, match=r"a <b>\.png cannot .*\nlarge\.bmp must have"):
+        Workbench().batch(settings, [str(text), str(large)])
+    with pytest.raises(ValueError, match="There must be at most 32 images, got 33"):
+        Workbench().batch(settings, [str(pictures[0])] * 33)
 
 
 def test_uploads_are_decoded_once(pictures, tmp_path, monkeypatch):
@@ -210,7 +212,7 @@ def test_uploads_are_decoded_once(pictures, tmp_path, monkeypatch):
     bench = Workbench()
     for tau in (0.5, 0.6, 0.7):
         settings = Settings(tau=tau, side=32, saliency=SPECTRAL)
-        result = bench.result(settings, bench.upload(files, settings.side))
+        result, _ = bench.result(settings, files)
         assert torch.equal(result.batch.images, explorer.load_images(pictures, side=32).images)
         del decoded[-len(pictures) :]  # those of the line above
     assert sorted(map(str, decoded)) == sorted(files)
@@ -327,12 +329,10 @@ def test_unknown_networks_get_suggestions():
 
 def test_saliency_is_computed_once(digits, monkeypatch):
     bench, calls = Workbench(), []
-    monkeypatch.setattr(
-        "comixup.lab.explorer._workbench.spectral_residual", lambda images: calls.append(1) or 1
-    )
+    monkeypatch.setattr("comixup.spectral_residual", lambda images: calls.append(1) or 1)
     for tau in (0.5, 0.6):
         settings = Settings(tau=tau, saliency=SPECTRAL)
-        bench.saliency(bench.batch(settings), settings)
+        bench.saliency(bench.batch(settings)[0], settings)
     assert len(calls) == 1
 
 
@@ -351,7 +351,7 @@ def slow_network(monkeypatch):
         assert let_go.wait(60)
         return load("torchvision:squeezenet1_1", pretrained=False)
 
-    monkeypatch.setattr("comixup.lab.explorer._workbench.load_network", wait_and_load)
+    monkeypatch.setattr("comixup.lab.explorer._explore.load_network", wait_and_load)
     yield let_go, begun, loaded
     let_go.set()
 
@@ -363,10 +363,10 @@ def test_visitors_wait_for_nobody_elses_network(slow_network):
     with ThreadPoolExecutor(4) as pool:
         waiting = [pool.submit(bench.result, slow) for _ in range(2)]
         assert begun.wait(60)
-        assert len(pool.submit(bench.result, quick).result(60).mixed_images) == 2
+        assert len(pool.submit(bench.result, quick).result(60)[0].mixed_images) == 2
         assert not any(one.done() for one in waiting)
         let_go.set()
-        assert waiting[0].result(60) is waiting[1].result(60)
+        assert waiting[0].result(60)[0] is waiting[1].result(60)[0]
     assert loaded == ["slow"]
 
 
@@ -376,10 +376,10 @@ def test_what_failed_is_tried_again(monkeypatch):
         with pytest.raises(ValueError, match="Did you mean"):
             bench.result(settings)
     monkeypatch.setattr(
-        "comixup.lab.explorer._workbench.network_maps", lambda batch, network: batch.images[:, 0]
+        "comixup.lab.explorer._explore.network_maps", lambda batch, network: batch.images[:, 0]
     )
-    monkeypatch.setattr("comixup.lab.explorer._workbench.load_network", lambda *_, **__: None)
-    assert len(bench.result(settings).mixed_images) == settings.count
+    monkeypatch.setattr("comixup.lab.explorer._explore.load_network", lambda *_, **__: None)
+    assert len(bench.result(settings)[0].mixed_images) == settings.count
 
 
 def test_results_are_the_same_with_many_visitors():
@@ -390,10 +390,10 @@ def test_results_are_the_same_with_many_visitors():
         for augment in ("none", "trivial")
         for seed in range(3)
     ]  # fmt: skip
-    alone = [Workbench().result(settings) for settings in chosen[::3]]
+    alone = [Workbench().result(settings)[0] for settings in chosen[::3]]
     bench = Workbench()
     with ThreadPoolExecutor(len(chosen)) as pool:
-        together = list(pool.map(bench.result, chosen))
+        together = [result for result, _ in pool.map(bench.result, chosen)]
         drawn = list(pool.map(lambda one: outputs_html(one.batch, one.mixed, "x"), together))
     for one, other in zip(alone, together[::3], strict=True):
         assert torch.equal(one.mixed_images, other.mixed_images)
@@ -428,7 +428,7 @@ def ran(lines, folder):
 )  # fmt: skip
 def test_the_lines_make_the_same_batch_bit_by_bit(settings, tmp_path):
     bench = Workbench()
-    batch = bench.batch(settings)
+    batch, _ = bench.batch(settings)
     result = explorer.explore(batch, bench.saliency(batch, settings), settings)
     names = ran(python_lines(batch, settings), tmp_path)
     assert torch.equal(names["images"], result.mixed_images)
@@ -438,7 +438,7 @@ def test_the_lines_make_the_same_batch_bit_by_bit(settings, tmp_path):
 def test_the_lines_for_files_run_where_the_files_are(pictures, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     settings, bench = Settings(side=32, saliency=SPECTRAL), Workbench()
-    batch = bench.batch(settings, bench.upload([str(path) for path in pictures], 32))
+    batch, _ = bench.batch(settings, [str(path) for path in pictures])
     result = explorer.explore(batch, bench.saliency(batch, settings), settings)
     names = ran(python_lines(batch, settings), tmp_path)
     assert torch.equal(names["images"], result.mixed_images)

@@ -23,9 +23,9 @@ gradio = pytest.importorskip(
 
 from comixup.lab import explorer  # noqa: E402
 from comixup.lab.explorer import Settings  # noqa: E402
+from comixup.lab.explorer._explore import Workbench  # noqa: E402
 from comixup.lab.explorer._page import _Events, build_page  # noqa: E402
 from comixup.lab.explorer._settings import SPECTRAL  # noqa: E402
-from comixup.lab.explorer._workbench import Workbench  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -185,7 +185,7 @@ def test_a_visitor_with_a_slow_network_holds_up_nobody(monkeypatch):
         let_go.wait(120)
         raise ValueError("too slow")
 
-    monkeypatch.setattr("comixup.lab.explorer._workbench.load_network", load)
+    monkeypatch.setattr("comixup.lab.explorer._explore.load_network", load)
     address, stack = explorer.serve(port=0, wait=False)
     with stack, ThreadPoolExecutor(2) as pool:
         slow = pool.submit(shown_after, address, "one", values(sample="digits", saliency="slow"))

@@ -14,7 +14,6 @@ from timm.data import ImageNetInfo
 from torch.testing import assert_close
 
 from cases import each_case
-from comixup.lab.models import _efficientnet_lite as lite
 from comixup.lab.models import build, pretrained_preprocessing, weights_are_installed
 from problems import generator
 from rejections import rejects
@@ -43,9 +42,6 @@ def test_logits_are_those_of_another_implementation(name):
     with torch.no_grad():
         logits = model(photograph)
         assert_close(logits, other(photograph))
-        # What the module keeps as constants, and compares with whenever weights are loaded.
-        known = other(lite._known_image(preprocessing.shape[1]))[0, list(lite._KNOWN_CLASSES)]
-    assert_close(torch.tensor(lite.LITE[name].logits), known, rtol=0, atol=1e-4)
     assert ImageNetInfo().index_to_description(int(logits.argmax())) == "palace"
 
 
@@ -154,64 +150,18 @@ def with_code(file):
     torch.save({"_fc.bias": print}, file)
 
 
-def changed(change):
-    """Returns what changes the weights in a file."""
-
-    def damage(file):
-        weights = torch.load(file, weights_only=True)
-        change(weights)
-        torch.save(weights, file)
-
-    return damage
-
-
-def other_classes(weights):
-    weights["_fc.weight"], weights["_fc.bias"] = torch.zeros(10, 1280), torch.zeros(10)
-
-
-def swapped(weights):
+def swapped(file):
+    weights = torch.load(file, weights_only=True)
     for leaf in ("weight", "bias", "running_mean", "running_var"):
         one, two = f"_blocks.6._bn1.{leaf}", f"_blocks.7._bn1.{leaf}"
-        assert weights[one].shape == weights[two].shape
         weights[one], weights[two] = weights[two], weights[one]
+    torch.save(weights, file)
 
 
-DAMAGE = {
-    "cut short": (cut_short, "damaged"),
-    "code in it": (with_code, "things that are not data"),
-    "no file": (Path.unlink, r"0 files end in \.pth"),
-    "another number of classes": (
-        changed(other_classes),
-        r"classifier\.weight must be torch\.float32 of shape \(1000, 1280\), but is .*\(10, 1280\)",
-    ),
-    "a tensor less": (
-        changed(lambda weights: weights.pop("_blocks.3._expand_conv.weight")),
-        r"must be torch\.float32 .*, but is",
-    ),
-    "a tensor more": (
-        changed(lambda weights: weights.update({"_blocks.16._bn0.weight": torch.ones(8)})),
-        r"_blocks\.16\._bn0\.weight is not of this network",
-    ),
-    "another precision": (
-        changed(lambda weights: weights.update({"_bn0.weight": torch.ones(32).double()})),
-        r"bn1\.weight must be torch\.float32 .*, but is torch\.float64",
-    ),
-    "the right shapes in the wrong places": (
-        changed(swapped),
-        "the logits of a test image must be",
-    ),
-    "numbers that are none": (
-        changed(lambda weights: weights["_bn1.bias"].fill_(torch.nan)),
-        "the logits of a test image must be",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", DAMAGE)
-def test_weights_that_are_not_the_networks_are_rejected(package, case):
-    damage, message = DAMAGE[case]
+@pytest.mark.parametrize("damage", [cut_short, with_code, swapped, Path.unlink])
+def test_weights_that_are_not_the_published_ones_are_rejected(package, damage):
     damage(package)
-    with rejects(ValueError, rf"`pretrained` must find .*{message}.*--force-reinstall"):
+    with rejects(ValueError, r"`pretrained` must find .* none of its files .*--force-reinstall"):
         build(LITE0, 7, shape=(3, 64, 64), pretrained=True)
 
 

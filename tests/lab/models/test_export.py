@@ -1,5 +1,6 @@
 """Exported networks give the logits of the network that was trained, in other programs too."""
 
+import importlib
 import json
 import math
 
@@ -127,8 +128,8 @@ def test_a_file_that_differs_is_rejected_and_not_left(
 ):
     read = _export._read_pt2
 
-    def reading(path):
-        run = read(path)
+    def reading(path, classifier):
+        run = read(path, classifier)
         return lambda images: wrong(run(images))
 
     monkeypatch.setattr(_export, "_read_pt2", reading)
@@ -141,6 +142,6 @@ def test_onnx_is_asked_for_where_it_is_missing(classifier, tmp_path, monkeypatch
     def absent(name):
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
-    monkeypatch.setattr(_export.importlib, "import_module", absent)
+    monkeypatch.setattr(importlib, "import_module", absent)
     with pytest.raises(ModuleNotFoundError, match=r"onnx must be installed.*comixup\[export\]"):
         models.export(classifier, tmp_path / "net.onnx", "onnx")

@@ -6,14 +6,13 @@ import torch.nn.functional as F
 from torch import nn
 from torch.testing import assert_close
 
-from comixup.lab.models._residual import (
+from comixup.lab.models._paper import (
     RESNET34_BLOCKS,
     PreActBlock,
     preact_resnet,
     small,
 )
 from problems import generator
-from rejections import rejects
 
 
 def count(model):
@@ -103,20 +102,3 @@ def test_the_small_network_halves_the_resolution_in_every_stage():
         stage.register_forward_hook(lambda module, inputs, output: sides.append(output.shape[-1]))
     model(torch.rand(2, 3, 32, 32))
     assert sides == [32, 16, 8, 4]
-
-
-REJECTED = {
-    "stages": ({"blocks": (1, 1), "strides": (1,)}, r"`strides` must have one entry for each"),
-    "no stage": ({"blocks": (), "strides": ()}, r"`strides` must have one entry for each"),
-    "no block": ({"blocks": (1, 0), "strides": (1, 2)}, r"`blocks` must be a positive integer"),
-    "stride": ({"strides": (1, 2, 2, 0)}, r"`strides` must be a positive integer"),
-    "width": ({"width": 0}, r"`width` must be a positive integer"),
-    "channels": ({"in_channels": 0}, r"`in_channels` must be a positive integer"),
-    "stem": ({"stem_stride": 0}, r"`stem_stride` must be a positive integer"),
-}
-
-
-@pytest.mark.parametrize(("settings", "message"), list(REJECTED.values()), ids=list(REJECTED))
-def test_settings_that_make_no_sense_get_an_error_message(settings, message):
-    with rejects(ValueError, message):
-        preact_resnet(10, **settings)

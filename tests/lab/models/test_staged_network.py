@@ -6,9 +6,8 @@ import torch.nn.functional as F
 from torch import nn
 from torch.testing import assert_close
 
-from comixup.lab.models._residual import StagedNetwork, chain
+from comixup.lab.models._paper import StagedNetwork, chain
 from problems import generator
-from rejections import rejects
 
 
 def network(norm=None):
@@ -49,9 +48,3 @@ def test_a_chain_has_the_stride_and_the_wider_output_in_its_first_block():
 
     assert len(chain(block, 3, 4, 8, 2)) == 3
     assert made == [(4, 8, 2), (8, 8, 1), (8, 8, 1)]
-
-
-@pytest.mark.parametrize("count", [0, -1, 2.5, True])
-def test_the_number_of_classes_is_checked(count):
-    with rejects(ValueError, r"`num_classes` must be a positive integer, got"):
-        StagedNetwork(nn.Identity(), [], channels=3, num_classes=count)

@@ -46,8 +46,3 @@ def test_without_timm_other_names_are_found_and_unknown_ones_say_what_is_missing
     message = r"`name` must be of a known network, got 'resnet10t'. .*pip install timm"
     with rejects(ValueError, message):
         build("resnet10t", 7)
-
-
-def test_the_number_of_classes_is_checked():
-    with rejects(ValueError, r"`num_classes` must be a positive integer, got 0"):
-        build_timm("resnet10t", 0, shape=(3, 32, 32))

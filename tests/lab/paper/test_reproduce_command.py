@@ -30,7 +30,7 @@ def test_a_picture_is_made_with_its_part_of_the_report(called, tmp_path):
     code, text, _ = called("reproduce", "compatibility", "--out", "here")
     assert code == 0
     assert "1 of 1 jobs, nothing left: compatibility/computed" in text
-    assert text.endswith("The report is here/report.html.\n")
+    assert text.endswith("The report is here/report.md.\n")
     assert "| solve |" in (tmp_path / "here" / "report.md").read_text()
     assert (tmp_path / "here" / "tables" / "compatibility.csv").is_file()
     assert (tmp_path / "here" / "figures" / "compatibility.svg").is_file()

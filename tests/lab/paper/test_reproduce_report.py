@@ -1,19 +1,17 @@
-"""The report: made from results alone, with the paper's numbers, in one page."""
+"""The report: made from results alone, with the paper's numbers."""
 
 import base64
 import math
 import re
 import shutil
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
 from comixup.lab.evaluation import Bin, RunRecord
 from comixup.lab.paper import ITEMS, collect, jobs_of, write_report
-from comixup.lab.paper._analyses import exhaustive_rows, narasimhan_bilmes_rows
+from comixup.lab.paper._analyses import exhaustive_rows, narasimhan_bilmes_rows, run_time_rows
 from comixup.lab.paper._check import compared, draw
-from comixup.lab.paper._html import anchor, html_page
 from comixup.lab.paper._report import shows_no_data_set
 from comixup.lab.paper._store import (
     JobResult,
@@ -38,7 +36,7 @@ def trained(seed, error, recipe="cifar100-preactresnet18"):
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """A folder of committed results: two analyses, and three runs."""
+    """A folder of committed results: three analyses, and three runs."""
     folder = tmp_path_factory.mktemp("results")
     made = {
         "exhaustive/paper-2-2-4/seeds-0-24": JobResult(
@@ -50,6 +48,14 @@ def results(tmp_path_factory):
             )
             for m in (5, 10, 20, 50, 100)
         },
+        "run-time/some/seeds-0-24": JobResult(
+            tuple(
+                row
+                for m, levels in ((20, 1), (20, 2), (20, 3), (2, 2), (10, 2), (50, 2), (100, 2))
+                for row in run_time_rows(range(1), m, levels, repeats=1)
+            ),
+            ABOUT,
+        ),
         **dict(trained(seed, error) for seed, error in enumerate((19.0, 20.0, 21.0))),
     }
     commit_results(folder, made)
@@ -62,39 +68,21 @@ def results(tmp_path_factory):
 def out(results, tmp_path_factory):
     """A folder with the report."""
     folder = tmp_path_factory.mktemp("out")
-    assert write_report(results, folder) == folder / "report.html"
+    assert write_report(results, folder) == folder / "report.md"
     return folder
 
 
-class Page(HTMLParser):
-    """Collects what a page links to, and whether its tags match."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.sources, self.links, self.ids, self.open, self.rows = [], [], [], [], 0
-        self.feed(text)
-
-    def handle_starttag(self, tag, attributes):
-        found = dict(attributes)
-        self.sources += [found["src"]] if "src" in found else []
-        self.links += [found["href"]] if "href" in found else []
-        self.ids += [found["id"]] if "id" in found else []
-        self.rows += tag == "tr"
-        if tag not in ("meta", "img"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-
-def test_the_page_needs_no_other_file(out):
-    page = Page((out / "report.html").read_text())
-    assert page.open == []
-    assert page.sources
-    assert all(source.startswith("data:image/png;base64,") for source in page.sources)
-    inside = [link[1:] for link in page.links if link.startswith("#")]
-    assert len(inside) == len(ITEMS)
-    assert set(inside) <= set(page.ids)
+def test_contents_lead_to_sections_and_pictures_are_there(out):
+    text = (out / "report.md").read_text()
+    headings = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    anchors = [re.sub(r"[^\w\- ]", "", line.lower()).replace(" ", "-") for line in headings]
+    assert re.findall(r"\(#(.*?)\)", text) == anchors
+    assert len(anchors) == len(ITEMS)
+    pictures = re.findall(r"!\[.*?\]\((.*?)\)", text)
+    assert "figures/methods-digits-pictures.png" in pictures
+    assert all((out / path).is_file() for path in pictures)
+    assert "figures/run-time.png" in pictures
+    assert (out / "figures" / "run-time.svg").is_file()
 
 
 def test_every_item_has_its_section_with_command_and_cost(out):
@@ -127,8 +115,6 @@ def test_tables_are_csv_too(out):
     assert lines[0] == "row,column,metric,paper,scale,ours,seeds"
     assert '"CIFAR-100, PreActResNet18",Co-Mixup,error,19.87,paper,20,3' in lines
     assert len((out / "tables" / "exhaustive.csv").read_text().splitlines()) == 4
-    assert (out / "figures" / "convergence.svg").is_file()
-    assert (out / "figures" / "convergence.png").is_file()
 
 
 def test_pictures_of_data_sets_are_not_committed(results, tmp_path):
@@ -147,23 +133,6 @@ def test_pictures_of_data_sets_are_not_committed(results, tmp_path):
     assert all(shows_no_data_set(name) for name in names)
     assert not any("cifar100-small-data" in name for name in names)
     assert "solve" in (folder / "report.md").read_text()
-    assert not list(folder.rglob("*.html"))
-
-
-def test_prose_becomes_html():
-    page = html_page(
-        "# A *b*\n\nText with `a < b`, **bold** and [a link](#x).\n\n"
-        "| a | b |\n| :-- | --: |\n| one \\| two | 3 |\n\n- first\n- second\n\n"
-        "```console\na < b\n```\n",
-        Path(),
-    )
-    assert '<h1 id="a-b">A <em>b</em></h1>' in page
-    assert '<code>a &lt; b</code>, <strong>bold</strong> and <a href="#x">a link</a>.' in page
-    assert re.search(r'<td class="words">one \| two</td>\s*<td>3</td>', page)
-    assert "<ul>\n<li>first</li>\n<li>second</li>\n</ul>" in page
-    assert '<pre><code class="language-console">a &lt; b\n</code></pre>' in page
-    assert Page(page).open == []
-    assert anchor("Figures 4, 7, 8 and 9: Confidence") == "figures-4-7-8-and-9-confidence"
 
 
 def test_jobs_are_compared():

@@ -38,7 +38,6 @@ processes.set_forkserver_preload(
     [
         "comixup.cli",
         "comixup.lab.evaluation._evaluate",
-        "comixup.lab.evaluation._evaluation_file",
         "comixup.lab.evaluation._tables",
         "comixup.lab.training._sweep",
         "comixup.lab.training._sweep",
@@ -181,9 +180,9 @@ def die_within_step(number, fraction):
         number: of the step.
         fraction: of the CPU time that the step before it took, counted from the step's start.
     """
-    from comixup.lab.training._loop import Stepper  # noqa: PLC0415 - in the process alone
+    from comixup.lab.training._trainer import Trainer  # noqa: PLC0415 - in the process alone
 
-    run_step, starts = Stepper.run, []
+    run_step, starts = Trainer.step, []
 
     def step(*arguments):
         starts.append(time.process_time())
@@ -191,21 +190,21 @@ def die_within_step(number, fraction):
             die_after(max(fraction * (starts[-1] - starts[-2]), 1e-6))
         run_step(*arguments)
 
-    Stepper.run = step
+    Trainer.step = step
 
 
 def at_step(number, action, *arguments):
     """Has something done before this process's n-th step, from 0."""
-    from comixup.lab.training._loop import Stepper  # noqa: PLC0415 - in the process alone
+    from comixup.lab.training._trainer import Trainer  # noqa: PLC0415 - in the process alone
 
-    run_step, count = Stepper.run, itertools.count()
+    run_step, count = Trainer.step, itertools.count()
 
     def step(*details):
         if next(count) == number:
             action(*arguments)
         run_step(*details)
 
-    Stepper.run = step
+    Trainer.step = step
 
 
 def kill_self(number):

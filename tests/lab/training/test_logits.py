@@ -12,9 +12,11 @@ from torch.testing import assert_close
 from comixup.lab import models
 from comixup.lab.data import load
 from comixup.lab.evaluation import measure, predict
-from comixup.lab.training import Hardware, TrainingStopped, _train
-from comixup.lab.training._export import logits_bytes, measures, read_logits, safetensors_bytes
+from comixup.lab.training import Hardware, TrainingStopped
+from comixup.lab.training._export import logits_bytes, read_logits, safetensors_bytes
 from comixup.lab.training._folder import LOGITS, RESULT, WEIGHTS
+from comixup.lab.training._measures import measures
+from comixup.lab.training._trainer import Trainer
 from problems import generator
 from small_runs import CLASSES, recipe, train_here, write_images
 
@@ -176,7 +178,7 @@ def test_runs_in_other_precisions_are_measured(data, tmp_path, precision, ema):
 
 def test_a_network_that_gives_no_numbers_stops_the_run(data, tmp_path, monkeypatch):
     broken = (torch.full((2, CLASSES), torch.nan), torch.zeros(2, dtype=torch.int64))
-    monkeypatch.setattr(_train, "final_logits", lambda *_: {"test": broken})
+    monkeypatch.setattr(Trainer, "final_logits", lambda *_: {"test": broken})
     with pytest.raises(TrainingStopped, match="outputs for the test images are infinite or not"):
         train_here(data, tmp_path, "vanilla", recipe(epochs=1))
     monkeypatch.undo()

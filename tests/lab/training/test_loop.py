@@ -5,6 +5,8 @@ import io
 import re
 import signal
 from collections import Counter
+from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
@@ -15,17 +17,18 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torch import nn
 from torch.testing import assert_close
 
-from comixup import Labelling, NoMix
+from comixup import Labelling
 from comixup.lab import _seeds
 from comixup.lab._seeds import Purpose, seed_for
+from comixup.lab.data import DataSet
 from comixup.lab.data._in_memory import MemorySplit
-from comixup.lab.training import Hardware, Method, TrainingStopped, _loop, _setup
-from comixup.lab.training._folder import read_metrics
-from comixup.lab.training._loop import Stepper, Totals, train_steps
-from comixup.lab.training._losses import soft_cross_entropy
+from comixup.lab.training import Hardware, Method, TrainingStopped, _setup, _trainer
+from comixup.lab.training._folder import RunFolder, State, read_metrics
+from comixup.lab.training._measures import validate
 from comixup.lab.training._recipe import METHODS
 from comixup.lab.training._report import Reporter
-from comixup.lab.training._trainer import validate
+from comixup.lab.training._run import Run
+from comixup.lab.training._trainer import Totals, Trainer
 from small_runs import (
     STEPS,
     assert_same_run,
@@ -53,39 +56,37 @@ def network(dropout=0.0):
     )
 
 
-def stepper(model, accumulate=1, vat=None):
-    fabric = Fabric(accelerator="cpu", devices=1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    wrapped, optimizer = fabric.setup(model, optimizer)
-    return Stepper(
-        fabric=fabric,
-        model=wrapped,
-        optimizer=optimizer,
-        mixer=NoMix(NUM_CLASSES, generator=torch.Generator()),
-        loss_fn=soft_cross_entropy,
-        clean_loss_fn=soft_cross_entropy,
-        vat=vat,
-        recipe=recipe(),
-        seed=0,
-        accumulate=accumulate,
+def trainer(model, accumulate=1, vat=None):
+    """Returns the trainer of a network that no recipe has, in its third epoch."""
+    colours = (0.5,), (0.25,)
+    data = DataSet("any", ("a", "b", "c"), (1, SIZE, SIZE), *colours, split(), test=split())
+    chosen = dataclasses.replace(
+        recipe(batch_size=BATCH),
+        nesterov=False,
+        weight_decay=0.0,
+        methods={"vanilla": Method("vanilla", vat=vat)},
     )
+    hardware = Hardware(accumulate=accumulate)
+    fabric, reporter = Fabric(accelerator="cpu", devices=1), Reporter(None, "", 3)
+    with mock.patch.object(_trainer, "build_network", return_value=(model, [])):
+        run, state, folder = Run(chosen, "vanilla"), State({}, epoch=2), RunFolder(Path())
+        return Trainer(run, data, fabric, state, folder, reporter, hardware)
 
 
 def train_some(way, first=0, stop=None, sums=None):
     """Trains on an epoch from one step to another; returns the sums."""
     loader = split().loader(BATCH, augment="crop-flip")
-    sums = sums or Totals.begin(torch.device("cpu"), {})
-
-    steps = train_steps(way, loader, epoch=2, first=first, batch_size=BATCH, size=COUNT, sums=sums)
-    for done in steps:
-        if done == stop:
+    sums = sums or Totals(torch.device("cpu"), {})
+    way.state.step = first
+    for _ in way.steps(loader, sums):
+        if way.state.step == stop:
             break
     return sums
 
 
 def test_an_epoch_is_what_it_would_be_by_hand():
     model, by_hand = network(), network()
-    sums = train_some(stepper(model)).read(Fabric(accelerator="cpu", devices=1))
+    sums = train_some(trainer(model)).read(Fabric(accelerator="cpu", devices=1))
     optimizer = torch.optim.SGD(by_hand.parameters(), momentum=0.9)
     loss_sum = right = 0
     for step, (images, targets) in enumerate(split().loader(BATCH, augment="crop-flip").epoch(2)):
@@ -98,7 +99,8 @@ def test_an_epoch_is_what_it_would_be_by_hand():
         loss_sum += loss.item() * len(images)
         right += (logits.argmax(1) == targets).sum().item()
     assert_close(model.state_dict(), by_hand.state_dict())
-    assert sums == pytest.approx(
+    assert sums["cpu_seconds"] > 0
+    assert {name: sums[name] for name in Totals.NAMES} == pytest.approx(
         {"loss": loss_sum, "images": COUNT, "correct": right, "predictions": COUNT}
         | dict.fromkeys(("outputs", "inputs", "unmixed"), 0)  # nothing to be mixed
     )
@@ -107,7 +109,7 @@ def test_an_epoch_is_what_it_would_be_by_hand():
 @pytest.mark.parametrize("parts", [2, 3, 5, 9])
 def test_parts_weigh_as_many_images_as_they_have(parts):
     whole, parted = network(), network()
-    sums = [train_some(stepper(whole)), train_some(stepper(parted, accumulate=parts))]
+    sums = [train_some(trainer(whole)), train_some(trainer(parted, accumulate=parts))]
     assert_close(parted.state_dict(), whole.state_dict())
     assert_close(sums[1].sums, sums[0].sums)
 
@@ -116,11 +118,11 @@ def test_parts_weigh_as_many_images_as_they_have(parts):
 def test_an_epoch_goes_on_in_its_midst_with_dropout_and_directions_drawn(stop):
     vat = {"weight": 0.1, "epsilon": 1, "updates": 1}
     whole, broken = network(dropout=0.5), network(dropout=0.5)
-    expected = train_some(stepper(whole, vat=vat))
-    way = stepper(broken, vat=vat)
+    expected = train_some(trainer(whole, vat=vat))
+    way = trainer(broken, vat=vat)
     sums = train_some(way, stop=stop)
     torch.rand(7)  # whatever else is drawn in between
-    sums = train_some(way, first=stop, sums=Totals(sums.sums.clone()))
+    sums = train_some(way, first=stop, sums=sums)
     assert_close(broken.state_dict(), whole.state_dict(), rtol=0, atol=0)
     assert_close(sums.sums, expected.sums, rtol=0, atol=0)
 
@@ -142,12 +144,12 @@ def test_evaluation_counts_every_image_once(count, batch):
 def test_sums_begin_where_they_were():
     before = {"loss": 2.5, "images": 4.0, "correct": 1.0, "predictions": 3.0}
     before |= {"outputs": 4.0, "inputs": 9.0, "unmixed": 1.0}
-    sums = Totals.begin(torch.device("cpu"), before)
-    assert sums.read(Fabric(accelerator="cpu", devices=1)) == before
+    sums = Totals(torch.device("cpu"), before)
+    assert before.items() <= sums.read(Fabric(accelerator="cpu", devices=1)).items()
 
 
 def test_inputs_of_outputs_are_counted():
-    sums = Totals.begin(torch.device("cpu"), {})
+    sums = Totals(torch.device("cpu"), {})
     sources = torch.tensor([[[0, 0]], [[0, 1]], [[2, 2]]])
     sums.count(Labelling(sources, num_inputs=3))
     sums.count(Labelling(sources[1:2], num_inputs=3))
@@ -251,7 +253,7 @@ def test_every_draw_of_a_run_has_random_numbers_of_its_own(data, tmp_path, monke
         asked.append(tuple(map(int, numbers)))
         return seed_for(*numbers)
 
-    for module in (_seeds, _loop, _setup):
+    for module in (_seeds, _trainer, _setup):
         monkeypatch.setattr(module, "seed_for", recorded)
     accumulated = Hardware(accelerator="cpu", accumulate=3)
     train_here(data, tmp_path, "comixup", hardware=accumulated)
@@ -273,8 +275,6 @@ def test_every_draw_of_a_run_has_random_numbers_of_its_own(data, tmp_path, monke
 
 
 def test_the_models_and_the_mixers_random_numbers_differ():
-    model = network()
-    way = stepper(model)
-    way.mixer.generator = torch.Generator()
+    way = trainer(network())
     way._seed(1, 2, 3)
     assert way.mixer.generator.initial_seed() != torch.initial_seed()

@@ -11,7 +11,6 @@ from cases import each_case
 from comixup.lab.training._losses import (
     losses,
     mean_binary_cross_entropy,
-    scaled_cross_entropy,
     soft_cross_entropy,
 )
 
@@ -127,10 +126,10 @@ def test_soft_cross_entropy_is_the_mean_of_minus_the_log_probabilities(kind):
     assert_close(soft_cross_entropy(logits, targets), expected)
 
 
-def test_scaled_cross_entropy_is_two_over_the_number_of_classes():
+def test_the_official_clean_loss_is_two_over_the_number_of_classes():
     logits, targets = logits_of(2.0), shares_of("shares")
     expected = -(targets * logits.softmax(1).log()).sum() / 5 * 2 / CLASSES
-    assert_close(scaled_cross_entropy(CLASSES)(logits, targets), expected)
+    assert_close(losses("official", CLASSES)[1](logits, targets), expected)
 
 
 def test_names_give_the_mixed_and_the_clean_loss():
@@ -163,7 +162,6 @@ def test_both_official_gradients_are_about_two_over_the_classes_of_cross_entropy
     [
         (lambda: losses("bce", 10), ValueError, r"`name` must be one of .*got 'bce'"),
         (lambda: losses("official", 1), ValueError, r"`num_classes` must be an integer of at"),
-        (lambda: scaled_cross_entropy(0), ValueError, r"`num_classes` must be an integer of at"),
         (
             lambda: mean_binary_cross_entropy(torch.zeros(2, 1), torch.tensor([0, 0])),
             ValueError,

@@ -58,7 +58,7 @@ def test_a_lone_input_keeps_its_saliency():
 
 def test_settings_reach_the_mixer():
     mixer = made(Method("comixup", {"beta": 0.5, "partition_size": 4}))
-    assert (mixer.weights.beta, mixer.partition_size) == (0.5, 4)
+    assert (mixer.beta, mixer.partition_size) == (0.5, 4)
     assert made(Method("cutmix", {"alpha": 0.2, "num_inputs": 3})).num_inputs == 3
 
 

@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 import torch
 
-from comixup.lab.training import Hardware, _trainer
+from comixup.lab.training import Hardware, _trainer, change_method
 from comixup.lab.training._mixers import make_method
-from comixup.lab.training._pictures import is_mixture
+from comixup.lab.training._report import is_mixture
 from comixup.lab.training._run import Run, difference
 from small_runs import (
     assert_same_run,
@@ -37,7 +37,8 @@ def data(tmp_path_factory):
 
 def one_pass(**changes):
     memory = {"rate": 0.75, "recycle": True, "cells": 4}
-    return recipe(augment="trivial", **changes).with_saliency("comixup", "one-pass", memory)
+    chosen = recipe(augment="trivial", **changes)
+    return change_method(chosen, "comixup", {}, saliency="one-pass", memory=memory)
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +98,7 @@ def test_methods_without_saliency_are_rejected():
     with pytest.raises(ValueError, match=r"`memory` must have settings among .*Did you mean rate"):
         make_method(method, 4, 10, torch.Generator())
     with pytest.raises(ValueError, match='`memory` must be empty where saliency is "paper"'):
-        recipe().with_saliency("comixup", "paper", {"rate": 0.5})
+        change_method(recipe(), "comixup", {}, memory={"rate": 0.5})
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from cases import each_case
 from comixup.lab import models
 from comixup.lab.data import load
 from comixup.lab.training import RECIPES, losses, read_logits, recipe_for, train
+from comixup.lab.training._folder import RunFolder, State
 from comixup.lab.training._losses import balanced_weights
 from comixup.lab.training._own_images import (
     Summary,
@@ -28,9 +29,11 @@ from comixup.lab.training._own_images import (
     report_near_copies,
     summarize,
 )
+from comixup.lab.training._report import Reporter
 from comixup.lab.training._results import classes_table, results_table
 from comixup.lab.training._run import Run
-from comixup.lab.training._setup import build_setup, network_of, set_lr
+from comixup.lab.training._setup import network_of
+from comixup.lab.training._trainer import Totals, Trainer
 from small_sets import HERE
 
 COLOURS = {"blue": (20, 40, 200), "green": (30, 180, 50), "red": (200, 30, 30)}
@@ -309,13 +312,12 @@ def test_the_last_layer_has_a_learning_rate_of_its_own(tmp_path):
     for factor in (1.0, 10.0):
         run = Run(dataclasses.replace(recipe, head_lr=factor), "vanilla")
         data = run.load_data(root)
-        setup = build_setup(run, data, Fabric(accelerator="cpu", devices=1))
-        start = {name: t.clone() for name, t in setup.evaluated.state_dict().items()}
-        loss = setup.model(torch.ones(2, 3, 16, 16)).square().mean()
-        setup.fabric.backward(loss)
-        set_lr(setup.optimizer, 0.1)
-        setup.optimizer.step()
-        moved[factor] = {name: t - start[name] for name, t in setup.evaluated.state_dict().items()}
+        fabric, reporter = Fabric(accelerator="cpu", devices=1), Reporter(None, "", 1)
+        trainer = Trainer(run, data, fabric, State({}), RunFolder(tmp_path), reporter, HERE)
+        start = {name: t.clone() for name, t in trainer.evaluated.state_dict().items()}
+        images, targets = torch.ones(2, 3, 16, 16), torch.tensor([0, 1])
+        trainer.step(images, targets, None, 1, Totals(torch.device("cpu"), {}))
+        moved[factor] = {n: t - start[n] for n, t in trainer.evaluated.state_dict().items()}
     assert moved[1.0]["fc.weight"].abs().max() > 0
     assert_close(moved[10.0]["fc.weight"], 10 * moved[1.0]["fc.weight"], rtol=1e-3, atol=1e-6)
     others = [name for name in moved[1.0] if name.endswith("conv1.weight")]

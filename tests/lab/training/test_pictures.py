@@ -11,7 +11,7 @@ from matplotlib.backend_bases import FigureCanvasBase
 from torch.testing import assert_close
 
 from comixup._figures import write_figure
-from comixup.lab.training._pictures import curves_figure
+from comixup.lab.training._report import curves_figure
 
 pytestmark = pytest.mark.usefixtures("drawn")
 

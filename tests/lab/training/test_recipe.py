@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from cases import each_case
-from comixup.lab.training import RECIPES, Method, Phase, Recipe
+from comixup.lab.training import RECIPES, Method, Phase, Recipe, change_method
 from comixup.lab.training._run import Run, difference
 
 CIFAR = RECIPES["cifar100-preactresnet18"]
@@ -198,7 +198,7 @@ def test_impossible_changes_are_rejected(changes, word):
 def test_the_recipe_itself_stays_as_it_is():
     recipe = recipe_of()
     recipe.changed(epochs=3, batch_size=2, lr=9.0)
-    recipe.with_settings("comixup", {"beta": 0.1})
+    change_method(recipe, "comixup", {"beta": 0.1})
     assert recipe == recipe_of()
     with pytest.raises(dataclasses.FrozenInstanceError):
         recipe.model = "lenet"
@@ -208,14 +208,14 @@ def test_the_recipe_itself_stays_as_it_is():
 
 
 def test_settings_are_added_to_those_of_one_method():
-    recipe = recipe_of().with_settings("comixup", {"tau": 0.9})
+    recipe = change_method(recipe_of(), "comixup", {"tau": 0.9})
     assert recipe.methods["comixup"].settings == {"beta": 0.5, "tau": 0.9}
     assert recipe.methods["soft"] == recipe_of().methods["soft"]
 
 
 def test_the_papers_figure_does_not_belong_to_other_settings():
-    assert recipe_of().with_settings(None, {"beta": 0.1}).methods["comixup"].paper is None
-    assert recipe_of().with_settings(None, {}).methods["comixup"].paper == 12.0
+    assert change_method(recipe_of(), "comixup", {"beta": 0.1}).methods["comixup"].paper is None
+    assert change_method(recipe_of(), "comixup", {}).methods["comixup"].paper == 12.0
 
 
 def test_the_recipes_own_method_is_chosen_without_a_name():
@@ -227,7 +227,7 @@ def test_unknown_method_gets_a_suggestion():
     with pytest.raises(ValueError, match=r"got 'comixupp'\. Did you mean comixup or"):
         CIFAR.choose("comixupp")
     with pytest.raises(ValueError, match="in recipe cifar100-preactresnet18"):
-        CIFAR.with_settings("nothing like it", {})
+        change_method(CIFAR, "nothing like it", {})
 
 
 def test_a_name_unlike_all_gets_no_suggestion():

@@ -10,7 +10,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from comixup.lab import data, models
-from comixup.lab.training import RECIPES, train
+from comixup.lab.training import RECIPES, change_method, train
 from comixup.lab.training._folder import read_metrics
 from comixup.lab.training._mixers import make_mixer
 from comixup.lab.training._recipe import METHODS
@@ -172,7 +172,8 @@ def test_learning_rate_steps_where_the_recipe_says(root, tmp_path, seen):
 
 def test_unmixed_epochs_are_not_mixed(root, tmp_path, seen):
     recipe = reduced(RECIPES["cifar100-preactresnet18"], epochs=3, model="small", batch_size=12)
-    recipe = dataclasses.replace(recipe, unmixed_epochs=1).with_schedule("comixup", {"off": 0.3})
+    recipe = dataclasses.replace(recipe, unmixed_epochs=1)
+    recipe = change_method(recipe, "comixup", {}, schedule={"off": 0.3})
     check_run(recipe, root, tmp_path, "comixup", epochs=3)
     # A mixed step passes the network twice: for the saliency, and with what was mixed.
     assert len(seen["shapes"]) == 1 + 2 + 1

@@ -7,7 +7,7 @@ import statistics
 import pytest
 from rich.console import Console
 
-from comixup.lab.training import RECIPES, Result
+from comixup.lab.training import RECIPES, Result, change_method
 from comixup.lab.training._results import result_of, results_table, spread
 
 CIFAR = RECIPES["cifar100-preactresnet18"]
@@ -170,7 +170,7 @@ def test_table_marks_what_is_reported_and_cuts_nothing_off(name, reported, word,
 
 
 def test_table_leaves_the_papers_place_empty_for_other_settings():
-    recipe = CIFAR.with_settings("comixup", {"beta": 0.5})
+    recipe = change_method(CIFAR, "comixup", {"beta": 0.5})
     text = "\n".join(lines_of(results_table(recipe, {"comixup": {0: result()}})))
     assert "20.00" in text
     assert "19.87" not in text

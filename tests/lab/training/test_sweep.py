@@ -1,7 +1,6 @@
 """Sweeps: which cells there are, that they are trained once, and what is made of them."""
 
 import csv
-import dataclasses
 import io
 import json
 import os
@@ -11,7 +10,7 @@ import signal
 import pytest
 from rich.console import Console
 
-from comixup.lab.training import RECIPES, Hardware, Method, Result, TrainingStopped
+from comixup.lab.training import RECIPES, Hardware, Result, TrainingStopped
 from comixup.lab.training._folder import read_metrics
 from comixup.lab.training._sweep import (
     Sweep,
@@ -64,9 +63,9 @@ def filled(recipe, grid, errors, method=None):
 def test_each_setting_is_varied_alone():
     cells = sweep_variants(SMALL, {"beta": [0.32, 0.0], "partition_size": [20.0, 4.0]})
     assert [(c.setting, c.value, c.name, c.default) for c in cells] == [
-        ("beta", 0.0, "beta-0", False),
+        ("beta", 0.0, "comixup-beta-0", False),
         ("beta", 0.32, "comixup", True),
-        ("partition_size", 4, "partition_size-4", False),
+        ("partition_size", 4, "comixup-partition_size-4", False),
         ("partition_size", 20, "comixup", True),
     ]
     assert type(cells[2].value) is int  # the mixer takes no other
@@ -80,7 +79,7 @@ def test_own_values_are_those_of_the_recipe():
     cells = sweep_variants(sensitivity, {"beta": [0.16, 0.32], "gamma": [1.0]}, "beta-0.16")
     assert [(cell.name, cell.default) for cell in cells] == [
         ("beta-0.16", True),
-        ("beta-0.32", False),
+        ("beta-0.16-beta-0.32", False),
         ("beta-0.16", True),
     ]
 
@@ -88,18 +87,18 @@ def test_own_values_are_those_of_the_recipe():
 def test_values_may_be_no_numbers():
     cells = sweep_variants(SMALL, {"resolve": [False, True], "clip": ["hard", None, "soft"]})
     assert [(c.value, c.name, c.default) for c in cells] == [
-        (False, "resolve-false", False),
+        (False, "comixup-resolve-false", False),
         (True, "comixup", True),
-        ("hard", "clip-hard", False),
-        (None, "clip-none", False),
+        ("hard", "comixup-clip-hard", False),
+        (None, "comixup-clip-none", False),
         ("soft", "comixup", True),
     ]
     sizes = sweep_variants(SMALL, {"partition_size": [None, 20, 4], "num_outputs": [5.0, None]})
     assert [c.name for c in sizes] == [
-        "partition_size-4",
+        "comixup-partition_size-4",
         "comixup",
-        "partition_size-none",
-        "num_outputs-5",
+        "comixup-partition_size-none",
+        "comixup-num_outputs-5",
         "comixup",
     ]
     assert type(sizes[3].value) is int
@@ -113,13 +112,6 @@ def test_tables_and_figures_of_values_that_are_no_numbers(tmp_path):
     assert [row["value"] for row in rows] == ["hard", "none", "soft"]
     (axes,) = sweep_figure(found).axes
     assert [label.get_text() for label in axes.get_xticklabels()] == ["hard", "none", "soft"]
-
-
-def test_a_method_with_the_name_of_a_cell():
-    methods = {"beta-0": Method("comixup", {"beta": 1.0})}
-    recipe = dataclasses.replace(SMALL, methods=methods, method="beta-0")
-    with pytest.raises(ValueError, match="must not have the name of a variant"):
-        sweep_variants(recipe, {"beta": [0.0, 1.0]})
 
 
 @pytest.mark.parametrize(
@@ -162,7 +154,7 @@ def test_every_cell_is_trained_and_shared_ones_once(unbroken):
     out, found = unbroken
     folder = out / "digits-sweep"
     trained = sorted(path.name for path in folder.iterdir() if path.is_dir())
-    assert trained == ["beta-0", "comixup"]
+    assert trained == ["comixup", "comixup-beta-0"]
     for cell in found.variants:
         assert list(cell.results) == [0, 1]
         for seed, one in cell.results.items():
@@ -211,7 +203,7 @@ def test_an_interrupted_sweep_goes_on(unbroken, tmp_path):
     console = Console(file=Interrupting("epoch 1/2", 3), width=200)
     with pytest.raises(TrainingStopped, match="resumes from epoch 2"):
         sweep(SMALL, GRID, console=console, **how)
-    done = read_metrics(folder / "beta-0" / "seed-1")
+    done = read_metrics(folder / "comixup-beta-0" / "seed-1")
     assert len(read_metrics(folder / "comixup" / "seed-0")) == 1
     assert not (folder / "sensitivity.png").exists()
     # What is done can be read already.
@@ -221,12 +213,12 @@ def test_an_interrupted_sweep_goes_on(unbroken, tmp_path):
     _, expected = unbroken
     assert [cell.errors for cell in again.variants] == [cell.errors for cell in expected.variants]
     # A finished run is not trained again: it would have taken other times.
-    assert read_metrics(folder / "beta-0" / "seed-1") == done
+    assert read_metrics(folder / "comixup-beta-0" / "seed-1") == done
     starts = {
         name: len(json.loads((folder / name / "seed-0" / "run.json").read_text())["starts"])
-        for name in ("beta-0", "comixup")
+        for name in ("comixup-beta-0", "comixup")
     }
-    assert starts == {"beta-0": 1, "comixup": 2}
+    assert starts == {"comixup-beta-0": 1, "comixup": 2}
 
 
 def test_more_values_train_only_the_new_cells(unbroken):
@@ -241,7 +233,7 @@ def test_more_values_train_only_the_new_cells(unbroken):
     new = {path.parent.parent.name for path in out.rglob("metrics.csv")} - {
         path.parent.parent.name for path in runs
     }
-    assert new == {"beta-0.64"}
+    assert new == {"comixup-beta-0.64"}
 
 
 # ---- Table and figure ---------------------------------------------------------------------------

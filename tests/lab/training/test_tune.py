@@ -6,15 +6,9 @@ import io
 import pytest
 from rich.console import Console
 
-from comixup.lab.training import RECIPES, Result, train
-from comixup.lab.training._sweep import (
-    best_of,
-    mean_validation,
-    tied_with,
-    tune,
-    tuning_table,
-    tuning_variants,
-)
+from comixup.lab.training import RECIPES, Method, Result, Sweep, tune
+from comixup.lab.training import _sweep as sweeps
+from comixup.lab.training._sweep import Variant, tuning_table
 from small_sets import HERE, reduced, write_all
 
 CIFAR = RECIPES["cifar100-preactresnet18"]
@@ -34,33 +28,53 @@ def result(validation, test):
     )
 
 
-@pytest.mark.parametrize("method", ["input", "manifold", "cutmix"])
-def test_each_alpha_of_the_paper_is_a_variant(method):
-    recipe = tuning_variants(CIFAR, method)
-    names = [f"{method}-alpha-{alpha}" for alpha in ("0.2", "1", "2")]
-    assert list(recipe.methods) == names
-    assert recipe.method == names[0]
-    assert [m.settings["alpha"] for m in recipe.methods.values()] == [0.2, 1.0, 2.0]
-    assert {(m.mixer, m.paper) for m in recipe.methods.values()} == {(method, None)}
-    assert recipe.name == "cifar100-preactresnet18-tune"  # its runs have folders of their own
+def found(**results):
+    """Returns a sweep with these results of variants, by name."""
+    method = Method("input")
+    variants = [
+        Variant("alpha", name, name, method, False, by_seed) for name, by_seed in results.items()
+    ]
+    return Sweep(CIFAR, "input", tuple(variants))
 
 
-def test_close_values_are_variants_of_their_own():
+@pytest.fixture
+def variants(monkeypatch):
+    """Returns the recipe of the variants that `tune` would train, and they themselves."""
+
+    def of(recipe, method=None):
+        monkeypatch.setattr(sweeps, "_train_variants", lambda recipe, grid, name, *_: (
+            recipe, {one.name: one.method for one in sweeps.sweep_variants(recipe, grid, name)}
+        ))  # fmt: skip
+        return tune(recipe, method)
+
+    return of
+
+
+@pytest.mark.parametrize(("method", "own"), [("input", "1"), ("manifold", "2"), ("cutmix", "1")])
+def test_each_alpha_of_the_paper_is_a_variant(variants, method, own):
+    _, methods = variants(CIFAR, method)
+    names = {alpha: f"{method}-alpha-{alpha}" for alpha in ("0.2", "1", "2")} | {own: method}
+    assert list(methods) == list(names.values())
+    assert [m.settings["alpha"] for m in methods.values()] == [0.2, 1.0, 2.0]
+    assert {(m.mixer, m.paper) for m in methods.values()} == {(method, None)}
+
+
+def test_close_values_are_variants_of_their_own(variants):
     close = {"input": {"alpha": (0.1234567, 0.1234568)}}
-    recipe = tuning_variants(dataclasses.replace(CIFAR, tuning_grid=close), "input")
-    assert [m.settings["alpha"] for m in recipe.methods.values()] == [0.1234567, 0.1234568]
+    _, methods = variants(dataclasses.replace(CIFAR, tuning_grid=close), "input")
+    assert [m.settings["alpha"] for m in methods.values()] == [0.1234567, 0.1234568]
 
 
-def test_other_settings_stay():
-    recipe = tuning_variants(RECIPES["cifar100-multi-input"], "cutmix-3")
-    assert list(recipe.methods) == [f"cutmix-3-alpha-{alpha}" for alpha in ("0.2", "1", "2")]
-    assert {m.settings["num_inputs"] for m in recipe.methods.values()} == {3}
+def test_other_settings_stay(variants):
+    _, methods = variants(RECIPES["cifar100-multi-input"], "cutmix-3")
+    assert list(methods) == ["cutmix-3-alpha-0.2", "cutmix-3", "cutmix-3-alpha-2"]
+    assert {m.settings["num_inputs"] for m in methods.values()} == {3}
 
 
-def test_images_are_held_out_where_the_data_has_none_of_its_own():
-    assert tuning_variants(CIFAR, "input").validation == 0.1
-    assert tuning_variants(CIFAR.changed(validation=0.3), "input").validation == 0.3
-    assert tuning_variants(RECIPES["speech-lenet"], "input").validation is None
+def test_images_are_held_out_where_the_data_has_none_of_its_own(variants):
+    assert variants(CIFAR, "input")[0].validation == 0.1
+    assert variants(CIFAR.changed(validation=0.3), "input")[0].validation == 0.3
+    assert variants(RECIPES["speech-lenet"], "input")[0].validation is None
 
 
 @pytest.mark.parametrize(
@@ -74,60 +88,56 @@ def test_images_are_held_out_where_the_data_has_none_of_its_own():
 )
 def test_what_cannot_be_tuned_gets_an_error_message(name, method, message):
     with pytest.raises(ValueError, match=message):
-        tuning_variants(RECIPES[name], method)
-
-
-def test_means_are_of_the_validation_error():
-    assert mean_validation({0: result(10.0, 90.0), 1: result(20.0, 80.0)}) == 15.0
-    with pytest.raises(ValueError, match="must have validation images"):
-        mean_validation({0: dataclasses.replace(result(1.0, 1.0), validation=None)})
+        tune(RECIPES[name], method)
 
 
 def test_best_variant_is_the_validation_images_choice():
-    found = {
-        "low test error": {0: result(30.0, 1.0), 1: result(31.0, 1.0)},
-        "low validation error": {0: result(26.0, 99.0), 1: result(20.0, 98.0)},
-        "lowest of one seed": {0: result(40.0, 2.0), 1: result(15.0, 2.0)},
-    }
-    assert best_of(found) == "low validation error"
+    tuned = found(
+        low_test_error={0: result(30.0, 1.0), 1: result(31.0, 1.0)},
+        low_validation_error={0: result(26.0, 99.0), 1: result(20.0, 98.0)},
+        lowest_of_one_seed={0: result(40.0, 2.0), 1: result(15.0, 2.0)},
+    )
+    assert tuned.best.name == "low_validation_error"
+    without = found(a={0: dataclasses.replace(result(1.0, 1.0), validation=None)})
+    with pytest.raises(ValueError, match="must have validation images"):
+        assert without.best
 
 
 @pytest.mark.parametrize("name", ["cifar100-preactresnet18", "speech-lenet"])
 def test_tuning_trains_every_variant(name, tmp_path):
     root = write_all(tmp_path / "sets")
     recipe = reduced(RECIPES[name], model="small", images_per_class=1)
-    best, found = tune(recipe, "input", out=tmp_path, data_root=root, hardware=HERE)
-    assert mean_validation(found[best]) == min(map(mean_validation, found.values()))
-    folders = sorted(path.name for path in (tmp_path / f"{name}-tune").iterdir())
-    assert folders == sorted(found)
+    how = {"out": tmp_path, "data_root": root, "hardware": HERE}
+    tuned = tune(recipe, "input", **how)
+    folders = {path.name for path in (tmp_path / f"{name}-tune").iterdir() if path.is_dir()}
+    assert folders == {one.name for one in tuned.variants}
     # The same command once more trains nothing: the runs are done.
-    variants = tuning_variants(recipe, "input")
-    again = train(variants, method=best, out=tmp_path, data_root=root, hardware=HERE)
-    assert again == found[best]
+    assert tune(recipe, "input", **how) == tuned
+
+
+def lines(table):
+    console = Console(width=120, file=io.StringIO())
+    console.print(table)
+    return console.file.getvalue().splitlines()
 
 
 def test_table_marks_the_best():
-    found = {"a": {0: result(10.0, 30.0)}, "b": {0: result(9.0, 40.0), 3: result(10.0, 41.0)}}
-    console = Console(width=80, file=io.StringIO())
-    console.print(tuning_table("b", found))
-    rows = [line.strip("│ ").split("│") for line in console.file.getvalue().splitlines()]
-    cells = [[cell.strip() for cell in row] for row in rows if len(row) == 5 or len(row) == 4]
-    assert ["a", "0", "10.00", "30.00"] in [row[:4] for row in cells]
-    assert ["b", "0 3", "9.50 ± 0.71", "40.50 ± 0.71", "best"] in cells
+    tuned = found(a={0: result(10.0, 30.0)}, b={0: result(9.0, 40.0), 3: result(10.0, 41.0)})
+    rows = [line.split() for line in lines(tuning_table(tuned))]
+    assert ["alpha", "a", "1", "10.00", "30.00"] in rows
+    assert ["alpha", "b", "2", *["9.50", "±", "0.71", "40.50", "±", "0.71", "best"]] in rows
 
 
 def test_a_tie_is_not_called_the_best():
     def run(error, images=200):
         return dataclasses.replace(result(error, 1.0), final={"validation": {"images": images}})
 
-    found = {"a": {0: run(10.0), 1: run(10.5)}, "b": {0: run(10.5), 1: run(10.0)}, "c": {0: run(9)}}
-    assert tied_with("a", {name: found[name] for name in "ab"}) == ["b"]
-    assert tied_with("c", found) == []
+    a, b = {0: run(10.0), 1: run(10.5)}, {0: run(10.5), 1: run(10.0)}
+    assert found(a=a, b=b).ties == ["b"]
+    assert found(c={0: run(9)}, a=a, b=b).ties == []
     # One image of one of two seeds is a quarter of a percent: less is rounding.
-    assert tied_with("a", {"a": found["a"], "b": {0: run(10.6), 1: run(10.1)}}) == ["b"]
-    assert tied_with("a", {"a": found["a"], "b": {0: run(10.5), 1: run(10.5)}}) == []
-    console = Console(width=120, file=io.StringIO())
-    console.print(tuning_table("a", {name: found[name] for name in "ab"}))
-    text = console.file.getvalue()
+    assert found(a=a, b={0: run(10.6), 1: run(10.1)}).ties == ["b"]
+    assert found(a=a, b={0: run(10.5), 1: run(10.5)}).ties == []
+    text = " ".join(" ".join(lines(tuning_table(found(a=a, b=b)))).split())
     assert "best" not in text
-    assert "a, b tie: they differ by less than one validation image" in " ".join(text.split())
+    assert "a, b tie: they differ by less than one validation image" in text

@@ -16,8 +16,8 @@ from comixup.lab import models
 from comixup.lab.data import load
 from comixup.lab.training import Hardware, Method, TrainingStopped
 from comixup.lab.training._folder import METRICS, RESULT
-from comixup.lab.training._loop import Stepper
 from comixup.lab.training._setup import WeightAverage
+from comixup.lab.training._trainer import Trainer
 from small_runs import (
     assert_same_weights,
     commands,
@@ -58,7 +58,7 @@ def by_hand(moments, decay):
 @pytest.fixture
 def moments(monkeypatch):
     """The state dicts of a run's network: before its first step, and after each."""
-    found, run_step = [], Stepper.run
+    found, run_step = [], Trainer.step
 
     def copied(model):
         return {name: tensor.clone() for name, tensor in unwrapped(model).state_dict().items()}
@@ -69,7 +69,7 @@ def moments(monkeypatch):
         run_step(self, *details)
         found.append(copied(self.model))
 
-    monkeypatch.setattr(Stepper, "run", step)
+    monkeypatch.setattr(Trainer, "step", step)
     return found
 
 

@@ -6,11 +6,10 @@
 >>> images.shape
 torch.Size([100, 1, 28, 28])
 
-1. The sets: `_cifar`, `_tiny_imagenet`, `_speech`, `_digits`, `_folder`, found below `_roots`;
-   `_load` has them all, `_subsets` parts of them;
-2. what they are: `_data_set`, with images `_in_memory` or `_on_disk`, whose files `_scan` reads
-   once before all else;
-3. their batches: `_sampler`.
+1. The sets: `_cifar`, `_tiny_imagenet`, `_speech`, `_folder`, found below `_roots`; `_load` has
+   them all, and the digits;
+2. what they are: `_data_set`, of splits with their batches, `_split`, whose images are `_in_memory`
+   or `_on_disk`; `_scan` reads the files once before all else.
 """
 
 from typing import TYPE_CHECKING
@@ -19,11 +18,11 @@ from comixup._lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
     from comixup.lab.data._data_set import DataSet as DataSet
-    from comixup.lab.data._data_set import Loader as Loader
-    from comixup.lab.data._data_set import Split as Split
     from comixup.lab.data._load import load as load
     from comixup.lab.data._load import names as names
     from comixup.lab.data._roots import data_root as data_root
+    from comixup.lab.data._split import Loader as Loader
+    from comixup.lab.data._split import Split as Split
     from comixup.lab.data._tiny_imagenet import tiny_imagenet_boxes as tiny_imagenet_boxes
 else:
     __getattr__, __dir__, __all__ = lazy_imports(__name__)

@@ -30,8 +30,6 @@ _VERSION = 1
 """Of what the arrays hold: count on when a reader makes them differently."""
 _CHUNK = 2**24
 """Bytes whose checksum is taken at once."""
-_NPY_VERSION = (1, 0)
-"""Version of NumPy's files for arrays without structure."""
 _UNFINISHED = ".part"
 _STALE = 86_400.0
 """Seconds after which an unfinished file is taken for one whose process was killed."""
@@ -198,7 +196,7 @@ def _read(path: Path, shape: tuple[int, ...] | None, dtype: npt.DTypeLike) -> Ar
     with path.open("rb") as file:
         # The header is compared with what is wanted before anything of its size is mapped;
         # `np.load` might unpickle or unzip instead.
-        if np.lib.format.read_magic(file) != _NPY_VERSION:
+        if np.lib.format.read_magic(file) != (1, 0):
             raise ValueError("it is of another format")
         own, *kind = np.lib.format.read_array_header_1_0(file)
         if kind != [False, np.dtype(dtype)] or (len(own) != 1 if shape is None else own != shape):

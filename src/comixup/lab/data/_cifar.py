@@ -7,7 +7,6 @@ before its MD5 is known to be that of the official file.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from torchvision.datasets.utils import (  # type: ignore[import-untyped]
 )
 
 from comixup._checks import reason_of
-from comixup.lab._preprocess import BLACK_TO_WHITE
 from comixup.lab.data._data_set import DataSet
 from comixup.lab.data._in_memory import MemorySplit
 from comixup.lab.data._roots import find_folder
@@ -30,29 +28,20 @@ SHAPE = (3, 32, 32)
 PAD = 2  # Paper: "random crop" without a number; the official implementation has 2
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """What tells the two sets apart: torchvision's reader, and what images are normalised by."""
-
-    reader: Any
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-
-
-def _colours(*values: float) -> tuple[float, ...]:
-    return tuple(value / BLACK_TO_WHITE for value in values)
-
-
-KINDS = {
-    "cifar10": _Kind(datasets.CIFAR10, (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
-    "cifar100": _Kind(datasets.CIFAR100, _colours(129.3, 124.1, 112.4), _colours(68.2, 65.4, 70.4)),
+KINDS: dict[str, tuple[Any, tuple[float, ...], tuple[float, ...]]] = {
+    "cifar10": (datasets.CIFAR10, (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
+    "cifar100": (
+        datasets.CIFAR100,
+        (129.3 / 255, 124.1 / 255, 112.4 / 255),
+        (68.2 / 255, 65.4 / 255, 70.4 / 255),
+    ),
 }
+"""torchvision's readers, and the mean and standard deviation that images are normalised by."""
 
 
 def read_cifar(name: str, root: Path, download: bool) -> DataSet:
     """Returns CIFAR-10 or CIFAR-100 from `root`, or from the folder that its archive unpacks to."""
-    kind = KINDS[name]
-    reader = kind.reader
+    reader, mean, std = KINDS[name]
     files = dict([*reader.train_list, *reader.test_list])
     files[reader.meta["filename"]] = reader.meta["md5"]
     if download and not any(_has(place, files) for place in (root, root / reader.base_folder)):
@@ -68,17 +57,13 @@ def read_cifar(name: str, root: Path, download: bool) -> DataSet:
             )
     # A reader of the same files that lie in `place` itself.
     here = type(reader.__name__, (reader,), {"base_folder": ""})
-    train, test = (here(place, train=part) for part in (True, False))
-    norm = (kind.mean, kind.std)
-    return DataSet(
-        name, tuple(train.classes), SHAPE, *norm, train=_split(train, norm), test=_split(test, norm)
-    )
-
-
-def _split(found: Any, norm: tuple[tuple[float, ...], tuple[float, ...]]) -> MemorySplit:
-    images = np.ascontiguousarray(found.data.transpose(0, 3, 1, 2))
-    targets = torch.tensor(found.targets)
-    return MemorySplit(torch.from_numpy(images), targets, *norm, pad=PAD, flip=True)
+    splits = []
+    for part in (True, False):
+        found = here(place, train=part)
+        images = torch.from_numpy(np.ascontiguousarray(found.data.transpose(0, 3, 1, 2)))
+        targets = torch.tensor(found.targets)
+        splits.append(MemorySplit(images, targets, mean, std, pad=PAD, flip=True))
+    return DataSet(name, tuple(found.classes), SHAPE, mean, std, train=splits[0], test=splits[1])
 
 
 def _has(folder: Path, files: Iterable[str]) -> bool:

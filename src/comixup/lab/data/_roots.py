@@ -15,9 +15,7 @@ DEFAULT_ROOT = "data"
 def data_root(root: str | Path | None, *, or_csv: bool = False) -> Path:
     """Returns the folder that data sets are looked for in: `root`, else COMIXUP_DATA, else ./data.
 
-    Args:
-        root: the folder.
-        or_csv: whether it may be a CSV file instead.
+    It may be a CSV file instead where `or_csv`.
 
     >>> data_root("somewhere").name
     'somewhere'

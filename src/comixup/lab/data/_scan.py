@@ -12,7 +12,6 @@ import io
 import os
 import warnings
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -23,7 +22,7 @@ from PIL import Image
 
 from comixup.lab._image_files import REPLACE, check_regular, decode
 from comixup.lab._pictures import upright_rgb
-from comixup.lab._progress import track
+from comixup.lab._progress import in_threads
 from comixup.lab.data._cache import cache_folder, cached, cached_rows, file_stamp, keep_rows
 
 Rows: TypeAlias = npt.NDArray[Any]
@@ -126,13 +125,11 @@ def _rows(
         except ValueError as error:
             return str(error)
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        looks = track(pool.map(look, unread), len(unread), f"reading {title}")
-        for k, found in zip(unread, looks, strict=True):
-            if isinstance(found, str):
-                problems[k] = found
-            else:
-                rows["content"][k], rows["size"][k], rows["thumbnail"][k] = found
+    for k, found in zip(unread, in_threads(look, unread, f"reading {title}"), strict=True):
+        if isinstance(found, str):
+            problems[k] = found
+        else:
+            rows["content"][k], rows["size"][k], rows["thumbnail"][k] = found
     good = np.delete(rows, list(problems))
     if len(unread) > len(problems) or len(good) < len(known):
         keep_rows("scan", place, good)
@@ -152,21 +149,14 @@ def _digest(data: bytes) -> bytes:
 
 
 def content_digests(name: str, files: Sequence[Path]) -> npt.NDArray[np.bytes_]:
-    """Returns a digest of each file's bytes, (n,), from the cache if they were read before.
-
-    Args:
-        name: of the data set.
-        files: of any kind.
-    """
+    """Returns a digest of each file's bytes, (n,), from the cache if they were read before."""
 
     def read(file: Path) -> bytes:
         check_regular(file)
         return _digest(file.read_bytes())
 
     def make() -> npt.NDArray[np.bytes_]:
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            digests = pool.map(read, files)
-            return np.array(list(track(digests, len(files), f"reading {name}")), "S32")
+        return np.array(list(in_threads(read, files, f"reading {name}")), "S32")
 
     return cached(f"{name}-contents", files, (len(files),), "S32", make)
 
@@ -184,10 +174,6 @@ def near_copies(train: Rows, evaluated: Rows) -> list[tuple[int, int]]:
 
     Images are compared as small grey thumbnails, stretched to a square. Of more than `MAX_COMPARED`
     images, only files of the same content are near copies.
-
-    Args:
-        train: from `scan`, of images to train on.
-        evaluated: of images to evaluate on.
     """
     if len(train) + len(evaluated) > MAX_COMPARED:
         first = {content: k for k, content in reversed([*enumerate(train["content"].tolist())])}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import wave
-from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,10 +22,11 @@ from comixup._checks import reason_of
 from comixup.lab._image_files import check_regular
 from comixup.lab._progress import track
 from comixup.lab.data._cache import cached
-from comixup.lab.data._data_set import DataSet, file_sources
+from comixup.lab.data._data_set import DataSet
 from comixup.lab.data._in_memory import MemorySplit
 from comixup.lab.data._roots import find_folder, lines_of
 from comixup.lab.data._scan import content_digests
+from comixup.lab.data._split import file_sources
 
 TITLE = "Google Speech Commands"
 RATE = 16_000
@@ -56,9 +56,9 @@ def read_speech(name: str, root: Path) -> DataSet:
     words, clips = _listing(folder)
     # Splits lie one behind the other, so that each is a view and not a copy.
     everything = [clip for split in _SPLITS for clip in clips[split]]
-    files = [folder / word / file for word, file in everything]
+    files = [folder / clip for clip in everything]
     everyone = torch.from_numpy(_all_spectrograms(name, files))
-    targets = torch.tensor([words.index(word) for word, _ in everything])
+    targets = torch.tensor([words.index(clip.partition("/")[0]) for clip in everything])
     sizes = [len(clips[split]) for split in _SPLITS]
     train, validation, test = (
         MemorySplit(images, classes, MEAN, STD, sources=sources)
@@ -73,43 +73,35 @@ def read_speech(name: str, root: Path) -> DataSet:
     return DataSet(name, tuple(words), shape, MEAN, STD, train, test, validation)
 
 
-def _listing(folder: Path) -> tuple[list[str], dict[str, list[tuple[str, str]]]]:
-    """Returns the words, sorted, and each split's clips as (word, file)."""
+def _listing(folder: Path) -> tuple[list[str], dict[str, list[str]]]:
+    """Returns the words, sorted, and each split's clips as "word/file"."""
     # Folders with an underscore hold background noise, which is no command.
     words = sorted(
         entry.name for entry in os.scandir(folder) if entry.is_dir() and entry.name[0] not in "_."
     )
-    present = [
-        (word, file)
-        for word in words
-        for file in sorted(os.listdir(folder / word))
-        if file.lower().endswith(".wav")
-    ]
-    silent = sorted(set(words) - {word for word, _ in present})
-    if silent:
-        raise FileNotFoundError(
-            f"{folder / silent[0]} has no clips (.wav). Unpack it again, or remove the folder."
-        )
-    known, clips, taken = set(present), {}, set()
-    for split, name in _LISTS.items():
-        listed = [line.strip().partition("/") for line in lines_of(folder / name, TITLE)]
-        clips[split] = [(word, file) for word, _, file in listed]
-        twice = [
-            clip for clip, count in Counter(clips[split]).items() if count > 1 or clip in taken
-        ]
-        if twice:
-            raise ValueError(
-                f"{folder / name} must list each clip once, and none of another list, got "
-                f"{'/'.join(twice[0])} again. Unpack it again."
-            )
-        missing = [clip for clip in clips[split] if clip not in known]
-        if missing:
+    split_of: dict[str, str] = {}
+    for word in words:
+        names = [name for name in os.listdir(folder / word) if name.lower().endswith(".wav")]
+        if not names:
             raise FileNotFoundError(
-                f"{TITLE} in {folder} is not whole: {'/'.join(missing[0])} of {name} missing, and "
-                f"{len(missing) - 1} others. Unpack it again."
+                f"{folder / word} has no clips (.wav). Unpack it again, or remove the folder."
             )
-        taken.update(clips[split])
-    clips["train"] = [clip for clip in present if clip not in taken]
+        split_of |= {f"{word}/{name}": "train" for name in sorted(names)}
+    clips: dict[str, list[str]] = {}
+    for split, name in _LISTS.items():
+        clips[split] = [line.strip() for line in lines_of(folder / name, TITLE)]
+        for clip in clips[split]:
+            if clip not in split_of:
+                raise FileNotFoundError(
+                    f"{TITLE} in {folder} is not whole: {clip} of {name} missing. Unpack it again."
+                )
+            if split_of[clip] != "train":
+                raise ValueError(
+                    f"{folder / name} must list each clip once, and none of another list, got "
+                    f"{clip} again. Unpack it again."
+                )
+            split_of[clip] = split
+    clips["train"] = [clip for clip, split in split_of.items() if split == "train"]
     for split in _SPLITS:
         if not clips[split]:
             raise FileNotFoundError(

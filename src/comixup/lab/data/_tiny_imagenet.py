@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,12 +15,13 @@ from torch import Tensor
 
 from comixup._checks import check_choice
 from comixup.lab._image_files import read_image
-from comixup.lab._progress import track
+from comixup.lab._progress import in_threads
 from comixup.lab.data._cache import cached
-from comixup.lab.data._data_set import DataSet, file_sources
+from comixup.lab.data._data_set import DataSet
 from comixup.lab.data._in_memory import MemorySplit
 from comixup.lab.data._roots import data_root, find_folder, lines_of
 from comixup.lab.data._scan import scan
+from comixup.lab.data._split import file_sources
 
 TITLE = "Tiny-ImageNet"
 SIZE = 64
@@ -31,18 +31,19 @@ _FOLDERS = ("tiny-imagenet-200", "tiny-imagenet", "tiny-imagenet-*")
 _NEEDED = ("wnids.txt", "train", "val")
 _SOURCE = "It comes as tiny-imagenet-200.zip from Stanford's course CS231n."
 _SPLITS = ("train", "test")
+_REMEDY = "Unpack it again."
 _COORDINATE = re.compile(r"[0-9]{1,9}")
 
 Box = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
-class _Listing:
-    """Files of a split with their class indices and, where known, boxes."""
+class _Image:
+    """A file with its class index and, where known, its box."""
 
-    files: list[Path]
-    targets: list[int]
-    boxes: list[Box | None]
+    file: Path
+    target: int
+    box: Box | None
 
 
 def read_tiny_imagenet(name: str, root: Path, skip_bad: bool = False) -> DataSet:
@@ -51,14 +52,17 @@ def read_tiny_imagenet(name: str, root: Path, skip_bad: bool = False) -> DataSet
     wnids = _class_ids(folder)
     splits, left_out = [], list[str]()
     for split in _SPLITS:
-        listing, contents, bad = _list(folder, wnids, split, skip_bad)
+        images, contents, bad = _list(folder, wnids, split, skip_bad)
         left_out += bad
-        images = torch.from_numpy(_decoded(f"{name}-{split}", listing.files))
-        targets = torch.tensor(listing.targets)
-        sources = file_sources(listing.files, contents)
-        splits.append(MemorySplit(images, targets, MEAN, STD, PAD, flip=True, sources=sources))
-    words = dict(_words(folder))
-    classes = tuple(words.get(wnid, wnid) for wnid in wnids)
+        files = [image.file for image in images]
+        pixels = torch.from_numpy(_decoded(f"{name}-{split}", files))
+        targets = torch.tensor([image.target for image in images])
+        sources = file_sources(files, contents)
+        splits.append(MemorySplit(pixels, targets, MEAN, STD, PAD, flip=True, sources=sources))
+    path = folder / "words.txt"
+    words = (line.partition("\t") for line in (lines_of(path, TITLE) if path.exists() else []))
+    first = {wnid: names.split(",")[0].strip() for wnid, _, names in words}
+    classes = tuple(first.get(wnid) or wnid for wnid in wnids)
     return DataSet(
         name,
         classes,
@@ -85,12 +89,11 @@ def tiny_imagenet_boxes(
     """
     check_choice("split", split, _SPLITS)
     folder = _find(data_root(root))
-    listing, _, _ = _list(folder, _class_ids(folder), split, skip_bad)
     boxes: list[Box] = []
-    for file, box in zip(listing.files, listing.boxes, strict=True):
-        if box is None:
-            raise ValueError(f"{TITLE} has no box for {file}. Unpack it again.")
-        boxes.append(box)
+    for image in _list(folder, _class_ids(folder), split, skip_bad)[0]:
+        if image.box is None:
+            raise ValueError(f"{TITLE} has no box for {image.file}. Unpack it again.")
+        boxes.append(image.box)
     return torch.tensor(boxes)
 
 
@@ -122,27 +125,24 @@ def _words(folder: Path) -> list[tuple[str, str]]:
 
 def _list(
     folder: Path, wnids: list[str], split: str, skip_bad: bool
-) -> tuple[_Listing, npt.NDArray[np.bytes_], tuple[str, ...]]:
+) -> tuple[list[_Image], npt.NDArray[np.bytes_], tuple[str, ...]]:
     """Returns a split's images, digests of their files, and what was left out."""
-    listing = _list_train(folder, wnids) if split == "train" else _list_val(folder, wnids)
-    if not listing.files:
+    images = _list_train(folder, wnids) if split == "train" else _list_val(folder, wnids)
+    if not images:
         raise FileNotFoundError(f"{TITLE} in {folder} has no images of {split}. Unpack it again.")
     kept, rows, left_out = scan(
         folder / split,
-        [os.fsencode(file) for file in listing.files],
+        [os.fsencode(image.file) for image in images],
         f"{TITLE}, {split}",
         skip_bad=skip_bad,
         size=(SIZE, SIZE),
-        remedy="Unpack it again.",
+        remedy=_REMEDY,
     )
-    columns = (listing.files, listing.targets, listing.boxes)
-    files, targets, boxes = ([column[k] for k in kept] for column in columns)
-    good = _Listing(files, targets, boxes)  # type: ignore[arg-type]
-    return good, rows["content"], left_out
+    return [images[k] for k in kept], rows["content"], left_out
 
 
-def _list_train(folder: Path, wnids: list[str]) -> _Listing:
-    listing = _Listing([], [], [])
+def _list_train(folder: Path, wnids: list[str]) -> list[_Image]:
+    listed: list[_Image] = []
     for target, wnid in enumerate(wnids):
         images, notes = folder / "train" / wnid / "images", f"{wnid}_boxes.txt"
         names = _image_names(images)
@@ -151,26 +151,21 @@ def _list_train(folder: Path, wnids: list[str]) -> _Listing:
         if not names or not boxes.keys() <= set(names):
             missing = next(iter(sorted(boxes.keys() - set(names))), "its images")
             raise FileNotFoundError(f"{images} is not whole: {missing} missing. Unpack it again.")
-        listing.files.extend(images / name for name in names)
-        listing.targets.extend([target] * len(names))
-        listing.boxes.extend(boxes[name][1] if name in boxes else None for name in names)
-    return listing
+        listed += [_Image(images / name, target, boxes.get(name, ("", None))[1]) for name in names]
+    return listed
 
 
-def _list_val(folder: Path, wnids: list[str]) -> _Listing:
+def _list_val(folder: Path, wnids: list[str]) -> list[_Image]:
     notes, images = folder / "val" / "val_annotations.txt", folder / "val" / "images"
     names = set(_image_names(images))
-    index = {wnid: target for target, wnid in enumerate(wnids)}
-    listing = _Listing([], [], [])
+    listed: list[_Image] = []
     for name, (wnid, box) in _boxes(notes, fields=6).items():
-        if wnid not in index:
+        if wnid not in wnids:
             raise ValueError(f"{notes} has {name} of class {wnid}, which is not in wnids.txt.")
         if name not in names:
             raise FileNotFoundError(f"{images} is not whole: {name} missing. Unpack it again.")
-        listing.files.append(images / name)
-        listing.targets.append(index[wnid])
-        listing.boxes.append(box)
-    return listing
+        listed.append(_Image(images / name, wnids.index(wnid), box))
+    return listed
 
 
 def _image_names(folder: Path) -> list[str]:
@@ -199,20 +194,14 @@ def _boxes(path: Path, fields: int) -> dict[str, tuple[str, Box]]:
     return notes
 
 
-# ---- Decoding -----------------------------------------------------------------------------------
-
-
 def _decoded(name: str, files: Sequence[Path]) -> npt.NDArray[np.uint8]:
     """Returns all images, (n, 3, 64, 64), from the cache or else by several threads."""
     shape = (len(files), 3, SIZE, SIZE)
 
     def make() -> npt.NDArray[np.uint8]:
         images = np.empty(shape, np.uint8)
-        # Decoding lets go of Python's lock, so threads do; they are started in the files' order.
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            decoded = pool.map(_decode, files)
-            for number, image in enumerate(track(decoded, len(files), f"decoding {name}")):
-                images[number] = image
+        for number, image in enumerate(in_threads(_decode, files, f"decoding {name}")):
+            images[number] = image
         return images
 
     return cached(name, files, shape, np.uint8, make)
@@ -220,5 +209,5 @@ def _decoded(name: str, files: Sequence[Path]) -> npt.NDArray[np.uint8]:
 
 def _decode(path: Path) -> npt.NDArray[np.uint8]:
     """Returns one image, (3, 64, 64)."""
-    image = read_image(path, size=(SIZE, SIZE), remedy="Unpack it again.")
+    image = read_image(path, size=(SIZE, SIZE), remedy=_REMEDY)
     return np.asarray(image).transpose(2, 0, 1)

@@ -15,8 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias, TypeVar
-from xml.etree.ElementTree import Element, TreeBuilder
-from xml.parsers import expat
+from xml.etree import ElementTree
 
 import numpy as np
 import torch
@@ -26,12 +25,10 @@ from torch import Tensor
 from comixup._checks import check_count
 from comixup.lab._pictures import orientation_of, stored_size, upright_box, upright_size
 from comixup.lab._preprocess import CenterCrop
-from comixup.lab.data import tiny_imagenet_boxes
+from comixup.lab.data import DataSet, tiny_imagenet_boxes
 
 Box: TypeAlias = tuple[float, float, float, float]
 """x0, y0, x1, y1 as in a file: the last column and row are inside."""
-Pixels: TypeAlias = tuple[int, int, int, int]
-"""x0, y0, x1, y1 as in this package: x1 and y1 are exclusive ends."""
 
 MAX_XML_BYTES = 1_000_000
 """Annotations of an image have some thousand; a file that is larger is none."""
@@ -46,15 +43,32 @@ _CORNERS = ("xmin", "ymin", "xmax", "ymax")
 def read_tiny_imagenet_boxes(
     root: str | Path | None = None, split: str = "test", *, skip_bad: bool = False
 ) -> Tensor:
-    """Returns Tiny-ImageNet's boxes, (n, 1, 4), in the order of the split's images.
-
-    Args:
-        root: as for `comixup.lab.data.load`.
-        split: "train" or "test" (the official `val`).
-        skip_bad: as for `comixup.lab.data.load`.
-    """
+    """Returns Tiny-ImageNet's boxes, (n, 1, 4), in the order of the images of a split."""
     inside = tiny_imagenet_boxes(root, split, skip_bad=skip_bad)
     return torch.cat((inside[:, :2], inside[:, 2:] + 1), 1).unsqueeze(1)
+
+
+def find_boxes(
+    data: DataSet,
+    root: Path | None,
+    source: Path | None = None,
+    *,
+    image_size: int | None = None,
+    skip_bad: bool = False,
+) -> Tensor | None:
+    """Returns the boxes of a data set's test images: those of a source, or Tiny-ImageNet's own."""
+    if source is None:
+        if data.name != "tiny-imagenet":
+            return None
+        own = read_tiny_imagenet_boxes(root, "test", skip_bad=skip_bad)
+        return own if data.test_indices is None else own[data.test_indices]
+    files = getattr(data.test, "files", None)
+    if files is None:
+        raise ValueError(
+            f"`--boxes` must belong to images in files, but those of {data.name} are not: boxes go "
+            "by the files' names."
+        )
+    return read_boxes(source, files, image_size or max(data.shape[1:]))
 
 
 def read_boxes(
@@ -114,12 +128,7 @@ def box_areas(boxes: Tensor) -> Tensor:
 
 
 def with_background(boxes: Tensor, size: tuple[int, ...]) -> Tensor:
-    """Returns which images have a box, and none that covers all of it, (n,) booleans.
-
-    Args:
-        boxes: (n, k, 4).
-        size: height and width of the images.
-    """
+    """Returns which images have a box, and none that covers all of it, (n,) booleans."""
     areas = box_areas(boxes)
     return (areas > 0).any(1) & (areas < math.prod(size)).all(1)
 
@@ -135,6 +144,16 @@ def check_boxes(boxes: Tensor, count: int | None = None) -> None:
         raise ValueError(
             f"`boxes` must have a row for each of the {count} images, got {len(boxes)}. Are they "
             "of another split?"
+        )
+
+
+def check_within(boxes: Tensor, size: tuple[int, int]) -> None:
+    """Raises `ValueError` unless boxes, (n, k, 4), lie within images of a height and width."""
+    (height, width), (_, _, x1, y1) = size, boxes.amax((0, 1)).tolist()
+    if int(boxes.min()) < 0 or x1 > width or y1 > height:
+        raise ValueError(
+            f"`boxes` must lie within the images' {width} x {height} pixels, got some up to "
+            f"{x1} x {y1}. Were they read for another image size?"
         )
 
 
@@ -210,7 +229,7 @@ def _read_xml(path: Path, image: Path) -> Iterator[Box]:
         yield x0, y0, x1, y1
 
 
-def _drawn_upright(root: Element, path: Path, image: Path) -> bool:
+def _drawn_upright(root: ElementTree.Element, path: Path, image: Path) -> bool:
     """Returns whether boxes were drawn on the upright image where the file stores it sideways.
 
     An annotation of an image of another size raises `ValueError`: its boxes would be elsewhere.
@@ -221,11 +240,10 @@ def _drawn_upright(root: Element, path: Path, image: Path) -> bool:
     if "0" in told:
         return False
     (width, height), orientation = _size_and_orientation(image)
-    if told == (str(width), str(height)):
-        return False
     upright = upright_size((width, height), orientation)
-    if told == (str(upright[0]), str(upright[1])):
-        return True
+    for size in ((width, height), upright):
+        if told == tuple(map(str, size)):
+            return size != (width, height)
     raise ValueError(
         f"{path} must be of an image of {width} x {height} pixels, the size of {image}, got "
         f"{told[0][:20]} x {told[1][:20]}: its boxes would be elsewhere. Scale the boxes, or "
@@ -233,34 +251,33 @@ def _drawn_upright(root: Element, path: Path, image: Path) -> bool:
     )
 
 
-def _parsed(path: Path) -> Element:
-    """Returns an XML file's root. Files with declarations raise `ValueError`.
+class _PlainTree(ElementTree.TreeBuilder):
+    """An XML tree without declarations.
 
     Entities could stand for other files, or for each other until they fill the memory; boxes need
     none of them.
     """
 
-    def reject(*declaration: object) -> None:
+    def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
         raise ValueError(
-            f"{path} must be a plain annotation, got one with a document type of its own, which "
-            "may stand for other files or for endless text. Remove its <!DOCTYPE ...>."
+            "must be a plain annotation, got one with a document type of its own, which may stand "
+            "for other files or for endless text. Remove its <!DOCTYPE ...>."
         )
 
+
+def _parsed(path: Path) -> ElementTree.Element:
     size = path.stat().st_size
     if size > MAX_XML_BYTES:
         raise ValueError(
             f"{path} must have at most {MAX_XML_BYTES} bytes, as annotations do, got {size}."
         )
-    builder, parser = TreeBuilder(), expat.ParserCreate()
-    parser.StartDoctypeDeclHandler = reject
-    parser.StartElementHandler = builder.start
-    parser.EndElementHandler = builder.end
-    parser.CharacterDataHandler = builder.data
     try:
-        parser.Parse(path.read_bytes(), True)
-    except expat.ExpatError as error:
+        parser = ElementTree.XMLParser(target=_PlainTree())
+        return ElementTree.parse(path, parser).getroot()
+    except ElementTree.ParseError as error:
         raise ValueError(f"{path} cannot be read as XML: {error}. Unpack it again.") from None
-    return builder.close()
+    except ValueError as error:
+        raise ValueError(f"{path} {error}") from None
 
 
 def _checked(cells: Sequence[str], where: str) -> Box:
@@ -282,11 +299,10 @@ def _checked(cells: Sequence[str], where: str) -> Box:
 # ---- From the file's pixels to the model's -------------------------------------------------------
 
 
-def _shown(boxes: Sequence[Box], path: Path, image_size: int | None) -> list[Pixels]:
-    """Returns boxes in pixels of what the model is shown, those left out that it does not see.
-
-    Images are shown upright, and their boxes turned with them.
-    """
+def _shown(
+    boxes: Sequence[Box], path: Path, image_size: int | None
+) -> list[tuple[int, int, int, int]]:
+    """Returns boxes in pixels of what the model is shown, but for those that it does not see."""
     (width, height), orientation = _size_and_orientation(path)
     crop = CenterCrop.of(upright_size((width, height), orientation), image_size)
     shown = []

@@ -8,8 +8,7 @@ and has no way to find the layer by itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -86,7 +85,8 @@ class ActivationMaps:
         method: CamMethod = "cam",
     ) -> None:
         check_choice("method", method, METHODS)
-        _check_evaluating(model)
+        self._model, self._method = model, method
+        self._check_evaluating()
         if images.ndim != 4 or not len(images):
             raise ValueError(
                 f"`images` must have shape (n, channels, height, width) with an image at least, "
@@ -98,26 +98,38 @@ class ActivationMaps:
                 f"`layer` must be the name of a module of the model, got {layer!r}. Its last "
                 f"modules are {names[-8:]}."
             )
-        self._model = model
-        self._method = method
-        probe = images[:PROBED]
         find = _find_averaged_maps if method == "cam" else _find_last_maps
-        self.layer, self._head = find(model, probe, layer)
+        self.layer, self._head = find(model, images[:PROBED], layer)
 
     def __call__(self, images: Tensor, classes: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Returns (n, h, w) maps of the classes (None: of the predicted ones), and the logits.
 
         The logits, (n, number of classes), come from the same pass through the model.
         """
-        _check_evaluating(self._model)
+        self._check_evaluating()
         run = self._cam if self._method == "cam" else self._grad_cam
         return run(images, classes)
+
+    def _check_evaluating(self) -> None:
+        if self._model.training:
+            raise ValueError(
+                "`model` must be in evaluation mode, or the other images of the batch change the "
+                "maps, got one in training mode. Call model.eval() first."
+            )
+
+    def _logits(self, images: Tensor, hook: _Hook) -> Tensor:
+        """Returns the logits; the hook is called with what the layer makes."""
+        handle = self._model.get_submodule(self.layer).register_forward_hook(hook)
+        try:
+            logits: Tensor = self._model(images)
+        finally:
+            handle.remove()
+        return logits
 
     @torch.no_grad()
     def _cam(self, images: Tensor, classes: Tensor | None) -> tuple[Tensor, Tensor]:
         kept: list[Tensor] = []
-        with _hooked(self._model.get_submodule(self.layer), lambda *call: kept.append(call[2])):
-            logits = self._model(images)
+        logits = self._logits(images, lambda *call: kept.append(call[2]))
         maps, chosen = kept[-1], _chosen(classes, logits)
         if self._head is None:  # the maps are of the classes already
             return maps[torch.arange(len(maps), device=maps.device), chosen], logits
@@ -133,8 +145,7 @@ class ActivationMaps:
             leaves.append(output.detach().requires_grad_())
             return leaves[-1].clone()  # which the model may overwrite, other than a leaf
 
-        with _hooked(self._model.get_submodule(self.layer), cut):
-            logits = self._model(images)
+        logits = self._logits(images, cut)
         # A module that is used several times makes the maps at its last use.
         maps, chosen = leaves[-1], _chosen(classes, logits)
         (gradient,) = torch.autograd.grad(logits.gather(1, chosen[:, None]).sum(), maps)
@@ -156,23 +167,20 @@ class _Call:
 
     @property
     def has_maps(self) -> bool:
-        """Returns whether feature maps of more than one pixel came out."""
+        """Whether feature maps of more than one pixel came out."""
         return self.output.ndim == 4 and self.output.shape[2:].numel() > 1
-
-
-_Head: TypeAlias = nn.Module  # a linear layer, or a convolution of one pixel
 
 
 def _find_averaged_maps(
     model: nn.Module, probe: Tensor, layer: str | None
-) -> tuple[str, _Head | None]:
+) -> tuple[str, nn.Module | None]:
     """Returns the layer whose maps, averaged, go into the last linear layer, and that layer.
 
-    No linear layer if the averages are the logits themselves. The averages are compared as
-    numbers, since models average by modules, by functions and by methods.
+    It may be a convolution of one pixel; none if the averages are the logits themselves. The
+    averages are compared as numbers, since models average by modules, functions and methods.
     """
     calls, logits = _watched(model, probe)
-    averages: list[tuple[Tensor, _Head | None]] = [(logits, None)]
+    averages: list[tuple[Tensor, nn.Module | None]] = [(logits, None)]
     for call in calls:
         head, one_pixel = call.module, call.input.shape[2:].numel() == 1
         is_linear = isinstance(head, nn.Linear | nn.Conv2d) and one_pixel
@@ -258,15 +266,6 @@ def _watched(model: nn.Module, images: Tensor) -> tuple[list[_Call], Tensor]:
     return [call for call in calls if call.name], logits
 
 
-@contextmanager
-def _hooked(module: nn.Module, hook: _Hook) -> Iterator[None]:
-    handle = module.register_forward_hook(hook)
-    try:
-        yield
-    finally:
-        handle.remove()
-
-
 def _same(first: Tensor, second: Tensor) -> bool:
     """Returns whether two matrices are the same but for rounding."""
     if first.shape != second.shape:
@@ -292,11 +291,3 @@ def _chosen(classes: Tensor | None, logits: Tensor) -> Tensor:
             f"{int(classes.min())} to {int(classes.max())}. Is it a model for other data?"
         )
     return classes
-
-
-def _check_evaluating(model: nn.Module) -> None:
-    if model.training:
-        raise ValueError(
-            "`model` must be in evaluation mode, or the other images of the batch change the "
-            "maps, got one in training mode. Call model.eval() first."
-        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from scipy import stats  # type: ignore[import-untyped]
 
@@ -63,22 +63,42 @@ COLUMNS = (
     Column("passes", "Passes", lower_is_better=None, decimals=0),
     Column("cpu_seconds", "CPU-seconds", lower_is_better=None, decimals=0),
 )
-"""Figures that are known; a comparison has those of them that some run has."""
+"""Metrics that are known; a comparison has those of them that some run has."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """One metric of one method, over its runs.
+    """One metric of one method over its runs, and how it differs from the reference's.
 
     Attributes:
+        method: the method.
+        column: the metric.
         values: of each run that has it.
         seeds: of the same runs.
         best: whether no method has a better mean, as far as it is printed.
+        difference: the mean minus the reference's; None where either has no values.
+        welch: two-sided p-value of Welch's t-test; None if either has fewer than three runs, or if
+            no run differs from the others of its method.
+        paired: two-sided p-value of the paired t-test over the seeds in common; None with fewer
+            than three, or if all pairs differ by the same.
+        pairs: seeds in common.
+        interval: of the mean difference over the pairs, with 95 % confidence (Student's t); None
+            where there is no paired test.
+        holm: `paired` adjusted by Holm's method for all differences of the family's columns; None
+            where there is no paired test, and for other columns, whose tests are exploratory.
     """
 
+    method: str
+    column: str
     values: tuple[float, ...]
     seeds: tuple[int | None, ...]
     best: bool = False
+    difference: float | None = None
+    welch: float | None = None
+    paired: float | None = None
+    pairs: int | None = None
+    interval: tuple[float, float] | None = None
+    holm: float | None = None
 
     @property
     def mean(self) -> float:
@@ -92,37 +112,6 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Difference:
-    """How a method's mean differs from the reference's, and what a test makes of it.
-
-    Attributes:
-        method: the method.
-        reference: what it is compared with.
-        column: the metric.
-        difference: the method's mean minus the reference's.
-        welch: two-sided p-value of Welch's t-test; None if either has fewer than three runs, or if
-            no run differs from the others of its method.
-        paired: two-sided p-value of the paired t-test over the seeds in common; None with fewer
-            than three, or if all pairs differ by the same.
-        pairs: seeds in common.
-        interval: of the mean difference over the pairs, with 95 % confidence (Student's t); None
-            where there is no paired test.
-        holm: `paired` adjusted by Holm's method for all differences of the family's columns; None
-            where there is no paired test, and for other columns, whose tests are exploratory.
-    """
-
-    method: str
-    reference: str
-    column: str
-    difference: float
-    welch: float | None
-    paired: float | None
-    pairs: int
-    interval: tuple[float, float] | None = None
-    holm: float | None = None
-
-
-@dataclass(frozen=True)
 class Comparison:
     """Methods with their metrics; see `compare`.
 
@@ -130,64 +119,63 @@ class Comparison:
         columns: the metrics that some run has.
         summaries: by method, then by column's name.
         runs: how many each method has.
-        differences: of every method but the reference, column by column.
         reference: what the others are tested against; None with one method.
     """
 
     columns: tuple[Column, ...]
     summaries: Mapping[str, Mapping[str, Summary]]
     runs: Mapping[str, int]
-    differences: tuple[Difference, ...] = field(default=())
     reference: str | None = None
 
+    @property
+    def differences(self) -> tuple[Summary, ...]:
+        """What differs from the reference: every method but itself, column by column."""
+        cells = [cell for cells in self.summaries.values() for cell in cells.values()]
+        return tuple(cell for cell in cells if cell.difference is not None)
 
-def compare(
-    runs: Sequence[RunRecord],
-    *,
-    columns: Sequence[Column] = COLUMNS,
-    reference: str | None = None,
-    family: Sequence[str] = FAMILY,
-) -> Comparison:
+
+def compare(runs: Sequence[RunRecord], *, reference: str | None = None) -> Comparison:
     """Returns runs grouped by method, with the best marked and differences tested.
 
     Args:
         runs: in any order; methods keep the order of their first runs.
-        columns: metrics to show, if some run has them.
         reference: method that the others are tested against; None means Co-Mixup, or else the
             first.
-        family: names of the columns whose p-values are adjusted together, over all methods.
 
     >>> found = compare([RunRecord("a", 0, {"error": 20.0}), RunRecord("b", 0, {"error": 19.0})])
     >>> found.summaries["b"]["error"].best, found.differences[0].welch
     (True, None)
     """
     groups = _groups(runs)
-    shown = tuple(c for c in columns if any(c.name in run.metrics for run in runs))
-    if not shown:
+    columns = tuple(c for c in COLUMNS if any(c.name in run.metrics for run in runs))
+    if not columns:
         raise ValueError(
-            f"`runs` must have metrics such as {', '.join(c.name for c in columns[:3])}, got "
+            f"`runs` must have metrics such as {', '.join(c.name for c in COLUMNS[:3])}, got "
             f"{sorted({name for run in runs for name in run.metrics})}."
         )
-    reference = _reference(list(groups), reference)
-    summaries = {
-        method: {column.name: _summary(own, column.name) for column in shown}
-        for method, own in groups.items()
-    }
-    for column in shown:
-        _mark_best(summaries, column)
-    differences = tuple(
-        _difference(
-            method, reference, column.name, own[column.name], summaries[reference][column.name]
+    if reference is not None and reference not in groups:
+        raise ValueError(
+            f"`reference` must be one of the methods {', '.join(groups)}, got {reference!r}."
+            f"{did_you_mean(reference, [*groups])}"
         )
-        for method, own in summaries.items()
-        for column in shown
-        if method != reference
-        and own[column.name].values
-        and summaries[reference][column.name].values
-    )
-    differences = _adjusted(differences, family)
+    reference = reference or (REFERENCE if REFERENCE in groups else next(iter(groups)))
+    summaries: dict[str, dict[str, Summary]] = {method: {} for method in groups}
+    for column in columns:
+        of_methods = _summaries(groups, column)
+        for method, own in of_methods.items():
+            other = of_methods[reference]
+            tested = method != reference and own.values and other.values
+            summaries[method][column.name] = _tested(own, other) if tested else own
+    family = [
+        cell
+        for cells in summaries.values()
+        for cell in cells.values()
+        if cell.column in FAMILY and cell.paired is not None
+    ]
+    for cell, adjusted in zip(family, holm([c.paired or 0.0 for c in family]), strict=True):
+        summaries[cell.method][cell.column] = replace(cell, holm=adjusted)
     counts = {method: len(own) for method, own in groups.items()}
-    return Comparison(shown, summaries, counts, differences, reference if len(groups) > 1 else None)
+    return Comparison(columns, summaries, counts, reference if len(groups) > 1 else None)
 
 
 def welch_test(first: Sequence[float], second: Sequence[float]) -> float | None:
@@ -220,14 +208,8 @@ def paired_test(differences: Sequence[float]) -> float | None:
     return float(stats.ttest_1samp(differences, 0).pvalue)
 
 
-def paired_interval(
-    differences: Sequence[float], level: float = LEVEL
-) -> tuple[float, float] | None:
-    """Returns the confidence interval of a mean difference, or None where the test is undefined.
-
-    Args:
-        differences: of the two members of each pair.
-        level: of confidence.
+def paired_interval(differences: Sequence[float]) -> tuple[float, float] | None:
+    """Returns the 95 % confidence interval of a mean difference; None as for `paired_test`.
 
     >>> low, high = paired_interval([-1.0, -1.2, -0.9])
     >>> print(f"{low:.2f} {high:.2f}")
@@ -235,7 +217,7 @@ def paired_interval(
     """
     if not _vary(differences):
         return None
-    low, high = stats.ttest_1samp(differences, 0).confidence_interval(level)
+    low, high = stats.ttest_1samp(differences, 0).confidence_interval(LEVEL)
     return float(low), float(high)
 
 
@@ -257,13 +239,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
         adjusted[index] = largest
     return adjusted
-
-
-def _adjusted(differences: Sequence[Difference], family: Sequence[str]) -> tuple[Difference, ...]:
-    """Returns the differences with Holm's p-values where they belong to the family."""
-    tested = [d for d in differences if d.column in family and d.paired is not None]
-    values = iter(holm([d.paired for d in tested if d.paired is not None]))
-    return tuple(replace(d, holm=next(values)) if d in tested else d for d in differences)
 
 
 def _groups(runs: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
@@ -298,37 +273,26 @@ def _groups(runs: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
     return groups
 
 
-def _reference(methods: Sequence[str], wanted: str | None) -> str:
-    if wanted is not None and wanted not in methods:
-        raise ValueError(
-            f"`reference` must be one of the methods {', '.join(methods)}, got {wanted!r}."
-            f"{did_you_mean(wanted, methods)}"
-        )
-    return wanted or (REFERENCE if REFERENCE in methods else methods[0])
+def _summaries(groups: Mapping[str, Sequence[RunRecord]], column: Column) -> dict[str, Summary]:
+    """Returns a metric by method; the best mean is marked, and all that are printed like it."""
+    found, texts = {}, {}
+    for method, runs in groups.items():
+        having = [run for run in runs if column.name in run.metrics]
+        values = tuple(float(run.metrics[column.name]) for run in having)
+        seeds = tuple(run.seed for run in having)
+        found[method] = Summary(method, column.name, values, seeds)
+        if values:
+            texts[method] = f"{found[method].mean:.{column.decimals}f}"
+    if len(texts) > 1 and column.lower_is_better is not None:  # a lone method is not the best
+        choose = min if column.lower_is_better else max
+        best = texts[choose(texts, key=lambda method: found[method].mean)]
+        for method, text in texts.items():
+            found[method] = replace(found[method], best=text == best)
+    return found
 
 
-def _summary(runs: Sequence[RunRecord], name: str) -> Summary:
-    having = [run for run in runs if name in run.metrics]
-    values = tuple(float(run.metrics[name]) for run in having)
-    return Summary(values, tuple(run.seed for run in having))
-
-
-def _mark_best(summaries: dict[str, dict[str, Summary]], column: Column) -> None:
-    """Marks the best mean, and all that are printed like it; a lone method is not the best."""
-    means = {method: own[column.name].mean for method, own in summaries.items()}
-    known = [mean for mean in means.values() if not math.isnan(mean)]
-    if len(known) < 2 or column.lower_is_better is None:
-        return
-    best = min(known) if column.lower_is_better else max(known)
-    for method, mean in means.items():
-        if f"{mean:.{column.decimals}f}" == f"{best:.{column.decimals}f}":
-            own = summaries[method][column.name]
-            summaries[method][column.name] = Summary(own.values, own.seeds, best=True)
-
-
-def _difference(
-    method: str, reference: str, column: str, own: Summary, other: Summary
-) -> Difference:
+def _tested(own: Summary, other: Summary) -> Summary:
+    """Returns a summary with the tests of its difference from the reference's."""
     theirs = dict(zip(other.seeds, other.values, strict=True))
     pairs = [
         value - theirs[seed]
@@ -337,13 +301,11 @@ def _difference(
     ]
     enough = min(len(own.values), len(other.values)) >= FEWEST_RUNS
     paired = len(pairs) >= FEWEST_RUNS
-    return Difference(
-        method,
-        reference,
-        column,
-        own.mean - other.mean,
-        welch_test(own.values, other.values) if enough else None,
-        paired_test(pairs) if paired else None,
-        len(pairs),
-        paired_interval(pairs) if paired else None,
+    return replace(
+        own,
+        difference=own.mean - other.mean,
+        welch=welch_test(own.values, other.values) if enough else None,
+        paired=paired_test(pairs) if paired else None,
+        pairs=len(pairs),
+        interval=paired_interval(pairs) if paired else None,
     )

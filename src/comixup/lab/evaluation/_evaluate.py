@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,10 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
+from comixup._atomic_write import atomic_write, make_folder
 from comixup._checks import check_count
 from comixup.lab._limits import MAX_SEED, MAX_SIDE
+from comixup.lab._locks import locked
 from comixup.lab._networks import check_finite
 from comixup.lab._progress import progress_bar
 from comixup.lab.data import DataSet
@@ -22,21 +26,25 @@ from comixup.lab.evaluation._boxes import check_boxes, with_background
 from comixup.lab.evaluation._cam import PROBED, ActivationMaps, CamMethod
 from comixup.lab.evaluation._corruption import CORRUPTIONS, CorruptedLoader, Corruption
 from comixup.lab.evaluation._localisation import Localisation, localise
-from comixup.lab.evaluation._measure_run import Scaled, compute_of, scaled_calibration
-from comixup.lab.evaluation._metrics import Metrics, measure, predict, wilson_interval
-from comixup.lab.evaluation._pictures import draw_corruptions, draw_localisation
-from comixup.lab.evaluation._reliability import draw_reliability
+from comixup.lab.evaluation._measure_run import FILE, Scaled, compute_of, scaled_calibration
+from comixup.lab.evaluation._metrics import Metrics, measure, percent_and_interval, predict
+from comixup.lab.evaluation._pictures import (
+    draw_corruptions,
+    draw_localisation,
+    draw_reliability,
+)
 from comixup.lab.evaluation._runs import RunRecord
-from comixup.lab.evaluation._trained import Trained, check_data
+from comixup.lab.evaluation._trained import Trained
 from comixup.lab.training._hardware import MAX_WORKERS
 
 BATCH = 250
 RELIABILITY, LOCALISATION, CORRUPTION = "reliability.png", "localisation.png", "corruption.png"
-COLUMN_OF: Mapping[Corruption, str] = {
-    "replace": "replaced_error",
-    "noise": "noise_error",
-    "added-noise": "added_noise_error",
+_COLUMNS: Mapping[Corruption, str] = {
+    "replace": "replaced",
+    "noise": "noise",
+    "added-noise": "added_noise",
 }
+"""How the names of metrics begin."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +71,7 @@ class Evaluation:
 
     Attributes:
         trained: the network.
-        data: name of the data set whose test images were used.
+        data: the data set whose test images were used.
         test_digest: of these images, see `Split.digest`.
         metrics: error, calibration and scores such as Brier's.
         localisation: None without boxes.
@@ -73,7 +81,7 @@ class Evaluation:
     """
 
     trained: Trained
-    data: str
+    data: DataSet
     test_digest: str
     metrics: Metrics
     localisation: Localisation | None = None
@@ -90,8 +98,8 @@ class Evaluation:
         if self.localisation is not None:
             found |= self.localisation.summary
         for kind, corrupted in self.corruption.items():
-            found[COLUMN_OF[kind]] = corrupted.error
-            found[COLUMN_OF[kind].replace("error", "increment")] = corrupted.increment
+            found[f"{_COLUMNS[kind]}_error"] = corrupted.error
+            found[f"{_COLUMNS[kind]}_increment"] = corrupted.increment
         return found
 
     @property
@@ -106,24 +114,109 @@ class Evaluation:
             self.metrics.bins,
         )
 
-    def as_dict(self) -> dict[str, Any]:
-        """Returns everything but the metrics of single images, as JSON types."""
+    @property
+    def text(self) -> str:
+        """Everything but the metrics of single images, as JSON."""
         trained, recipe = self.trained, self.trained.recipe
-        return {
+        found = {
             "model": trained.name,
             "method": trained.method,
             "seed": trained.seed,
             "recipe": None if recipe is None else recipe.get("name"),
             "weights": str(trained.path),
             "weights_digest": trained.digest,
-            "data": self.data,
+            "data": self.data.name,
             "test_digest": self.test_digest,
             "summary": self.summary,
-            "metrics": self.metrics.as_dict(),
-            "localisation": None if self.localisation is None else self.localisation.as_dict(),
-            "corruption": {kind: vars(found) for kind, found in self.corruption.items()},
-            "scaled": None if self.scaled is None else vars(self.scaled),
+            "metrics": _json(self.metrics),
+            "localisation": _json(self.localisation),
+            "corruption": _json(self.corruption),
+            "scaled": _json(self.scaled),
         }
+        return json.dumps(found, indent=2) + "\n"
+
+    def table(self) -> Table:
+        """Returns a table of the metrics, with their confidence intervals."""
+        metrics, found, count = self.metrics, self.localisation, self.metrics.images
+        rows: list[tuple[str, str, tuple[float, float] | None, int]] = [
+            ("top-1 error, %", f"{metrics.error:.2f}", metrics.error_interval, count),
+            ("top-5 error, %", f"{metrics.top5_error:.2f}", metrics.top5_interval, count),
+            ("ECE, % (10 bins)", f"{metrics.ece:.2f}", None, count),
+            ("mean confidence, %", f"{metrics.confidence:.2f}", None, count),
+            ("negative log-likelihood", f"{metrics.nll:.4f}", None, count),
+            ("Brier score", f"{metrics.brier:.4f}", None, count),
+        ]
+        if self.scaled is not None:
+            after = f"after temperature scaling (T = {self.scaled.temperature:.2f})"
+            rows.append((f"ECE, %, {after}", f"{self.scaled.ece:.2f}", None, count))
+            rows.append((f"NLL, {after}", f"{self.scaled.nll:.4f}", None, count))
+        if found is not None:
+            shown = [
+                (row, f"{title}, % ({row.name})", name)
+                for row in (found, *found.baselines)
+                for title, name in (("Top-1 Loc", "top1_loc"), ("GT-known Loc", "gt_known"))
+            ]
+            shown.append((found, "MaxBoxAcc, %", "max_box_acc"))
+            shown.append((found, "MaxBoxAccV2, %", "max_box_acc_v2"))
+            for row, title, name in shown:
+                interval = getattr(row, f"{name}_interval")
+                rows.append((title, f"{getattr(row, name):.2f}", interval, row.images))
+        for kind, corrupted in self.corruption.items():
+            value = f"{corrupted.error:.2f} ({corrupted.increment:+.2f})"
+            title = f"error, %, background: {kind}"
+            rows.append((title, value, corrupted.interval, corrupted.images))
+        table = Table(title=Text(f"{self.trained.title} on {self.data.name}"))
+        for column in ("", "value", "95 % interval", "images"):
+            table.add_column(column, justify="left" if not column else "right", no_wrap=True)
+        for title, value, interval, images in rows:
+            between = "" if interval is None else f"{interval[0]:.2f} to {interval[1]:.2f}"
+            table.add_row(title, value, between, f"{images:,}")
+        return table
+
+    def draw(self, folder: Path, boxes: Tensor | None = None, **options: Any) -> None:
+        """Draws the reliability diagram and, with boxes, objects found and backgrounds corrupted.
+
+        Args:
+            folder: where to.
+            boxes: as for `evaluate`.
+            options: maps, layer, image_size and seed, as for `evaluate`.
+        """
+        trained, data = self.trained, self.data
+        size = trained.image_size(data, options.get("image_size"))
+        draw_reliability({trained.title: [self.record]}, folder / RELIABILITY)
+        if boxes is None or self.localisation is None:
+            return
+        draw_localisation(
+            trained.model,
+            data,
+            boxes,
+            self.localisation,
+            folder / LOCALISATION,
+            f"{trained.title} on {data.name}",
+            layer=options.get("layer"),
+            method=options.get("maps", "cam"),
+            image_size=size,
+        )
+        # Boxes as large as the images leave no background, and so nothing to draw.
+        if int(with_background(boxes, (size, size) if size else data.shape[1:]).sum()) > 1:
+            draw_corruptions(
+                data,
+                boxes,
+                folder / CORRUPTION,
+                seed=options.get("seed", 0),
+                image_size=size,
+            )
+
+
+def _json(value: Any) -> Any:
+    """Returns a value as JSON types, without tensors; None for NaN, as of empty bins."""
+    if dataclasses.is_dataclass(value):
+        value = {name: own for name, own in vars(value).items() if not isinstance(own, Tensor)}
+    if isinstance(value, Mapping):
+        return {name: _json(own) for name, own in value.items()}
+    if isinstance(value, tuple):
+        return [_json(own) for own in value]
+    return None if value != value else value  # noqa: PLR0124 - NaN
 
 
 def check_options(*, workers: int = 0, seed: int = 0, image_size: int | None = None) -> None:
@@ -163,24 +256,18 @@ def evaluate(
         console: where to show progress; None is silent.
     """
     check_options(workers=workers, seed=seed, image_size=image_size)
-    check_data(trained, data)
-    image_size = trained.image_size(data, image_size)
+    trained.check_data(data)
+    loading: dict[str, Any] = {
+        "image_size": trained.image_size(data, image_size),
+        "device": device,
+        "workers": workers,
+    }
     model = trained.model.to(device)
     size, name = len(data.test), trained.title
-    loader = data.test.loader(BATCH, image_size=image_size, device=device, workers=workers)
+    loader = data.test.loader(BATCH, **loading)
 
     def corrupted(boxes: Tensor, kind: Corruption) -> CorruptedLoader:
-        return CorruptedLoader(
-            data,
-            data.test,
-            boxes,
-            kind,
-            BATCH,
-            seed=seed,
-            image_size=image_size,
-            device=device,
-            workers=workers,
-        )
+        return CorruptedLoader(data, data.test, boxes, kind, BATCH, seed=seed, **loading)
 
     # Whatever can be rejected is, before the long computations: they would be lost.
     scaled, compute = scaled_calibration(trained.path), compute_of(trained.path)
@@ -194,141 +281,65 @@ def evaluate(
         corrupted(boxes, "noise")
     with progress_bar(console, f"{name}: predictions", size) as after:
         predictions = predict(model, loader.epoch(0), device, after, trained.path)
-    whole = Evaluation(
+    measured = Evaluation(
         trained,
-        data.name,
+        data,
         data.test.digest(),
         measure(predictions),
         scaled=scaled,
         compute=compute,
     )
     if boxes is None:
-        return whole
+        return measured
     with progress_bar(console, f"{name}: localisation", size) as after:
         found = localise(
             model, loader.epoch(0), boxes, device=device, layer=layer, method=maps, after=after
         )
-    corruption: dict[Corruption, CorruptedError] = {}
+    errors: dict[Corruption, CorruptedError] = {}
     for kind in CORRUPTIONS:
         batches = corrupted(boxes, kind)
         with progress_bar(console, f"{name}: {kind}", len(batches.kept)) as after:
             wrong = predict(model, batches.epoch(), device, after, trained.path).ranks > 0
         clean = predictions.ranks[batches.kept] > 0
-        corruption[kind] = _corrupted_error(wrong, clean)
-    return replace(whole, localisation=found, corruption=corruption)
+        error, interval = percent_and_interval(int(wrong.sum()), len(wrong))
+        increment = error - 100 * int(clean.sum()) / len(wrong)
+        errors[kind] = CorruptedError(len(wrong), error, interval, increment)
+    return dataclasses.replace(measured, localisation=found, corruption=errors)
 
 
-def _corrupted_error(wrong: Tensor, clean: Tensor) -> CorruptedError:
-    count, misses = len(wrong), int(wrong.sum())
-    low, high = wilson_interval(misses, count)
-    error = 100 * misses / count
-    increment = error - 100 * int(clean.sum()) / count
-    return CorruptedError(count, error, (100 * low, 100 * high), increment)
+# ---- Files ---------------------------------------------------------------------------------------
 
 
-def evaluation_table(evaluation: Evaluation) -> Table:
-    """Returns a table of the metrics of one network, with their confidence intervals."""
-    metrics, found = evaluation.metrics, evaluation.localisation
-    table = Table(title=Text(f"{evaluation.trained.title} on {evaluation.data}"))
-    for column in ("", "value", "95 % interval", "images"):
-        table.add_column(column, justify="left" if not column else "right", no_wrap=True)
-
-    def add(
-        name: str, value: str, interval: tuple[float, float] | None = None, images: int = 0
-    ) -> None:
-        between = "" if interval is None else f"{interval[0]:.2f} to {interval[1]:.2f}"
-        table.add_row(name, value, between, f"{images:,}" if images else "")
-
-    add("top-1 error, %", f"{metrics.error:.2f}", metrics.error_interval, metrics.images)
-    add("top-5 error, %", f"{metrics.top5_error:.2f}", metrics.top5_interval, metrics.images)
-    add("ECE, % (10 bins)", f"{metrics.ece:.2f}", images=metrics.images)
-    add("mean confidence, %", f"{metrics.confidence:.2f}", images=metrics.images)
-    add("negative log-likelihood", f"{metrics.nll:.4f}", images=metrics.images)
-    add("Brier score", f"{metrics.brier:.4f}", images=metrics.images)
-    if evaluation.scaled is not None:
-        scaled = evaluation.scaled
-        after = f"after temperature scaling (T = {scaled.temperature:.2f})"
-        add(f"ECE, %, {after}", f"{scaled.ece:.2f}", images=metrics.images)
-        add(f"NLL, {after}", f"{scaled.nll:.4f}", images=metrics.images)
-    if found is not None:
-        for row in (found, *found.baselines):
-            add(
-                f"Top-1 Loc, % ({row.name})",
-                f"{row.top1_loc:.2f}",
-                row.top1_loc_interval,
-                row.images,
-            )
-            add(
-                f"GT-known Loc, % ({row.name})",
-                f"{row.gt_known:.2f}",
-                row.gt_known_interval,
-                row.images,
-            )
-        add("MaxBoxAcc, %", f"{found.max_box_acc:.2f}", found.max_box_acc_interval, found.images)
-        add(
-            "MaxBoxAccV2, %",
-            f"{found.max_box_acc_v2:.2f}",
-            found.max_box_acc_v2_interval,
-            found.images,
-        )
-    for kind, corrupted in evaluation.corruption.items():
-        value = f"{corrupted.error:.2f} ({corrupted.increment:+.2f})"
-        add(f"error, %, background: {kind}", value, corrupted.interval, corrupted.images)
-    return table
+def write_evaluation(evaluation: Evaluation, folder: Path) -> None:
+    """Writes an evaluation into a folder, atomically."""
+    make_folder(folder)
+    atomic_write(folder / FILE, evaluation.text)
 
 
-def draw_evaluation(
-    evaluation: Evaluation,
-    data: DataSet,
-    boxes: Tensor | None,
-    folder: Path,
-    *,
-    maps: CamMethod = "cam",
-    layer: str | None = None,
-    image_size: int | None = None,
-    seed: int = 0,
-    device: torch.device | str = "cpu",
-) -> None:
-    """Draws the reliability diagram and, with boxes, objects found and backgrounds corrupted.
+def output_folders(runs: Sequence[Path], out: Path | None = None) -> list[Path]:
+    """Returns where each run's metrics go: its own folder, or one of its name if asked for.
 
-    Args:
-        evaluation: what `evaluate` found.
-        data: the data set, as for `evaluate`, like everything below.
-        boxes: the true boxes.
-        folder: where to.
-        maps: how objects were found.
-        layer: whose maps were used.
-        image_size: pixels per side.
-        seed: of the corruption.
-        device: where the network is.
+    With several runs it is a folder in `out` for each. What cannot be written there, or is in use,
+    raises an error.
     """
-    title = evaluation.trained.title
-    image_size = evaluation.trained.image_size(data, image_size)
-    draw_reliability({title: [evaluation.record]}, folder / RELIABILITY)
-    if boxes is None or evaluation.localisation is None:
-        return
-    draw_localisation(
-        evaluation.trained.model,
-        data,
-        data.test,
-        boxes,
-        evaluation.localisation,
-        folder / LOCALISATION,
-        f"{title} on {data.name}",
-        layer=layer,
-        method=maps,
-        image_size=image_size,
-        device=device,
-    )
-    size = (image_size, image_size) if image_size else data.shape[1:]
-    if int(with_background(boxes, size).sum()) < 2:
-        return  # Boxes as large as the images leave no background, and so nothing to draw.
-    draw_corruptions(
-        data,
-        data.test,
-        boxes,
-        folder / CORRUPTION,
-        f"Background corruption of {data.name}",
-        seed=seed,
-        image_size=image_size,
-    )
+    folders: list[Path] = []
+    for run in runs:
+        own = run if run.is_dir() else run.parent / run.stem
+        if out is not None:
+            own = out if len(runs) == 1 else out.joinpath(*own.parts[-3:])
+        for other, folder in zip(runs, folders, strict=False):
+            if folder.resolve() == own.resolve():
+                raise ValueError(
+                    f"`runs` must have a folder each to write into, but {other} and {run} have the "
+                    f"same, {own}. Evaluate them one by one, each with another --out."
+                )
+        folders.append(own)
+    for folder in folders:
+        with locked(folder):
+            for name in (FILE, RELIABILITY, LOCALISATION, CORRUPTION):
+                if (folder / name).is_dir():
+                    raise IsADirectoryError(
+                        f"`folder` must have no folders in the place of files, but {folder / name} "
+                        "is one. Move it away, or choose another folder with --out."
+                    )
+    return folders

@@ -1,17 +1,28 @@
-"""What is measured of a finished run, from the files of its folder: the one place that does so."""
+"""Records of runs, from the files in their folders: the run's own, and that of an evaluation."""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
+from comixup.lab._calibration import Bin
+from comixup.lab._weights_file import weights_digest
 from comixup.lab.evaluation._metrics import fit_temperature, measure, predictions_of
 from comixup.lab.evaluation._runs import RunRecord
 from comixup.lab.training import RunFolder, read_logits, read_metrics
 from comixup.lab.training._mixers import passes_per_image
+
+FILE = "evaluation.json"
+"""What `comixup evaluate` leaves in a run's folder and `comixup compare` reads."""
+_MAX_BYTES = 10**7
+_DAMAGE = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
+"""What is raised by JSON files with anything in them."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +63,13 @@ def measure_run(folder: Path) -> RunRecord:
     final = result["final"]
     metrics = {
         "epochs": result["epochs"],
-        "passes": result["epochs"] * passes_per_image(run["recipe"]["methods"][run["method"]]),
+        **_compute(run, result),
         "error": result["error"],
         "top5_error": test.top5_error,
         # From the run itself: its logits are kept in half precision.
         "nll": final["test"]["nll"],
         "ece": final["test"]["ece"],
         "train_error": read_metrics(folder)[-1].get("train_error", math.nan),
-        "cpu_seconds": result["cpu_seconds"],
     }
     scaled = scaled_calibration(folder)
     if scaled is not None:
@@ -81,12 +91,28 @@ def measure_run(folder: Path) -> RunRecord:
     )
 
 
+def compute_of(run: Path) -> dict[str, float]:
+    """Returns a run's passes over each training image and its CPU-seconds, where it tells them."""
+    files = RunFolder(Path(run))
+    try:
+        found = _compute(*(json.loads(f.read_text()) for f in (files.metadata, files.result)))
+        found = {name: float(value) for name, value in found.items()}
+    except (OSError, *_DAMAGE):
+        return {}  # weights alone: these columns stay empty
+    return found if all(0 <= value < math.inf for value in found.values()) else {}  # NaN is not
+
+
+def _compute(run: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, float]:
+    passes = passes_per_image(run["recipe"]["methods"][run["method"]])
+    return {"passes": result["epochs"] * passes, "cpu_seconds": result["cpu_seconds"]}
+
+
+# ---- Temperature scaling -------------------------------------------------------------------------
+
+
 def scaled_calibration(run: Path) -> Scaled | None:
     """Returns the calibration of a run after temperature scaling; None without images held out."""
-    file = RunFolder(Path(run)).logits
-    if not file.is_file():  # weights alone
-        return None
-    logits = read_logits(file)
+    logits = _logits_of(run)
     if not {"test", "validation"} <= set(logits):
         return None
     temperature = fit_temperature(*logits["validation"])
@@ -95,24 +121,101 @@ def scaled_calibration(run: Path) -> Scaled | None:
     return Scaled(temperature, len(logits["validation"][1]), metrics.ece, metrics.nll)
 
 
-def compute_of(run: Path) -> dict[str, float]:
-    """Returns a run's passes over each training image and its CPU-seconds, where it tells them."""
-    found: dict[str, float] = {}
-    folder = RunFolder(Path(run))
+def run_temperature(run: Path) -> float:
+    """Returns the temperature that has the lowest NLL on a run's validation images.
+
+    Args:
+        run: the folder of a finished run that held images out.
+    """
+    logits = _logits_of(run)
+    if "validation" not in logits:
+        raise ValueError(
+            f"`--calibrated` must be asked of a run that kept logits of validation images, but "
+            f"{run} has none. Train with --validation, or leave --calibrated out."
+        )
+    if logits["validation"][1].ndim > 1:
+        raise ValueError(
+            f"`--calibrated` must be left out for {run}, whose images may have several labels: "
+            "temperature scaling is for classes that exclude each other."
+        )
+    return fit_temperature(*logits["validation"])
+
+
+def _logits_of(run: Path) -> Mapping[str, tuple[Tensor, Tensor]]:
+    file = RunFolder(Path(run)).logits
+    return read_logits(file) if file.is_file() else {}  # weights alone have none
+
+
+# ---- JSON ----------------------------------------------------------------------------------------
+
+
+def read_evaluation(folder: Path) -> RunRecord:
+    """Returns what `write_evaluation` wrote of a run, as far as comparisons need it."""
+    path = folder / FILE
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"`runs` must be evaluated before they are compared, but {folder} has no {FILE}. Run "
+            f"comixup evaluate {folder} first."
+        )
     try:
-        about = json.loads(folder.metadata.read_text())
-        result = json.loads(folder.result.read_text())
-        method = about["recipe"]["methods"][about["method"]]
-        found["passes"] = float(result["epochs"] * passes_per_image(method))
-        found["cpu_seconds"] = float(result["cpu_seconds"])
-        if not all(0 <= value < math.inf for value in found.values()):  # NaN is not
-            raise ValueError("no amounts of compute")
-    except (
-        *(OSError, ValueError, LookupError, TypeError, AttributeError),
-        *(OverflowError, RecursionError),
-    ):
-        return {}  # weights alone: these columns stay empty
-    return found
+        if path.stat().st_size > _MAX_BYTES:
+            raise ValueError(f"it has more than {_MAX_BYTES} bytes")
+        saved = _checked("the file", json.loads(path.read_text()), "an object")
+        summary = _checked("summary", saved["summary"], "an object")
+        metrics = _checked("metrics", saved["metrics"], "an object")
+        run = RunRecord(
+            _checked("method", saved["method"], "a line of text") or folder.name,
+            None if saved["seed"] is None else _checked("seed", saved["seed"], _COUNT),
+            {name: float(_checked(name, value, "a number")) for name, value in summary.items()},
+            _checked("recipe", saved["recipe"], "a line of text") or "",
+            _checked("test_digest", saved["test_digest"], "a line of text"),
+            tuple(_bin(_checked("bins", row, "an object")) for row in metrics["bins"]),
+        )
+        if sum(row.count for row in run.bins) != _checked("images", metrics["images"], _COUNT):
+            raise ValueError("its bins are not of its images")
+        digest = _checked("weights_digest", saved["weights_digest"], "a line of text")
+    except _DAMAGE as why:
+        text = f"{type(why).__name__}: {why}"[:200]
+        raise ValueError(
+            f"{path} must be what comixup evaluate writes, but it cannot be read ({text}). Run "
+            f"comixup evaluate {folder} again."
+        ) from None
+    weights = RunFolder(folder).weights
+    if digest is not None and weights.is_file() and weights_digest(weights) != digest:
+        raise ValueError(
+            f"`runs` must be evaluated after they are trained, but {path} is of other weights than "
+            f"{weights}. Run comixup evaluate {folder} again."
+        )
+    return run
+
+
+_COUNT = "an integer of at least 0"
+_RULES: Mapping[str, Callable[[Any], bool]] = {
+    "an object": lambda value: isinstance(value, dict),
+    "a number": lambda value: type(value) in (int, float),
+    _COUNT: lambda value: type(value) is int and value >= 0,
+    "a line of text": lambda value: (
+        value is None or (isinstance(value, str) and value.isprintable())
+    ),
+}
+
+
+def _checked(name: str, value: Any, rule: str) -> Any:
+    if not _RULES[rule](value):
+        kind = "absent" if value is None else f"{value!r}"[:40]
+        raise TypeError(f"{name} is {kind}, not {rule}")
+    return value
+
+
+def _bin(saved: Mapping[str, Any]) -> Bin:
+    count = _checked("count", saved["count"], _COUNT)
+    confidence, accuracy = (
+        math.nan if saved[name] is None else float(_checked(name, saved[name], "a number"))
+        for name in ("confidence", "accuracy")
+    )
+    if count and not (0 <= confidence <= 1 and 0 <= accuracy <= 1):
+        raise ValueError("a bin of its metrics has no confidence or accuracy from 0 to 1")
+    return Bin(count, confidence, accuracy)
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -5,18 +5,14 @@ Of each image a few numbers are kept: the logits of all are never there at once.
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from scipy import stats  # type: ignore[import-untyped]
 from torch import Tensor, nn
 
-from comixup._checks import check_count
 from comixup.lab._calibration import Bin, error_and_calibration, reliability_bins
 from comixup.lab._networks import MEMORY_FORMAT, check_finite
 
@@ -82,11 +78,14 @@ def predict(
     (tensor([1]), tensor([0]))
     """
     counts, numbers, classes, done = [], [], 0, 0
-    with _evaluating(model):
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
         for images, targets in batches:
             if not len(images):  # a process's share of the last batch may be empty
                 continue
-            logits = model(images.to(device).contiguous(memory_format=_format_for(images)))
+            layout = MEMORY_FORMAT if images.ndim == 4 else torch.contiguous_format
+            logits = model(images.to(device).contiguous(memory_format=layout))
             classes = _classes_of(logits, len(images), classes)
             whole, fractional = _statistics(logits.float(), targets.to(device))
             counts.append(whole)
@@ -94,6 +93,9 @@ def predict(
             done += len(images)
             if after is not None:
                 after(done)
+    finally:
+        for module, training in modes.items():
+            module.training = training
     if not done:
         raise ValueError("`batches` must have images, got none. Choose a split that has some.")
     targets, predicted, ranks = torch.cat(counts, 1).cpu()
@@ -139,10 +141,6 @@ def _statistics(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     return whole, torch.stack((confidences, losses, briers.clamp(min=0)))
 
 
-def _format_for(images: Tensor) -> torch.memory_format:
-    return MEMORY_FORMAT if images.ndim == 4 else torch.contiguous_format
-
-
 def _classes_of(logits: object, images: int, before: int) -> int:
     """Returns the number of classes of a batch of logits."""
     if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != images:
@@ -168,18 +166,6 @@ def _check(targets: Tensor, confidences: Tensor, classes: int, path: object = No
             f"got {int(targets[wrong][0])}. Evaluate on the data set it was trained on."
         )
     check_finite(confidences.isfinite(), path)
-
-
-@contextlib.contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Puts a model and its modules in evaluation mode for a while."""
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, training in modes.items():
-            module.training = training
 
 
 # ---- Metrics -------------------------------------------------------------------------------------
@@ -221,15 +207,6 @@ class Metrics:
         names = ("error", "top5_error", "ece", "nll", "brier", "confidence")
         return {name: getattr(self, name) for name in names}
 
-    def as_dict(self) -> dict[str, Any]:
-        """Returns all metrics as JSON types; those that empty bins do not have are None."""
-        plain = dataclasses.asdict(self)
-        plain["bins"] = [
-            {name: None if math.isnan(value) else value for name, value in row.items()}
-            for row in plain["bins"]
-        ]
-        return plain
-
 
 def measure(predictions: Predictions) -> Metrics:
     """Returns the metrics of predictions."""
@@ -249,24 +226,13 @@ def measure(predictions: Predictions) -> Metrics:
     )
 
 
-def wilson_interval(hits: int, count: int, level: float = LEVEL) -> tuple[float, float]:
-    """Returns Wilson's confidence interval of a fraction, valid at 0 and 1 too.
-
-    Args:
-        hits: how many of them.
-        count: how many in all.
-        level: probability that intervals made so hold the true fraction.
+def wilson_interval(hits: int, count: int) -> tuple[float, float]:
+    """Returns Wilson's 95 % confidence interval of a fraction, valid at 0 and 1 too.
 
     >>> [round(end, 3) for end in wilson_interval(0, 10)]
     [0.0, 0.278]
     """
-    check_count("count", count)
-    check_count("hits", hits, low=0)
-    if hits > count:
-        raise ValueError(f"`hits` must be at most `count`, {count}, got {hits}.")
-    if not 0 < level < 1:
-        raise ValueError(f"`level` must be between 0 and 1, got {level!r}.")
-    found = stats.binomtest(hits, count).proportion_ci(level, method="wilson")
+    found = stats.binomtest(hits, count).proportion_ci(LEVEL, method="wilson")
     return float(found.low), float(found.high)
 
 

@@ -1,8 +1,10 @@
-"""Figures of localisation, of corrupted backgrounds, and of what a network looked at."""
+"""Figures of localisation, of corrupted backgrounds, of activation maps, and of calibration."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -13,15 +15,19 @@ from matplotlib.patches import Rectangle
 from torch import Tensor, nn
 
 from comixup._figures import shortened, write_figure
-from comixup.lab.data import DataSet, Split
+from comixup.lab._calibration import Bin
+from comixup.lab.data import DataSet
 from comixup.lab.evaluation._boxes import box_areas, with_background
 from comixup.lab.evaluation._cam import ActivationMaps, CamMethod
 from comixup.lab.evaluation._corruption import CORRUPTIONS, CorruptedLoader
 from comixup.lab.evaluation._localisation import Localisation, upsampled
+from comixup.lab.evaluation._metrics import wilson_interval
+from comixup.lab.evaluation._runs import RunRecord
 from comixup.plots import Box, Page
 
 TRUE, FOUND = "#E69F00", "#56B4E9"
 """Colours of true boxes and found ones: told apart by those who see few colours too."""
+_DASHES = {TRUE: "-", FOUND: "--"}
 SHOWN = 6
 """Images in a row."""
 SIDE, MARGIN, GAP, HEAD, ROW_HEAD, CAPTION = 1.75, 0.3, 0.1, 0.75, 0.3, 0.45
@@ -44,7 +50,6 @@ _WORDS = {
 def draw_localisation(
     model: nn.Module,
     data: DataSet,
-    split: Split,
     boxes: Tensor,
     found: Localisation,
     path: Path,
@@ -53,118 +58,44 @@ def draw_localisation(
     layer: str | None = None,
     method: CamMethod = "cam",
     image_size: int | None = None,
-    device: torch.device | str = "cpu",
 ) -> None:
-    """Writes a PNG file with the images whose objects were found best and worst.
+    """Writes a PNG file with the test images whose objects were found best and worst.
 
-    Args:
-        model: a classifier on the device, in evaluation mode.
-        data: the data set, for its colours and the classes' names.
-        split: the images.
-        boxes: (n, k, 4), the true ones, in the split's order.
-        found: what `localise` made of them.
-        path: where to.
-        title: what model this is.
-        layer: as for `localise`.
-        method: as for `localise`.
-        image_size: as for `Split.loader`.
-        device: where to compute.
+    Below each image is its map; found and true boxes are drawn on both. The title is what model
+    this is; the other arguments are those of `localise`, and what it returned.
     """
     order = found.ious.argsort(descending=True, stable=True)
     count = min(SHOWN, (len(order) + 1) // 2)
     chosen = torch.cat((order[:count], order.flip(0)[: min(count, len(order) - count)]))
-    indices = found.indices[chosen]
-    loader = split.subset(indices).loader(len(indices), image_size=image_size, device=device)
+    indices, device = found.indices[chosen], next(model.parameters()).device
+    loader = data.test.subset(indices).loader(len(indices), image_size=image_size, device=device)
     images, targets = next(loader.epoch(0))
     maps, logits = ActivationMaps(model, images, layer=layer, method=method)(images, targets)
+    heat = upsampled(maps, (images.shape[2], images.shape[3])).cpu()
     captions = [
         f"{_short(data.classes[target])}, IoU {iou:.2f}\n{_verdict(data.classes, target, guess)}"
         for target, guess, iou in zip(
             targets.tolist(), logits.argmax(1).tolist(), found.ious[chosen].tolist(), strict=True
         )
     ]
-    figure = localisation_figure(
-        data.pixels(images),
-        upsampled(maps, (images.shape[2], images.shape[3])),
-        found.boxes[chosen],
-        boxes[indices],
-        captions,
-        count,
-        f"{title}: GT-known Loc {found.gt_known:.1f} %, Top-1 Loc {found.top1_loc:.1f} %",
-    )
-    write_figure(figure, path)
-
-
-def localisation_figure(
-    pixels: Tensor,
-    heat: Tensor,
-    found: Tensor,
-    truth: Tensor,
-    captions: Sequence[str],
-    best: int,
-    title: str,
-) -> Figure:
-    """Returns a figure of images and, below each, its map, with found and true boxes on both.
-
-    Args:
-        pixels: (n, 1 or 3, H, W) in [0, 1].
-        heat: (n, H, W) maps from 0 to 1.
-        found: (n, 4) boxes found; zeros for none.
-        truth: (n, k, 4) true boxes.
-        captions: a text of up to two lines for each image.
-        best: how many of the images, from the first on, were found best; the others worst.
-        title: of the figure.
-    """
-    rows: list[tuple[str, range]] = []
-    for words, numbers in (("Best", range(best)), ("Worst", range(best, len(pixels)))):
-        if numbers:
-            rows += [(f"{words} by IoU", numbers), ("", numbers)]
-    with style.context("default"):
-        room = [(ROW_HEAD, GAP) if words else (0.0, CAPTION) for words, _ in rows]
-        page = _Rows(title, room, max(best, len(pixels) - best), pixels)
-        page.explain(
-            ("true box", TRUE, "-"),
-            (
-                "box found in the map of the true class, which is bright where it is high",
-                FOUND,
-                "--",
-            ),
-        )
-        for row, (words, numbers) in enumerate(rows):
-            page.name_row(row, words)
-            for column, number in enumerate(numbers):
-                ax = page.show(row, column, pixels[number])
-                if not words:
-                    ax.imshow(heat[number].cpu().numpy(), cmap="magma", alpha=OPACITY)
-                    ax.set_xlabel(captions[number], fontsize=8, labelpad=3, parse_math=False)
-                _draw_boxes(ax, truth[number], TRUE, "-")
-                _draw_boxes(ax, found[number][None], FOUND, "--")
-        return page.figure
+    pixels, outlines = data.pixels(images), {TRUE: boxes[indices], FOUND: found.boxes[chosen, None]}
+    rows = []
+    for words, numbers in (("Best", slice(count)), ("Worst", slice(count, None))):
+        own = {colour: of_all[numbers] for colour, of_all in outlines.items()}
+        if len(chosen[numbers]):
+            rows.append(Row(f"{words} by IoU", pixels[numbers], own))
+            rows.append(Row("", pixels[numbers], own, heat[numbers], captions[numbers]))
+    title += f": GT-known Loc {found.gt_known:.1f} %, Top-1 Loc {found.top1_loc:.1f} %"
+    words = "box found in the map of the true class, which is bright where it is high"
+    write_figure(rows_figure(title, {TRUE: "true box", FOUND: words}, rows), path)
 
 
 def draw_corruptions(
-    data: DataSet,
-    split: Split,
-    boxes: Tensor,
-    path: Path,
-    title: str,
-    *,
-    seed: int = 0,
-    image_size: int | None = None,
+    data: DataSet, boxes: Tensor, path: Path, *, seed: int = 0, image_size: int | None = None
 ) -> None:
-    """Writes a PNG file with images of a split, clean and under every corruption.
+    """Writes a PNG file with test images of a data set, clean and under every corruption.
 
-    They are evenly spread over the split, of those that have a background. Backgrounds come from
-    one another.
-
-    Args:
-        data: the data set, for its colours.
-        split: the images.
-        boxes: (n, k, 4) in the split's order.
-        path: where to.
-        title: what data these are.
-        seed: decides what is drawn.
-        image_size: as for `Split.loader`.
+    They are evenly spread, of those that have a background. Backgrounds come from one another.
     """
     size = (image_size, image_size) if image_size else data.shape[1:]
     fitting = with_background(boxes, size).nonzero()[:, 0]
@@ -173,87 +104,81 @@ def draw_corruptions(
             "`boxes` must leave a background in two images at least, got "
             f"{len(fitting)}. There is nothing to draw."
         )
-    spaced = torch.linspace(0, len(fitting) - 1, min(SHOWN, len(fitting))).long()
-    indices = fitting[spaced]
-    chosen, their_boxes = split.subset(indices), boxes[indices]
-    clean, _ = next(chosen.loader(len(indices), image_size=image_size).epoch(0))
-    rows = {"Clean": data.pixels(clean)}
+    indices = fitting[torch.linspace(0, len(fitting) - 1, min(SHOWN, len(fitting))).long()]
+    chosen, own, count = data.test.subset(indices), boxes[indices], len(indices)
+    clean, _ = next(chosen.loader(count, image_size=image_size).epoch(0))
+    rows = [Row("Clean", data.pixels(clean), {TRUE: own})]
     for kind in CORRUPTIONS:
-        loader = CorruptedLoader(
-            data, chosen, their_boxes, kind, len(indices), seed=seed, image_size=image_size
-        )
-        rows[_WORDS[kind]] = data.pixels(next(loader.epoch())[0])
-    write_figure(corruption_figure(rows, their_boxes, title), path)
+        loader = CorruptedLoader(data, chosen, own, kind, count, seed=seed, image_size=image_size)
+        rows.append(Row(_WORDS[kind], data.pixels(next(loader.epoch())[0]), {TRUE: own}))
+    title, legend = f"Background corruption of {data.name}", "box: what is inside stays as it is"
+    write_figure(rows_figure(title, {TRUE: legend}, rows), path)
 
 
-def corruption_figure(rows: dict[str, Tensor], boxes: Tensor, title: str) -> Figure:
-    """Returns a figure with a row of images under each heading, and their boxes.
+@dataclass(frozen=True, eq=False)
+class Row:
+    """Images side by side.
 
-    Args:
-        rows: (n, 1 or 3, H, W) pixels in [0, 1] by their headings.
-        boxes: (n, k, 4), the same for all rows.
-        title: of the figure.
+    Attributes:
+        heading: above them; empty for a row that belongs to the one above.
+        pixels: (n, 1 or 3, H, W) in [0, 1].
+        boxes: (n, k, 4) by their colour.
+        heat: (n, H, W) maps from 0 to 1 over the images.
+        captions: below them, of up to two lines each.
     """
+
+    heading: str
+    pixels: Tensor
+    boxes: Mapping[str, Tensor]
+    heat: Tensor | None = None
+    captions: Sequence[str] = ()
+
+
+def rows_figure(title: str, legend: Mapping[str, str], rows: Sequence[Row]) -> Figure:
+    """Returns a figure of rows of images with boxes; the legend tells what each colour is."""
+    shape = rows[0].pixels.shape
+    if len(shape) != 4 or shape[1] not in (1, 3):
+        raise ValueError(
+            f"`pixels` must have shape (n, 1 or 3, height, width) to be drawn, got {tuple(shape)}."
+        )
+    tall, top, tops = SIDE * shape[2] / shape[3], HEAD, []
+    for row in rows:
+        tops.append(top + (ROW_HEAD if row.heading else 0.0))
+        top = tops[-1] + tall + (CAPTION if row.captions else GAP)
+    columns = max(MIN_COLUMNS, *(len(row.pixels) for row in rows))
     with style.context("default"):
-        room = [(ROW_HEAD, GAP)] * len(rows)
-        page = _Rows(title, room, len(boxes), next(iter(rows.values())))
-        page.explain(("box: what is inside stays as it is", TRUE, "-"))
-        for row, (words, pixels) in enumerate(rows.items()):
-            page.name_row(row, words)
-            for column, image in enumerate(pixels):
-                _draw_boxes(page.show(row, column, image), boxes[column], TRUE, "-")
-        return page.figure
-
-
-class _Rows:
-    """Rows of images under a title, on a page."""
-
-    def __init__(
-        self, title: str, room: Sequence[tuple[float, float]], columns: int, pixels: Tensor
-    ) -> None:
-        if pixels.ndim != 4 or pixels.shape[1] not in (1, 3):
-            raise ValueError(
-                "`pixels` must have shape (n, 1 or 3, height, width) to be drawn, got "
-                f"{tuple(pixels.shape)}."
-            )
-        self._tall = SIDE * pixels.shape[2] / pixels.shape[3]
-        self._tops, top = [], HEAD
-        for above, below in room:  # each row's images
-            self._tops.append(top + above)
-            top += above + self._tall + below
-        width = 2 * MARGIN + max(columns, MIN_COLUMNS) * (SIDE + GAP) - GAP
-        self._page = Page(width, top + MARGIN / 2)
-        self._page.text(MARGIN, 0.12, title, 12, bold=True)
-        self.figure = self._page.figure
-
-    def explain(self, *lines: tuple[str, str, str]) -> None:
-        """Writes what lines of some colour and dashes are."""
+        page = Page(2 * MARGIN + columns * (SIDE + GAP) - GAP, top + MARGIN / 2)
+        page.text(MARGIN, 0.12, title, 12, bold=True)
         left = MARGIN
-        for words, colour, dashes in lines:
-            self._page.canvas.plot([left, left + 0.35], [0.54, 0.54], color=colour, ls=dashes, lw=2)
-            self._page.text(left + 0.42, 0.46, words, 9)
+        for colour, words in legend.items():
+            page.canvas.plot(
+                [left, left + 0.35], [0.54] * 2, color=colour, ls=_DASHES[colour], lw=2
+            )
+            page.text(left + 0.42, 0.46, words, 9)
             left += 0.7 + 0.075 * len(words)
+        for row, top in zip(rows, tops, strict=True):
+            page.text(MARGIN, top - ROW_HEAD + 0.08, row.heading, 10, bold=True)
+            for number, image in enumerate(row.pixels):
+                ax = page.axes(Box(MARGIN + number * (SIDE + GAP), top, SIDE, tall))
+                ax.set(xticks=[], yticks=[])
+                ax.spines[:].set_visible(False)
+                shown = image.detach().float().cpu().clamp(0, 1).expand(3, -1, -1)  # grey has one
+                ax.imshow(shown.permute(1, 2, 0).numpy())
+                if row.heat is not None:
+                    ax.imshow(row.heat[number].numpy(), cmap="magma", alpha=OPACITY)
+                if row.captions:
+                    ax.set_xlabel(row.captions[number], fontsize=8, labelpad=3, parse_math=False)
+                for colour, boxes in row.boxes.items():
+                    _draw_boxes(ax, boxes[number], colour)
+    return page.figure
 
-    def name_row(self, row: int, words: str) -> None:
-        """Writes a row's heading."""
-        self._page.text(MARGIN, self._tops[row] - ROW_HEAD + 0.08, words, 10, bold=True)
 
-    def show(self, row: int, column: int, image: Tensor) -> Axes:
-        """Returns axes with an image; their unit is a pixel."""
-        left = MARGIN + column * (SIDE + GAP)
-        ax = self._page.axes(Box(left, self._tops[row], SIDE, self._tall))
-        ax.set(xticks=[], yticks=[])
-        ax.spines[:].set_visible(False)
-        shown = image.detach().float().cpu().clamp(0, 1).expand(3, -1, -1)  # grey has one channel
-        ax.imshow(shown.permute(1, 2, 0).numpy())
-        return ax
-
-
-def _draw_boxes(ax: Axes, boxes: Tensor, colour: str, dashes: str) -> None:
+def _draw_boxes(ax: Axes, boxes: Tensor, colour: str) -> None:
     """Draws boxes along the outer edges of their pixels; those without pixels are left out."""
     for x0, y0, x1, y1 in boxes[box_areas(boxes) > 0].tolist():
         # The middle of the first pixel is at 0.
         corner = (x0 - 0.5, y0 - 0.5)
+        dashes = _DASHES[colour]
         box = Rectangle(corner, x1 - x0, y1 - y0, fill=False, ec=colour, ls=dashes, lw=1.8)
         ax.add_patch(box).set_clip_on(False)  # or half of the line along a border would be lost
 
@@ -267,14 +192,7 @@ def _short(name: str) -> str:
 
 
 def draw_map(view: Tensor, heat: Tensor, title: str, path: Path) -> None:
-    """Writes a PNG file with an image as the network sees it and, beside it, its activation map.
-
-    Args:
-        view: (1 or 3, H, W) uint8.
-        heat: (h, w) the map, of any range.
-        title: what was predicted.
-        path: where to.
-    """
+    """Writes a PNG file with an image, (1 or 3, H, W) uint8, and, beside it, its activation map."""
     pixels = view.expand(3, -1, -1).permute(1, 2, 0).numpy()
     large = upsampled(heat[None], (view.shape[1], view.shape[2]))[0].numpy()
     with style.context("default"):
@@ -289,3 +207,109 @@ def draw_map(view: Tensor, heat: Tensor, title: str, path: Path) -> None:
         words = shortened(title, MAX_MAP_TITLE)
         figure.text(0.02, 0.985, words, va="top", fontsize=10, weight="bold", parse_math=False)
     write_figure(figure, path)
+
+
+# ---- Reliability diagrams, in the paper's style --------------------------------------------------
+
+RELIABILITY_DPI = 150
+PANEL, LABELS = 1.75, 0.45
+"""Inches: a panel's side with the gap to the next, and what the axes' labels take."""
+TITLE_LETTERS = 24
+PANELS = 6
+"""Panels in a row, the paper's number of methods: more would not be legible on a page."""
+_CLASSIFIER, _PERFECT = "#0072B2", "#D55E00"
+"""Blue and vermilion of Okabe and Ito; the lines differ in style too, for print in grey."""
+
+
+def reliability_figure(panels: Mapping[str, Sequence[RunRecord]]) -> Figure:
+    """Returns reliability diagrams in rows, as the paper's figure of calibration has them.
+
+    The classifier's line is blue, that of perfect calibration dotted: below it a classifier is
+    too sure of itself, above it not sure enough. The line joins the bins that hold predictions, at
+    their mean confidence and accuracy; the band around it is the accuracy's 95 % confidence
+    interval, wide where a bin holds few predictions. ECE is in percent.
+
+    Args:
+        panels: by title, of one or more lines, one or more runs each (seeds of a method): their
+            predictions are pooled for the line, and ECE is the mean of the runs' with its standard
+            deviation.
+
+    >>> bins = (Bin(0, float("nan"), float("nan")), Bin(10, 0.8, 0.7))
+    >>> one = RunRecord("vanilla", 0, {"ece": 10.0}, bins=bins)
+    >>> [axes.get_title() for axes in reliability_figure({"Vanilla": [one]}).axes]
+    ['Vanilla']
+    """
+    if not panels or not all(panels.values()):
+        raise ValueError(
+            "`panels` must have runs for every title, got none for "
+            f"{[title for title, runs in panels.items() if not runs] or 'any'}. Evaluate a run."
+        )
+    with style.context("default"):
+        rows = -(-len(panels) // PANELS)
+        columns = -(-len(panels) // rows)
+        size = (LABELS + PANEL * columns, LABELS + (PANEL + LABELS) * rows - LABELS)
+        figure = Figure(size, facecolor="white", layout="constrained")
+        grid = figure.subplots(rows, columns, sharey=True, squeeze=False)
+        axes = grid.ravel()
+        for empty in axes[len(panels) :]:
+            empty.remove()
+        for ax, (title, runs) in zip(axes, panels.items(), strict=False):
+            _draw(ax, pooled([run.bins for run in runs]))
+            lines = [shortened(line, TITLE_LETTERS) for line in title.split("\n")]
+            ax.set_title("\n".join(lines), fontsize=9, pad=3, parse_math=False)
+            ax.text(0.05, 0.95, _ece(runs), va="top", fontsize=7, transform=ax.transAxes)
+        for ax in grid[:, 0]:
+            ax.set_ylabel("Accuracy", fontsize=8, labelpad=-3)
+    return figure
+
+
+def draw_reliability(panels: Mapping[str, Sequence[RunRecord]], path: Path) -> None:
+    """Writes reliability diagrams to a .png, .pdf or .svg file atomically."""
+    write_figure(reliability_figure(panels), path, RELIABILITY_DPI)
+
+
+def pooled(runs: Sequence[Sequence[Bin]]) -> tuple[Bin, ...]:
+    """Returns the bins of all predictions of several runs together.
+
+    >>> pooled([[Bin(1, 0.75, 0.0)], [Bin(3, 0.875, 1.0)]])
+    (Bin(count=4, confidence=0.84375, accuracy=0.75),)
+    """
+    if len({len(bins) for bins in runs}) != 1:
+        raise ValueError(f"`runs` must have as many bins each, got {[len(bins) for bins in runs]}.")
+    return tuple(_pool(same) for same in zip(*runs, strict=True))
+
+
+def _pool(bins: Sequence[Bin]) -> Bin:
+    filled = [bin_ for bin_ in bins if bin_.count]
+    count = sum(bin_.count for bin_ in filled)
+    if not count:
+        return Bin(0, float("nan"), float("nan"))
+    confidence = sum(bin_.count * bin_.confidence for bin_ in filled) / count
+    return Bin(count, confidence, sum(bin_.count * bin_.accuracy for bin_ in filled) / count)
+
+
+def _draw(ax: Axes, bins: Sequence[Bin]) -> None:
+    filled = [bin_ for bin_ in bins if bin_.count]
+    xs, ys = [bin_.confidence for bin_ in filled], [bin_.accuracy for bin_ in filled]
+    intervals = [wilson_interval(round(p.accuracy * p.count), p.count) for p in filled]
+    lows, highs = zip(*intervals, strict=True)
+    ax.plot([0, 1], [0, 1], color=_PERFECT, ls=":", lw=1.2)
+    ax.fill_between(xs, lows, highs, color=_CLASSIFIER, alpha=0.12, lw=0)
+    # One bin is no line.
+    ax.plot(xs, ys, color=_CLASSIFIER, lw=1.2, marker="o" if len(filled) == 1 else "", ms=3)
+    ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    ticks = [0, 0.2, 0.4, 0.6, 0.8, 1]
+    # The ends alone are labelled, as in the paper: the grid has the steps between.
+    ax.set_xticks(ticks, ["0", "", "", "", "", "1"], fontsize=7)
+    ax.set_yticks(ticks, ["0", "", "", "", "", "1"], fontsize=7)
+    ax.tick_params(length=0, pad=2)
+    ax.grid(color="#dddddd", lw=0.6)
+    ax.set_axisbelow(True)
+    ax.set_xlabel("Confidence", fontsize=8, labelpad=-3)
+
+
+def _ece(runs: Sequence[RunRecord]) -> str:
+    values = [run.metrics["ece"] for run in runs]
+    if len(values) == 1:
+        return f"ECE {values[0]:.1f} %"
+    return f"ECE {statistics.mean(values):.1f} ± {statistics.stdev(values):.1f} %\n{len(runs)} runs"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -18,10 +19,8 @@ from comixup.lab._image_files import Skipped, image_files, read_image
 from comixup.lab._networks import check_finite
 from comixup.lab._tables import csv_table
 from comixup.lab.evaluation._cam import ActivationMaps, CamMethod
-from comixup.lab.evaluation._metrics import fit_temperature
 from comixup.lab.evaluation._pictures import draw_map
 from comixup.lab.models import Classifier
-from comixup.lab.training import RunFolder, read_logits
 
 BATCH = 50
 SHOWN = 40
@@ -97,7 +96,7 @@ def predict_files(
     Args:
         classifier: from `comixup.lab.models.load`.
         files: the images, of any size.
-        temperature: what logits are divided by; see `run_temperature`.
+        temperature: what logits are divided by; see `fit_temperature`.
         device: where to compute.
         maps: folder for a picture of each image with the activation map of the predicted class;
             None draws none.
@@ -108,7 +107,7 @@ def predict_files(
     check_positive("temperature", temperature)
     preprocessing, model = classifier.preprocessing, classifier.model.to(device)
     found: list[FilePrediction] = []
-    names = _Names()
+    names: set[str] = set()
     finder: ActivationMaps | None = None
     for start in range(0, len(files), BATCH):
         batch = [_read(path, classifier) for path in files[start : start + BATCH]]
@@ -116,7 +115,7 @@ def predict_files(
         logits = heat = torch.empty(0)
         if views:
             images = preprocessing.normalize(torch.stack(views)).to(device)
-            if maps is None or finder is None:
+            if finder is None:
                 with torch.no_grad():
                     logits = model(images)
                 check_finite(logits.isfinite().all(1), classifier.path)
@@ -134,31 +133,10 @@ def predict_files(
             if maps is not None:
                 ((best, probability),) = found[-1].top(1)
                 title = f"{class_name(classifier, best)}, {probability:.1%}"
-                draw_map(view, next(drawn), title, maps / names.of(path))
+                draw_map(view, next(drawn), title, maps / _free_name(path, names))
         if after is not None:
             after(len(found))
     return found
-
-
-def run_temperature(run: Path) -> float:
-    """Returns the temperature that has the lowest NLL on a run's validation images.
-
-    Args:
-        run: the folder of a finished run that held images out.
-    """
-    file = RunFolder(Path(run)).logits
-    logits = read_logits(file) if file.is_file() else {}
-    if "validation" not in logits:
-        raise ValueError(
-            f"`--calibrated` must be asked of a run that kept logits of validation images, but "
-            f"{run} has none. Train with --validation, or leave --calibrated out."
-        )
-    if logits["validation"][1].ndim > 1:
-        raise ValueError(
-            f"`--calibrated` must be left out for {run}, whose images may have several labels: "
-            "temperature scaling is for classes that exclude each other."
-        )
-    return fit_temperature(*logits["validation"])
 
 
 def predictions_table(
@@ -195,18 +173,20 @@ def predictions_table(
 
 def predictions_csv(classifier: Classifier, found: Sequence[FilePrediction]) -> str:
     """Returns CSV: file, predicted class, its probability, each class's, and what went wrong."""
+    names = [class_name(classifier, index) for index in range(classifier.num_classes)]
     rows: list[dict[str, object]] = []
     for row in found:
         best, probability = row.top(1)[0] if row.probabilities else (None, None)
-        cells: dict[str, object] = {
-            "file": str(row.path),
-            "class": None if best is None else class_name(classifier, best),
-            "probability": probability,
-        }
-        for index in range(classifier.num_classes):
-            value = row.probabilities[index] if row.probabilities else None
-            cells[f"p({class_name(classifier, index)})"] = value
-        rows.append(cells | {"problem": row.problem})
+        of_classes = row.probabilities or [None] * len(names)
+        rows.append(
+            {
+                "file": str(row.path),
+                "class": None if best is None else names[best],
+                "probability": probability,
+                **{f"p({name})": p for name, p in zip(names, of_classes, strict=True)},
+                "problem": row.problem,
+            }
+        )
     return csv_table(rows)
 
 
@@ -224,17 +204,9 @@ def _read(path: Path, classifier: Classifier) -> Tensor | str:
     return classifier.preprocessing.view(picture)
 
 
-class _Names:
-    """Names for pictures of files; files of one name in several folders get numbers."""
-
-    def __init__(self) -> None:
-        self._used: dict[str, int] = {}
-
-    def of(self, path: Path) -> str:
-        """Returns a name that no earlier file got."""
-        count = self._used[path.stem] = self._used.get(path.stem, 0) + 1
-        name = path.stem if count == 1 else f"{path.stem}-{count}"
-        if count > 1 and name in self._used:
-            return self.of(Path(name))
-        self._used.setdefault(name, 1)
-        return f"{name}.png"
+def _free_name(path: Path, used: set[str]) -> str:
+    """Returns a name for the picture of a file; files of one name get numbers."""
+    names = (path.stem if n == 1 else f"{path.stem}-{n}" for n in itertools.count(1))
+    name = next(name for name in names if name not in used)
+    used.add(name)
+    return f"{name}.png"

@@ -16,10 +16,12 @@ from rich.text import Text
 
 from comixup._atomic_write import atomic_write, make_folder
 from comixup.lab._tables import NOTHING, csv_table, markdown_table
-from comixup.lab.evaluation._compare import FEWEST_RUNS, Column, Comparison, Difference, Summary
+from comixup.lab.evaluation._compare import FEWEST_RUNS, Column, Comparison
 
 SMALLEST_P = 0.001
 """Smaller p-values are printed as less than this: few seeds do not tell them apart."""
+_BEST = " *"
+"""What marks the best in a terminal, where it is bold too."""
 _TEXT_WIDTH = 500
 """Columns of a text file: nothing is folded."""
 _LATEX = {
@@ -64,15 +66,7 @@ def as_text(comparison: Comparison) -> str:
 def as_markdown(comparison: Comparison) -> str:
     """Returns a comparison as Markdown tables, the best in bold."""
     head = ["method", "n", *(f"{c.title} {_arrow(c)}".strip() for c in comparison.columns)]
-    rows = [
-        [
-            method,
-            str(comparison.runs[method]),
-            *(_bold(cells[c.name], c, comparison.runs[method]) for c in comparison.columns),
-        ]
-        for method, cells in comparison.summaries.items()
-    ]
-    texts = [markdown_table(head, rows)]
+    texts = [markdown_table(head, _rows(comparison, "**{}**{}", "±", NOTHING))]
     if comparison.differences:
         texts.append(f"Differences from {comparison.reference}:\n")
         texts.append(markdown_table(_TESTS, _test_rows(comparison)))
@@ -83,42 +77,39 @@ def as_latex(comparison: Comparison) -> str:
     """Returns a comparison as a LaTeX table for the package booktabs, the best in bold."""
     arrows = {"↓": r" ($\downarrow$)", "↑": r" ($\uparrow$)", "": ""}
     head = [f"{latex(c.title)}{arrows[_arrow(c)]}" for c in comparison.columns]
+    rows = _rows(comparison, r"\textbf{{{}}}{}", r"$\pm$", "--")
     lines = [
         "".join(f"% {line}\n" for line in note(comparison).split(". ")).rstrip(),
         rf"\begin{{tabular}}{{lr{'c' * len(comparison.columns)}}}",
         r"\toprule",
         rf"{' & '.join(['Method', '$n$', *head])} \\",
         r"\midrule",
+        *(rf"{' & '.join([latex(method), *cells])} \\" for method, *cells in rows),
     ]
-    for method, cells in comparison.summaries.items():
-        count = comparison.runs[method]
-        words = [_latex_cell(cells[c.name], c, count) for c in comparison.columns]
-        lines.append(rf"{' & '.join([latex(method), str(count), *words])} \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
 def as_csv(comparison: Comparison) -> str:
     """Returns a comparison as CSV: for each metric mean, std, n, whether best, and the tests."""
-    tests = {(d.method, d.column): d for d in comparison.differences}
     rows: list[Mapping[str, object]] = []
     for method, cells in comparison.summaries.items():
         row: dict[str, object] = {"method": method, "n": comparison.runs[method]}
-        for column in comparison.columns:
-            cell, test = cells[column.name], tests.get((method, column.name))
+        for name, cell in cells.items():
+            low, high = cell.interval or (None, None)
             found = {
                 "mean": cell.mean,
                 "std": cell.std,
                 "n": len(cell.values),
                 "best": int(cell.best),
-                "difference": test.difference if test else None,
-                "welch_p": test.welch if test else None,
-                "paired_p": test.paired if test else None,
-                "holm_p": test.holm if test else None,
-                "low": test.interval[0] if test and test.interval else None,
-                "high": test.interval[1] if test and test.interval else None,
-                "pairs": test.pairs if test else None,
+                "difference": cell.difference,
+                "welch_p": cell.welch,
+                "paired_p": cell.paired,
+                "holm_p": cell.holm,
+                "low": low,
+                "high": high,
+                "pairs": cell.pairs,
             }
-            row |= {f"{column.name}_{key}": value for key, value in found.items()}
+            row |= {f"{name}_{key}": value for key, value in found.items()}
         rows.append(row)
     return csv_table(rows)
 
@@ -130,7 +121,7 @@ def note(comparison: Comparison) -> str:
         words += " Scaled: after temperature scaling on images held out."
     if min(comparison.runs.values()) == 1:
         words += " With n = 1 there is no spread."
-    if any(found.pairs < FEWEST_RUNS for found in comparison.differences):
+    if any((found.pairs or 0) < FEWEST_RUNS for found in comparison.differences):
         words += f" Differences over fewer than {FEWEST_RUNS} seeds in common are not tested."
     if any(found.welch is not None or found.paired is not None for found in comparison.differences):
         words += (
@@ -158,49 +149,31 @@ class _Metrics:
     """The metrics of all methods: a row for each, or a column where rows would be folded."""
 
     def __init__(self, comparison: Comparison) -> None:
-        self.comparison = comparison
+        titles = ["n", *(column.title for column in comparison.columns)]
+        self._rows = [["", *titles], *_rows(comparison, f"{{}}{{}}{_BEST}", "±", NOTHING)]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        methods, unfolded = list(self.comparison.summaries), options.update_width(_TEXT_WIDTH)
-        rows = self._rows()
-        if console.measure(rows, options=unfolded).maximum <= options.max_width:
-            yield rows
+        head, *methods = self._rows
+
+        def fits(table: Table) -> bool:
+            unfolded = options.update_width(_TEXT_WIDTH)
+            return console.measure(table, options=unfolded).maximum <= options.max_width
+
+        if fits(wide := _rich("", [["method", *head[1:]], *methods])):
+            yield wide
             return
         while methods:
             count = len(methods)
-            while count > 1:
-                needed = console.measure(self._columns(methods[:count]), options=unfolded).maximum
-                if needed <= options.max_width:
-                    break
+            while count > 1 and not fits(_rich("", [*zip(head, *methods[:count], strict=True)])):
                 count -= 1
-            yield self._columns(methods[:count])
+            yield _rich("", [*zip(head, *methods[:count], strict=True)])
             methods = methods[count:]
-
-    def _rows(self) -> Table:
-        columns = self.comparison.columns
-        table = _rich("", ["method", "n", *(column.title for column in columns)])
-        for method in self.comparison.summaries:
-            texts = [self._text(method, column) for column in columns]
-            table.add_row(Text(method), str(self.comparison.runs[method]), *texts)
-        return table
-
-    def _columns(self, methods: Sequence[str]) -> Table:
-        table = _rich("", ["", *methods])
-        table.add_row("n", *(str(self.comparison.runs[method]) for method in methods))
-        for column in self.comparison.columns:
-            texts = [self._text(method, column) for method in methods]
-            table.add_row(Text(column.title), *texts)
-        return table
-
-    def _text(self, method: str, column: Column) -> Text:
-        cell = self.comparison.summaries[method][column.name]
-        return Text(_words(cell, column, self.comparison.runs[method]), _style(cell))
 
 
 def _tests(comparison: Comparison) -> Table:
     """Returns the differences, method by method, within the 80 columns of most terminals."""
     head = ["", "difference, 95 %", *_TESTS[4:]]
-    table = _rich(f"Differences from {comparison.reference}", head)
+    table = _rich(f"Differences from {comparison.reference}", [head])
     for method, rows in itertools.groupby(_test_rows(comparison), operator.itemgetter(0)):
         table.add_section()
         table.add_row(Text(method, "bold"))
@@ -225,17 +198,15 @@ _TESTS = (
 
 
 def _test_rows(comparison: Comparison) -> list[list[str]]:
-    columns = {column.name: column for column in comparison.columns}
-    return [_test_row(found, columns[found.column]) for found in comparison.differences]
-
-
-def _test_row(found: Difference, column: Column) -> list[str]:
-    difference = f"{found.difference:+.{column.decimals}f}"
-    interval = NOTHING
-    if found.interval is not None:
-        interval = " to ".join(f"{end:+.{column.decimals}f}" for end in found.interval)
-    tests = [_p(found.welch), _p(found.paired), _p(found.holm), str(found.pairs)]
-    return [found.method, column.title, difference, interval, *tests]
+    columns, rows = {column.name: column for column in comparison.columns}, []
+    for found in comparison.differences:
+        column, interval = columns[found.column], NOTHING
+        if found.interval is not None:
+            interval = " to ".join(f"{end:+.{column.decimals}f}" for end in found.interval)
+        tests = [_p(found.welch), _p(found.paired), _p(found.holm), str(found.pairs)]
+        difference = f"{found.difference:+.{column.decimals}f}"
+        rows.append([found.method, column.title, difference, interval, *tests])
+    return rows
 
 
 def _p(value: float | None) -> str:
@@ -244,45 +215,36 @@ def _p(value: float | None) -> str:
     return f"< {SMALLEST_P:g}" if value < SMALLEST_P else f"{value:.3f}"
 
 
-def _mean(cell: Summary, column: Column) -> str:
-    return f"{cell.mean:.{column.decimals}f}"
+def _rows(comparison: Comparison, best: str, sign: str, nothing: str) -> list[list[str]]:
+    """Returns method, number of runs, and each metric's mean with its spread, row by row.
 
-
-def _rest(cell: Summary, column: Column, runs: int, sign: str) -> str:
-    """Returns what follows a mean: the spread, and the count where it is not the row's."""
-    spread = "" if math.isnan(cell.std) else f" {sign} {cell.std:.{column.decimals}f}"
-    return spread + (f" (n={len(cell.values)})" if len(cell.values) != runs else "")
-
-
-def _words(cell: Summary, column: Column, runs: int) -> str:
-    if not cell.values:
-        return NOTHING
-    return f"{_mean(cell, column)}{_rest(cell, column, runs, '±')}{' *' if cell.best else ''}"
-
-
-def _bold(cell: Summary, column: Column, runs: int) -> str:
-    if not cell.values:
-        return NOTHING
-    mean = f"**{_mean(cell, column)}**" if cell.best else _mean(cell, column)
-    return mean + _rest(cell, column, runs, "±")
-
-
-def _latex_cell(cell: Summary, column: Column, runs: int) -> str:
-    if not cell.values:
-        return "--"
-    mean = rf"\textbf{{{_mean(cell, column)}}}" if cell.best else _mean(cell, column)
-    return mean + _rest(cell, column, runs, r"$\pm$")
+    Args:
+        comparison: what to show.
+        best: how the best is marked, given its mean and what follows it.
+        sign: between mean and spread.
+        nothing: what an empty cell shows.
+    """
+    rows = []
+    for method, cells in comparison.summaries.items():
+        runs = comparison.runs[method]
+        row = [method, str(runs)]
+        for column in comparison.columns:
+            cell = cells[column.name]
+            rest = "" if math.isnan(cell.std) else f" {sign} {cell.std:.{column.decimals}f}"
+            if len(cell.values) != runs:
+                rest += f" (n={len(cell.values)})"
+            form = best if cell.best else "{}{}"
+            mean = f"{cell.mean:.{column.decimals}f}"
+            row.append(form.format(mean, rest) if cell.values else nothing)
+        rows.append(row)
+    return rows
 
 
 def _arrow(column: Column) -> str:
     return {True: "↓", False: "↑", None: ""}[column.lower_is_better]
 
 
-def _style(cell: Summary) -> str:
-    return "bold" if cell.best else ""
-
-
-def _rich(title: str, head: Sequence[str]) -> Table:
+def _rich(title: str, rows: Sequence[Sequence[str]]) -> Table:
     table = Table(
         title=title or None,
         box=box.SIMPLE_HEAD,
@@ -290,6 +252,8 @@ def _rich(title: str, head: Sequence[str]) -> Table:
         collapse_padding=True,
         title_justify="left",
     )
-    for number, name in enumerate(head):
+    for number, name in enumerate(rows[0]):
         table.add_column(Text(name), justify="right" if number else "left")
+    for row in rows[1:]:
+        table.add_row(*(Text(cell, "bold" if cell.endswith(_BEST) else "") for cell in row))
     return table

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from comixup.lab.explorer._images import Batch as Batch
     from comixup.lab.explorer._images import augmented as augmented
     from comixup.lab.explorer._images import load_images as load_images
+    from comixup.lab.explorer._images import load_network as load_network
+    from comixup.lab.explorer._images import network_maps as network_maps
     from comixup.lab.explorer._images import sample_images as sample_images
     from comixup.lab.explorer._serve import serve as serve
     from comixup.lab.explorer._settings import Settings as Settings
-    from comixup.lab.explorer._sources import load_network as load_network
-    from comixup.lab.explorer._sources import network_maps as network_maps
 else:
     __getattr__, __dir__, __all__ = lazy_imports(__name__)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from matplotlib.figure import Figure
@@ -17,14 +21,31 @@ from comixup import CoMixup, Labelling, Mixed, Mixer, Terms, objective, plot_bat
 from comixup._checks import check_count
 from comixup.lab._augmentation import Augmentation
 from comixup.lab._limits import MAX_SEED
-from comixup.lab.explorer._images import Batch, augmented, load_images
-from comixup.lab.explorer._settings import MAX_FILES, SIDE, SPECTRAL, Settings, default_saliency
-from comixup.lab.explorer._sources import load_network, network_maps
+from comixup.lab.explorer._images import (
+    Batch,
+    augmented,
+    files_batch,
+    is_run,
+    load_images,
+    load_network,
+    network_maps,
+    read_pixels,
+    sample_images,
+)
+from comixup.lab.explorer._settings import (
+    MAX_BYTES,
+    MAX_FILES,
+    SIDE,
+    SPECTRAL,
+    Settings,
+    default_saliency,
+)
+from comixup.lab.models import Classifier
 from comixup.lab.training._recipe import METHODS, TITLES
 from comixup.plots import plot_tracked
 
 _BASELINES = ("input", "cutmix", "puzzlemix")
-_FIELDS = (*("beta", "gamma", "tau", "omega", "eta", "grid", "partition_size", "levels", "sweeps"),)
+_FIELDS = ["beta", "gamma", "tau", "omega", "eta", "grid", "partition_size", "levels", "sweeps"]
 """Of the settings: those of `CoMixup`."""
 _TIMES = 3
 """The solver is timed so often; the least counts."""
@@ -160,7 +181,7 @@ def _seeded(settings: Settings) -> torch.Generator:
 
 # ---- As Python lines -----------------------------------------------------------------------------
 
-_HEAD = """\
+_LINES = """\
 import torch
 
 import comixup
@@ -170,9 +191,7 @@ batch = {call}
 saliency = {saliency}
 {augmented}mixup = comixup.CoMixup(
     num_classes={classes},
-"""
-_TAIL = """\
-    generator=torch.Generator().manual_seed({seed}),
+{chosen}    generator=torch.Generator().manual_seed({seed}),
 )
 images, targets = mixup(batch.images, batch.targets, saliency)
 figure = comixup.plot_batch(
@@ -185,9 +204,7 @@ figure.savefig("batch.png")
 def python_lines(batch: Batch, settings: Settings) -> str:
     """Returns a program that mixes a batch as `explore` does, to the last bit, and draws it.
 
-    Args:
-        batch: image files are named without their folder: run the lines where they are.
-        settings: how.
+    Image files are named without their folder: run the lines where they are.
     """
     if settings.saliency == SPECTRAL:
         saliency = "comixup.spectral_residual(batch.images)"
@@ -199,28 +216,22 @@ def python_lines(batch: Batch, settings: Settings) -> str:
     if settings.augment != "none":
         call = f"explorer.augmented(batch, saliency, {settings.augment!r}, seed={settings.seed})"
         moved = f"batch, saliency = {call}\n"
-    head = _HEAD.format(
+    return _LINES.format(
         call=batch.call,
         saliency=saliency,
         augmented=moved,
         classes=len(batch.class_names),
+        chosen="".join(f"    {name}={getattr(settings, name)!r},\n" for name in _FIELDS),
+        seed=settings.seed,
+        tint=batch.tint,
     )
-    chosen = "".join(f"    {name}={getattr(settings, name)!r},\n" for name in _FIELDS)
-    return head + chosen + _TAIL.format(seed=settings.seed, tint=batch.tint)
 
 
 # ---- Files, without a page -----------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Sheet:
-    """A picture of mixed files.
-
-    Attributes:
-        figure: inputs, outputs and targets.
-        tracked: the images before and after augmentation with their maps; None without either.
-        summary: a line of numbers about it.
-    """
+class Sheet(NamedTuple):
+    """Inputs, outputs and targets; a line of numbers; images before and after augmentation."""
 
     figure: Figure
     summary: str
@@ -301,3 +312,119 @@ def mix_files(
     if mixer.last.uniform_maps:
         summary += f" Nothing stands out in {mixer.last.uniform_maps} of the images."
     return Sheet(figure, summary, tracked)
+
+
+# ---- What the page computes once and keeps -------------------------------------------------------
+
+_Value = TypeVar("_Value")
+_BATCHES, _FILES, _NETWORKS, _RESULTS = 16, 256, 3, 8
+"""As many are kept."""
+
+
+class Workbench:
+    """Batches and their saliency by settings, the last ones of which are kept.
+
+    Several threads may ask at once: those who want the same wait for the first of them, the others
+    for nobody.
+
+    Args:
+        runs: folders of runs that may be a source of saliency.
+        any_run: whether a visitor may name other folders: not those of a public server.
+    """
+
+    def __init__(self, runs: Sequence[str] = (), *, any_run: bool = True) -> None:
+        self.runs = tuple(runs)
+        self.any_run = any_run
+        self._batches: _Kept[Batch] = _Kept(_BATCHES)
+        self._files: _Kept[Tensor | str] = _Kept(_FILES)
+        self._maps: _Kept[Tensor] = _Kept(_BATCHES)
+        self._networks: _Kept[Classifier] = _Kept(_NETWORKS)
+        self._results: _Kept[Result] = _Kept(_RESULTS)
+
+    def batch(self, settings: Settings, files: Sequence[str] = ()) -> tuple[Batch, list[str]]:
+        """Returns the batch that settings, or a visitor's files in its place, name.
+
+        And what is wrong with each of the files that cannot be read; if none can, this is raised.
+        """
+        if len(files) > MAX_FILES:
+            raise ValueError(
+                f"There must be at most {MAX_FILES} images, got {len(files)}. Choose some."
+            )
+        side = settings.side
+        read = [self._files.get((file, side), partial(_read, file, side)) for file in files]
+        problems = [found for found in read if isinstance(found, str)]
+        good = {f: image for f, image in zip(files, read, strict=True) if isinstance(image, Tensor)}
+        if problems and not good:
+            raise ValueError("\n".join(problems))
+        if good:
+            paths, images = [Path(file) for file in good], [*good.values()]
+            kept = self._batches.get((tuple(good), side), lambda: files_batch(paths, images))
+            return kept, problems
+        chosen = {name: getattr(settings, name) for name in ("sample", "count", "draw", "side")}
+        key = tuple(chosen.values())
+        return self._batches.get(key, lambda: sample_images(**chosen)), problems
+
+    def saliency(self, batch: Batch, settings: Settings) -> Tensor:
+        """Returns a batch's saliency from the source that settings name."""
+        source = settings.saliency
+        # The batch itself is in the key, so that its identity is not given to another one.
+        key = (batch, source, settings.pretrained)
+        if source == SPECTRAL:
+            return self._maps.get(key, lambda: comixup.spectral_residual(batch.images))
+        if is_run(source) and not self.any_run and source not in self.runs:
+            raise ValueError(
+                "`saliency` must be a run that the explorer was started with, got another folder. "
+                "Start it with: comixup explore RUN ..."
+            )
+        return self._maps.get(key, lambda: network_maps(batch, self._network(settings)))
+
+    def result(self, settings: Settings, files: Sequence[str] = ()) -> tuple[Result, list[str]]:
+        """Returns everything that is shown of a batch, and what is wrong with files, as `batch`."""
+        batch, problems = self.batch(settings, files)
+        maps = self.saliency(batch, settings)
+        kept = self._results.get((batch, settings), lambda: explore(batch, maps, settings))
+        return kept, problems
+
+    def _network(self, settings: Settings) -> Classifier:
+        return self._networks.get(
+            (settings.saliency, settings.pretrained),
+            lambda: load_network(settings.saliency, pretrained=settings.pretrained),
+        )
+
+
+def _read(path: str, side: int) -> Tensor | str:
+    """Returns the image of a visitor's file, or what is wrong with it."""
+    file = Path(path)
+    try:
+        if (size := file.stat().st_size) > MAX_BYTES:
+            bound = MAX_BYTES // 2**20
+            return f"{file.name} must have at most {bound} MB, got {size / 2**20:.0f}."
+        return read_pixels(file, side)
+    except (ValueError, OSError) as error:
+        return str(error).replace(path, file.name)
+
+
+class _Kept(Generic[_Value]):
+    """The last values that were asked for, by their keys, each made once."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._lock = threading.Lock()  # of the dictionary: nothing is made while it is held
+        self._values: OrderedDict[Hashable, Future[_Value]] = OrderedDict()
+
+    def get(self, key: Hashable, make: Callable[[], _Value]) -> _Value:
+        """Returns the value of a key; the first thread to ask makes it, others wait for that."""
+        with self._lock:
+            is_new = key not in self._values
+            value = self._values.setdefault(key, Future())
+            self._values.move_to_end(key)
+            if len(self._values) > self.most:
+                self._values.popitem(last=False)
+        if is_new:
+            try:
+                value.set_result(make())
+            except BaseException as error:
+                with self._lock:  # the next one may have more luck
+                    self._values.pop(key, None)
+                value.set_exception(error)
+        return value.result()

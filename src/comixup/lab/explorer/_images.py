@@ -1,8 +1,9 @@
-"""Batches to look at: samples that come with the dependencies, image files, and augmented ones."""
+"""Batches to look at: samples, image files, augmented ones; and what is salient to a network."""
 
 from __future__ import annotations
 
 import functools
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,14 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torchvision.transforms.v2 import functional  # type: ignore[import-untyped]
 
 from comixup import Origin, SaliencyMemory
+from comixup import saliency as saliency_of
 from comixup._checks import check_choice, check_count
 from comixup.adapters.cell_numbers import CellNumbers
 from comixup.adapters.origins import tracked
-from comixup.lab import data
+from comixup.lab import data, models
 from comixup.lab._augmentation import AUGMENTATIONS, Augmentation, training_view
 from comixup.lab._image_files import read_image
 from comixup.lab._pictures import CenterView
@@ -36,12 +39,17 @@ _PHOTO_SHARE = (0.6, 1.0)
 _MIN_SCALE = 0.35
 """Of an augmented crop's area: one that shows less is no longer recognised."""
 
-_GENERATOR = threading.Lock()
-"""Of torch's global generator, from which torchvision and networks' weights are drawn."""
+_GENERATOR, _PASSES = threading.Lock(), threading.Lock()
+"""Of torch's global generator, from which torchvision and networks' weights are drawn; and of
+networks: a pass to the images sets flags of the model's tensors."""
+_IMAGENET = models.Preprocessing(
+    (3, 224, 224), (0.485, 0.456, 0.406), (0.229, 0.224, 0.225), resize=256
+)
+"""Of networks with random weights."""
 
 
 @contextmanager
-def seeded(seed: int) -> Iterator[None]:
+def _seeded(seed: int) -> Iterator[None]:
     """Seeds torch's global generator for a while; other threads' draws wait."""
     with _GENERATOR, torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -230,7 +238,7 @@ def augmented(
     size = batch.images.shape[-1]
     view = tracked(training_view(augment, size, _MIN_SCALE))
     images, cells = [], []
-    with seeded(seed):  # torchvision draws from torch's global generator
+    with _seeded(seed):  # torchvision draws from torch's global generator
         for image in batch.images:
             picture = functional.to_pil_image((image * 255).round().to(torch.uint8))
             numbers = CellNumbers.of((picture.height, picture.width), memory.grid)
@@ -239,3 +247,55 @@ def augmented(
             cells.append(numbers.tensor())
     maps = memory.read(Origin(examples, torch.stack(cells)))
     return replace(batch, images=torch.stack(images).float() / 255), maps
+
+
+# ---- Networks ------------------------------------------------------------------------------------
+
+
+def load_network(source: str, *, pretrained: bool = True) -> models.Classifier:
+    """Returns the network that a source of saliency names.
+
+    Args:
+        source: the folder of a run, or a name that `comixup.lab.models.build` knows, such as
+            "torchvision:resnet18" or "timm:vit_tiny_patch16_224". What is a folder, or has the
+            system's separator in it, is taken for a run.
+        pretrained: load weights trained on ImageNet, see `comixup.lab.models.build`; or else random
+            ones, from a fixed seed.
+    """
+    if is_run(source):
+        return models.load(source)
+    stated = models.pretrained_preprocessing(source) if pretrained else _IMAGENET
+    with _seeded(0):
+        model = models.build(source, 1000, shape=stated.shape, pretrained=pretrained)
+    return models.Classifier(
+        model.eval(), source, 1000, stated.shape, Path(source), stated_preprocessing=stated
+    )
+
+
+def is_run(source: str) -> bool:
+    """Whether a source of saliency is the folder of a run, and no name."""
+    return os.sep in source or Path(source).is_dir()
+
+
+def network_maps(batch: Batch, network: models.Classifier) -> Tensor:
+    """Returns the saliency of images to a network, (m, H, W) of the network's size.
+
+    The gradient of its loss. The targets are the images' classes if the network knows them all by
+    name, or else the classes that it predicts.
+    """
+    stated, images = network.preprocessing, batch.images
+    channels, height, width = stated.shape
+    if images.shape[1] != channels:
+        images = images.mean(1, keepdim=True).expand(-1, channels, -1, -1)
+    if images.shape[2:] != (height, width):
+        images = F.interpolate(images, (height, width), mode="bilinear", antialias=True)
+    mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (stated.mean, stated.std))
+    images = (images - mean) / std
+    names = [batch.class_names[index] for index in batch.targets.tolist()]
+    with _PASSES:
+        if set(names) <= set(network.classes):
+            targets = torch.tensor([network.classes.index(name) for name in names])
+        else:
+            with torch.no_grad():
+                targets = network.model(images).argmax(1)
+        return saliency_of(network.model, images, targets, keep_gradients=False)

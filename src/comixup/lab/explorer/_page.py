@@ -10,7 +10,7 @@ from typing import Any
 import gradio as gr
 
 from comixup.lab._augmentation import AUGMENTATIONS
-from comixup.lab.explorer._explore import python_lines
+from comixup.lab.explorer._explore import Workbench, python_lines
 from comixup.lab.explorer._figures import (
     baselines_html,
     inputs_html,
@@ -26,7 +26,6 @@ from comixup.lab.explorer._settings import (
     SPECTRAL,
     Settings,
 )
-from comixup.lab.explorer._workbench import Upload, Workbench
 
 CSS = """
 .gradio-container { max-width: none !important; padding: 0 !important; }
@@ -166,11 +165,7 @@ class _Events:
         """Returns error messages, numbers, outputs, the link, and no code."""
         self._next_turn(request)
         try:
-            settings = Settings.from_controls(values)
-            upload = self.bench.upload(files or [], settings.side)
-            if upload.problems and not upload.paths:
-                return [_problem(*upload.problems), *[gr.skip()] * 4]
-            return self._quick(settings, upload)
+            return self._quick(Settings.from_controls(values), files or [])
         except _MISTAKES as error:
             return [_problem(str(error)), *[gr.skip()] * 4]
 
@@ -184,7 +179,7 @@ class _Events:
             settings, note = Settings(), f"This link cannot be used: {error}"
         controls = list(vars(settings).values())
         try:
-            problem, *shown = self._quick(settings, Upload())
+            problem, *shown = self._quick(settings, [])
             return [*controls, _problem(note) if note else problem, *shown]
         except _MISTAKES as error:
             return [*controls, _problem(str(error)), *[gr.skip()] * 4]
@@ -197,10 +192,7 @@ class _Events:
         turn = self._turns.get(str(request.session_hash))
         try:
             settings = Settings.from_controls(chosen)
-            upload = self.bench.upload(files or [], settings.side)
-            if files and not upload.paths:
-                return
-            result = self.bench.result(settings, upload)
+            result, _ = self.bench.result(settings, files or [])
         except _MISTAKES:  # which `mix` has told
             return
         source = (
@@ -222,15 +214,16 @@ class _Events:
         """Returns the Python lines that make the batch."""
         try:
             settings = Settings.from_controls(values)
-            batch = self.bench.batch(settings, self.bench.upload(files or [], settings.side))
+            batch, _ = self.bench.batch(settings, files or [])
             return gr.update(value=python_lines(batch, settings), visible=True)
         except _MISTAKES as error:
-            return gr.update(value=f"# {error}", visible=True)
+            message = str(error).replace("\n", "\n# ")
+            return gr.update(value=f"# {message}", visible=True)
 
-    def _quick(self, settings: Settings, upload: Upload) -> list[Any]:
-        result = self.bench.result(settings, upload)
+    def _quick(self, settings: Settings, files: Sequence[str]) -> list[Any]:
+        result, problems = self.bench.result(settings, files)
         return [
-            _problem(*upload.problems) if upload.problems else "",
+            _problem("\n".join(problems)) if problems else "",
             numbers_html(result),
             outputs_html(result.batch, result.mixed, "Co-Mixup"),
             f'<a id="link" href="./?{html.escape(settings.query)}">Link to these settings</a>',
@@ -245,6 +238,6 @@ class _Events:
             self._turns.popitem(last=False)
 
 
-def _problem(*messages: str) -> str:
-    """Returns error messages as HTML; they may hold names of a visitor's files."""
-    return f'<div id="problem">{"<br>".join(html.escape(message) for message in messages)}</div>'
+def _problem(messages: str) -> str:
+    """Returns error messages, a line each, as HTML; they may hold names of a visitor's files."""
+    return f'<div id="problem">{html.escape(messages).replace(chr(10), "<br>")}</div>'

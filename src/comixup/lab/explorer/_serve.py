@@ -7,14 +7,11 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from comixup._checks import check_count
 from comixup.lab.explorer._settings import HOST, INSTALL, MAX_BYTES, PORT
-
-if TYPE_CHECKING:
-    from comixup.lab.explorer._workbench import Workbench
 
 _SWITCHES = {
     "GRADIO_ANALYTICS_ENABLED": "False",
@@ -47,13 +44,13 @@ def serve(
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="comixup-explorer-"))
     os.environ["GRADIO_TEMP_DIR"] = folder  # where uploads go, and nothing else is written
     try:
-        gradio = _import_gradio()
+        import gradio  # noqa: PLC0415 - an extra, and slow to import
         from starlette.middleware import Middleware  # noqa: PLC0415 - it comes with gradio
 
+        from comixup.lab.explorer._explore import Workbench  # noqa: PLC0415 - it needs torch
         from comixup.lab.explorer._page import CSS, build_page  # noqa: PLC0415 - it needs gradio
-        from comixup.lab.explorer._workbench import Workbench  # noqa: PLC0415 - it needs torch
 
-        bench: Workbench = Workbench([str(run) for run in runs], any_run=is_local(host))
+        bench = Workbench([str(run) for run in runs], any_run=is_local(host))
         page = build_page(bench)
         fonts = {"font": ["system-ui", "sans-serif"], "font_mono": ["monospace"]}
         _, address, _ = page.launch(
@@ -75,8 +72,13 @@ def serve(
             app_kwargs={"middleware": [Middleware(_LocalOnly)] if is_local(host) else []},
         )
         stack.callback(page.close, verbose=False)
-    except BaseException:
+    except BaseException as error:
         stack.close()
+        if isinstance(error, ModuleNotFoundError) and error.name == "gradio":
+            raise ModuleNotFoundError(
+                f"gradio must be installed for the explorer, and it is not. Use {INSTALL}.",
+                name="gradio",
+            ) from None
         raise
     if wait:
         print(f"The explorer is at {address} (Ctrl-C ends it).", flush=True)
@@ -134,16 +136,3 @@ class _LocalOnly:
             message = "The explorer is for this machine's own pages. See `comixup explore --host`."
             answer = PlainTextResponse(message, status_code=403)
         await answer(scope, receive, send)
-
-
-def _import_gradio() -> Any:
-    try:
-        import gradio  # noqa: PLC0415 - an extra, and slow to import
-    except ModuleNotFoundError as error:
-        if error.name != "gradio":
-            raise
-        raise ModuleNotFoundError(
-            f"gradio must be installed for the explorer, and it is not. Use {INSTALL}.",
-            name="gradio",
-        ) from None
-    return gradio

@@ -129,12 +129,18 @@ class Settings:
             query: names and values, from a stranger. Other names are ignored: web servers and
                 messengers add their own.
         """
-        defaults = vars(cls())
-        found = {
-            name: _parsed(name, word, type(defaults[name]))
-            for name, word in query.items()
-            if name in defaults
-        }
+        found: dict[str, object] = {}
+        for name, own in vars(cls()).items():
+            word, kind = query.get(name), type(own)
+            if word is None:
+                continue
+            if kind is bool:
+                check_choice(name, word, ("True", "False"))
+            try:
+                found[name] = word == "True" if kind is bool else kind(word)
+            except (ValueError, OverflowError):
+                rule = "an integer" if kind is int else "a number"
+                raise ValueError(f"`{name}` must be {rule}, got {word[:40]!r}.") from None
         return cls(**found)  # type: ignore[arg-type]  # each has its field's type
 
     @classmethod
@@ -149,15 +155,3 @@ class Settings:
             is_whole = type(value) is int or (type(value) is float and value.is_integer())
             found[name] = type(own)(value) if type(own) in (int, float) and is_whole else value
         return cls(**found)  # type: ignore[arg-type]  # checked by `__post_init__`
-
-
-def _parsed(name: str, word: str, kind: type) -> object:
-    """Returns a word as a value of a type."""
-    if kind is bool:
-        check_choice(name, word, ("True", "False"))
-        return word == "True"
-    try:
-        return kind(word)
-    except (ValueError, OverflowError):
-        rule = "an integer" if kind is int else "a number"
-        raise ValueError(f"`{name}` must be {rule}, got {word[:40]!r}.") from None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from comixup._lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
+    from comixup.lab._preprocess import Preprocessing as Preprocessing
     from comixup.lab.models._build import build as build
     from comixup.lab.models._build import names as names
     from comixup.lab.models._build import pretrained_preprocessing as pretrained_preprocessing
@@ -19,13 +20,12 @@ if TYPE_CHECKING:
     from comixup.lab.models._export import FORMATS as FORMATS
     from comixup.lab.models._export import Exported as Exported
     from comixup.lab.models._export import export as export
-    from comixup.lab.models._fine_tune import freeze as freeze
-    from comixup.lab.models._fine_tune import head_name as head_name
-    from comixup.lab.models._fine_tune import load_matching as load_matching
-    from comixup.lab.models._header import Header as Header
-    from comixup.lab.models._header import read_header as read_header
     from comixup.lab.models._load import Classifier as Classifier
+    from comixup.lab.models._load import Header as Header
+    from comixup.lab.models._load import freeze as freeze
+    from comixup.lab.models._load import head_name as head_name
     from comixup.lab.models._load import load as load
-    from comixup.lab.models._preprocessing import Preprocessing as Preprocessing
+    from comixup.lab.models._load import load_matching as load_matching
+    from comixup.lab.models._load import read_header as read_header
 else:
     __getattr__, __dir__, __all__ = lazy_imports(__name__)

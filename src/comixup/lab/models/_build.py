@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib.util
 import re
@@ -11,59 +10,65 @@ from collections.abc import Callable, Iterable
 from torch import nn
 
 from comixup._checks import check_count
+from comixup._did_you_mean import did_you_mean
 from comixup.lab._limits import MAX_WIDTH
-from comixup.lab._preprocess import Shape
-from comixup.lab.models._efficientnet_lite import LITE, build_lite, lite_preprocessing, package_of
+from comixup.lab._preprocess import Preprocessing, Shape
 from comixup.lab.models._libraries import (
+    LITE,
+    build_lite,
     build_timm,
     build_torchvision,
+    lite_preprocessing,
+    package_of,
     resnet50_imagenet,
     timm_names,
     timm_preprocessing,
     torchvision_names,
     torchvision_preprocessing,
 )
-from comixup.lab.models._preprocessing import Preprocessing
-from comixup.lab.models._residual import (
+from comixup.lab.models._paper import (
     RESNET10_BLOCKS,
     RESNET34_BLOCKS,
+    lenet,
     preact_resnet,
     resnext,
     small,
+    speech_vgg11,
     wide_resnet,
 )
-from comixup.lab.models._speech import LeNet, SpeechVGG11
 
 LARGE_SIDE = 64
 """From this height and width on, the first convolution has stride 2: Tiny-ImageNet's size."""
 
-LIBRARIES = ("torchvision", "timm")
 OURS = "comixup"
-NUM_SUGGESTIONS = 3
 
-_STAGED: dict[str, Callable[..., nn.Module]] = {
+_WITH_WIDTH: dict[str, Callable[..., nn.Module]] = {
     "small": small,
     "small-os8": functools.partial(small, output_stride=8),
     "preactresnet10": functools.partial(preact_resnet, blocks=RESNET10_BLOCKS, final_norm=True),
     "preactresnet18": preact_resnet,
     "preactresnet34": functools.partial(preact_resnet, blocks=RESNET34_BLOCKS),
+}
+"""Networks whose number of feature maps can be chosen."""
+
+_STAGED: dict[str, Callable[..., nn.Module]] = {
+    **_WITH_WIDTH,
     "wrn16-8": functools.partial(wide_resnet, depth=16, width=8),
     "wrn28-10": functools.partial(wide_resnet, depth=28, width=10),
     "resnext29-4-24": functools.partial(resnext, depth=29, groups=4, base_width=24),
 }
 """Networks for images of any size, whose stem depends on whether these are large."""
 
-_WITH_WIDTH = ("small", "small-os8", "preactresnet10", "preactresnet18", "preactresnet34")
-"""Networks whose number of feature maps can be chosen."""
-
-_OF_ONE_SIZE: dict[str, Callable[..., nn.Module]] = {
-    "lenet": LeNet,
-    "vgg11-speech": SpeechVGG11,
-}
+_RESNET50 = "resnet50-imagenet"
+_OF_ONE_SIZE: dict[str, Callable[..., nn.Module]] = {"lenet": lenet, "vgg11-speech": speech_vgg11}
 """Networks that are built for one size."""
 
-_IMAGENET: dict[str, Callable[..., nn.Module]] = {"resnet50-imagenet": resnet50_imagenet}
-"""Networks for images of any size, whose stem is always the same."""
+_LIBRARIES: dict[str, Callable[[], Iterable[str]]] = {
+    OURS: lambda: [*names(), *LITE],
+    "torchvision": torchvision_names,
+    "timm": timm_names,
+}
+"""Names of networks by where they come from, in the order that bare names are looked up in."""
 
 
 def names() -> list[str]:
@@ -72,7 +77,7 @@ def names() -> list[str]:
     >>> names()[:3]
     ['small', 'small-os8', 'preactresnet10']
     """
-    return [*_STAGED, *_IMAGENET, *_OF_ONE_SIZE]
+    return [*_STAGED, _RESNET50, *_OF_ONE_SIZE]
 
 
 def build(
@@ -126,7 +131,13 @@ def build(
         return build_lite(found, num_classes, shape=shape, pretrained=pretrained)
     if pretrained:
         raise _without_weights(found)
-    return _build_own(found, num_classes, shape, width)
+    if found in _OF_ONE_SIZE:
+        return _OF_ONE_SIZE[found](num_classes, shape=shape)
+    if found == _RESNET50:
+        return resnet50_imagenet(num_classes, in_channels=shape[0])
+    stride = 2 if min(shape[1:]) >= LARGE_SIDE else 1
+    own_width = {} if width is None else {"width": width}
+    return _STAGED[found](num_classes, in_channels=shape[0], stem_stride=stride, **own_width)
 
 
 def resolve(name: str) -> tuple[str, str]:
@@ -139,41 +150,27 @@ def resolve(name: str) -> tuple[str, str]:
     (('comixup', 'wrn16-8'), ('torchvision', 'resnet18'))
     """
     library, colon, inner = name.partition(":")
-    if not colon:
-        return _resolve_bare(name)
     library = library.strip().lower()
-    if library not in LIBRARIES:
+    others = [known for known in _LIBRARIES if known != OURS]
+    if colon and library not in others:
         raise ValueError(
-            f"`name` must begin with one of {list(LIBRARIES)} if it has a colon, got {name!r}. "
-            f"Our own networks have none: {', '.join(names())}."
+            f"`name` must begin with one of {others} if it has a colon, got {name!r}. Our own "
+            f"networks have none: {', '.join(names())}."
         )
-    known = torchvision_names() if library == "torchvision" else timm_names()
-    found = _find(inner, known)
-    if found is None:
-        raise _unknown(name, known)
-    return library, found
-
-
-def _resolve_bare(name: str) -> tuple[str, str]:
-    """Returns our own network of that name, or else torchvision's, or else timm's."""
-    own = _find(name, [*names(), *LITE])
-    if own is not None:
-        return OURS, own
-    known = torchvision_names()
-    found = _find(name, known)
-    if found is not None:
-        return "torchvision", found
-    try:
-        others = timm_names()
-    except ModuleNotFoundError as error:
-        if error.name != "timm":
-            raise
-        advice = " timm's models are known too once it is installed: pip install timm."
-        raise _unknown(name, [*names(), *LITE, *known], advice) from error
-    found = _find(name, others)
-    if found is None:
-        raise _unknown(name, [*names(), *LITE, *known, *others])
-    return "timm", found
+    searched: list[str] = []
+    for candidate in [library] if colon else _LIBRARIES:
+        try:
+            known = _LIBRARIES[candidate]()
+        except ModuleNotFoundError as error:
+            if colon or error.name != "timm":
+                raise
+            advice = " timm's models are known too once it is installed: pip install timm."
+            raise _unknown(name, searched, advice) from error
+        found = _find(inner if colon else name, known)
+        if found is not None:
+            return candidate, found
+        searched += known
+    raise _unknown(name, searched)
 
 
 def pretrained_preprocessing(name: str) -> Preprocessing:
@@ -222,17 +219,6 @@ def _without_weights(name: str) -> ValueError:
     )
 
 
-def _build_own(name: str, num_classes: int, shape: Shape, width: int | None) -> nn.Module:
-    channels, *sides = shape
-    if name in _OF_ONE_SIZE:
-        return _OF_ONE_SIZE[name](num_classes, shape=shape)
-    if name in _IMAGENET:
-        return _IMAGENET[name](num_classes, in_channels=channels)
-    stride = 2 if min(sides) >= LARGE_SIDE else 1
-    own_width = {} if width is None else {"width": width}
-    return _STAGED[name](num_classes, in_channels=channels, stem_stride=stride, **own_width)
-
-
 def _checked(shape: Shape) -> Shape:
     """Returns the shape as a tuple of three positive numbers."""
     try:
@@ -251,23 +237,17 @@ def _find(name: str, known: Iterable[str]) -> str | None:
 
     A tag after a dot, which names weights of timm's, stays as it is.
     """
+
+    def key(name: str) -> str:
+        return re.sub(r"[-_ ]", "", name).lower()
+
     base, dot, tag = name.strip().partition(".")
-    by_key = {_key(candidate): candidate for candidate in known}
-    found = by_key.get(_key(base))
+    found = {key(candidate): candidate for candidate in known}.get(key(base))
     return None if found is None else f"{found}{dot}{tag}"
-
-
-def _key(name: str) -> str:
-    return re.sub(r"[-_ ]", "", name).lower()
 
 
 def _unknown(name: str, known: Iterable[str], advice: str = "") -> ValueError:
     """Returns an error that suggests the known names nearest to an unknown one."""
-    by_key = {_key(candidate): candidate for candidate in known}
-    close = difflib.get_close_matches(_key(name.rpartition(":")[2]), by_key, n=NUM_SUGGESTIONS)
-    hint = (
-        f"Did you mean {' or '.join(repr(by_key[key]) for key in close)}?"
-        if close
-        else f"Our own networks are {', '.join(names())}."
-    )
-    return ValueError(f"`name` must be of a known network, got {name!r}. {hint}{advice}")
+    hint = did_you_mean(name.rpartition(":")[2].lower(), known)
+    hint = hint or f" Our own networks are {', '.join(names())}."
+    return ValueError(f"`name` must be of a known network, got {name!r}.{hint}{advice}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib
 import json
 import math
 import os
@@ -20,7 +19,7 @@ from comixup._atomic_write import make_folder
 from comixup._checks import check_choice
 from comixup.lab._networks import check_finite
 from comixup.lab._preprocess import per_channel
-from comixup.lab.models._libraries import import_timm
+from comixup.lab.models._libraries import import_library
 from comixup.lab.models._load import Classifier
 
 FORMATS = {"onnx": "model.onnx", "pt2": "model.pt2", "timm": "timm"}
@@ -53,22 +52,17 @@ class Exported:
 
 
 class Normalized(nn.Module):
-    """A network with its normalisation: logits of images in [0, 1].
-
-    Args:
-        classifier: the network and its preprocessing.
-    """
+    """A network with its normalisation: logits of images in [0, 1]."""
 
     def __init__(self, classifier: Classifier) -> None:
         super().__init__()
-        preprocessing = classifier.preprocessing
         # A copy in the usual memory format: other programs know no other.
         model = copy.deepcopy(classifier.model).cpu().to(memory_format=torch.contiguous_format)
         self.model: nn.Module = model
         self.mean: Tensor
         self.std: Tensor
-        self.register_buffer("mean", per_channel(preprocessing.mean, torch.empty(0)))
-        self.register_buffer("std", per_channel(preprocessing.std, torch.empty(0)))
+        self.register_buffer("mean", per_channel(classifier.preprocessing.mean, torch.empty(0)))
+        self.register_buffer("std", per_channel(classifier.preprocessing.std, torch.empty(0)))
         self.eval()
 
     def forward(self, images: Tensor) -> Tensor:
@@ -93,7 +87,7 @@ def export(
         images: (n, C, H, W) in [0, 1] to compare both on, two at least; None for random ones.
     """
     check_choice("to", to, tuple(FORMATS))
-    if to == "timm" and not is_timms(classifier.model):
+    if to == "timm" and type(classifier.model).__module__.partition(".")[0] != "timm":
         raise ValueError(
             f"`to` must be onnx or pt2 for {classifier.name}, which is none of timm's networks, "
             "got 'timm'. Train one with --model timm:NAME."
@@ -102,29 +96,24 @@ def export(
         generator = torch.Generator().manual_seed(0)
         shape = classifier.preprocessing.shape
         images = torch.rand(_RANDOM_IMAGES, *shape, generator=generator)
-    write, read = {
-        "onnx": (_write_onnx, _read_onnx),
-        "pt2": (_write_pt2, _read_pt2),
-        "timm": (write_timm_folder, _read_timm(classifier)),
-    }[to]
+    write = {"onnx": _write_onnx, "pt2": _write_pt2, "timm": _write_timm}[to]
+    read = {"onnx": _read_onnx, "pt2": _read_pt2, "timm": _read_timm}[to]
     path = Path(path)
     make_folder(path.parent)
     # Beside its place until it is known to be right: a wrong file is not left behind.
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".export-") as folder:
         new = Path(folder) / path.name
         write(classifier, new)
-        difference = _difference(Normalized(classifier), read(new), images, path, classifier.path)
+        difference = _difference(classifier, read(new, classifier), images, path)
         _replace(new, path)
     return Exported(path, len(images), difference)
 
 
 @torch.no_grad()
-def _difference(
-    network: nn.Module, exported: _Run, images: Tensor, path: Path, source: Path
-) -> float:
+def _difference(classifier: Classifier, exported: _Run, images: Tensor, path: Path) -> float:
     """Returns the largest difference of two networks' logits; a large one raises."""
-    expected = network(images)
-    check_finite(expected.isfinite().all(1), source)
+    expected = Normalized(classifier)(images)
+    check_finite(expected.isfinite().all(1), classifier.path)
     found = exported(images)
     one = exported(images[:1])  # the number of images may vary
     whole = torch.cat((found, one))
@@ -185,13 +174,8 @@ def _write_pt2(classifier: Classifier, path: Path) -> None:
     torch.export.save(_program(classifier), path, extra_files=about)
 
 
-def _read_pt2(path: Path) -> _Run:
-    module = torch.export.load(path).module()
-
-    def run(images: Tensor) -> Tensor:
-        logits: Tensor = module(images)
-        return logits
-
+def _read_pt2(path: Path, _: Classifier) -> _Run:
+    run: _Run = torch.export.load(path).module()
     return run
 
 
@@ -199,8 +183,8 @@ def _read_pt2(path: Path) -> _Run:
 
 
 def _write_onnx(classifier: Classifier, path: Path) -> None:
-    onnx = _needed("onnx")
-    _needed("onnxscript")
+    onnx = import_library("onnx")
+    import_library("onnxscript")
     torch.onnx.export(
         _program(classifier),
         (),
@@ -219,91 +203,38 @@ def _write_onnx(classifier: Classifier, path: Path) -> None:
     onnx.save(model, path)
 
 
-def _read_onnx(path: Path) -> _Run:
-    runtime = _needed("onnxruntime")
+def _read_onnx(path: Path, _: Classifier) -> _Run:
+    runtime = import_library("onnxruntime")
     session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-
-    def run(images: Tensor) -> Tensor:
-        (logits,) = session.run([OUTPUT], {INPUT: images.numpy()})
-        return torch.from_numpy(logits)
-
-    return run
-
-
-def _needed(package: str) -> Any:
-    try:
-        # Not at the top, as it is an extra: only who exports to ONNX needs it.
-        return importlib.import_module(package)
-    except ModuleNotFoundError as error:
-        if error.name != package:
-            raise
-        raise ModuleNotFoundError(
-            f"{package} must be installed to export to ONNX, and it is not. Run: "
-            "pip install 'comixup[export]'.",
-            name=package,
-        ) from error
+    return lambda images: torch.from_numpy(session.run([OUTPUT], {INPUT: images.numpy()})[0])
 
 
 # ---- timm ----------------------------------------------------------------------------------------
 
 
-def _read_timm(classifier: Classifier) -> Callable[[Path], _Run]:
-    """Returns what reads a folder and runs its network, which does not normalise."""
-    preprocessing = classifier.preprocessing
-
-    def read(path: Path) -> _Run:
-        model = read_timm_folder(path)
-        return lambda images: model(preprocessing.normalize(images))
-
-    return read
+def _read_timm(path: Path, classifier: Classifier) -> _Run:
+    """Returns what runs a folder's network, which does not normalise."""
+    model = import_library("timm").create_model(f"local-dir:{path}", pretrained=True).eval()
+    return lambda images: model(classifier.preprocessing.normalize(images))
 
 
-WEIGHTS, CONFIG = "model.safetensors", "config.json"
-"""timm's names."""
-
-
-def is_timms(model: nn.Module) -> bool:
-    """Returns whether a network's class is one of timm's."""
-    return type(model).__module__.partition(".")[0] == "timm"
-
-
-def write_timm_folder(classifier: Classifier, folder: Path) -> None:
+def _write_timm(classifier: Classifier, folder: Path) -> None:
     """Writes weights and a config.json with the preprocessing and the names of the classes."""
-    from safetensors.torch import save_file  # noqa: PLC0415  (an extra)
-
-    model, preprocessing = classifier.model, classifier.preprocessing
-    own: Any = model.pretrained_cfg
-    settings = {
+    model: Any = Normalized(classifier).model
+    own, preprocessing = model.pretrained_cfg, classifier.preprocessing
+    of_network = ("architecture", "fixed_input_size", "first_conv", "classifier")
+    model.pretrained_cfg = {
+        **{name: own.get(name) for name in of_network},
         "num_classes": classifier.num_classes,
-        "input_size": list(preprocessing.shape),
-        "fixed_input_size": bool(own.get("fixed_input_size")),
+        "input_size": preprocessing.shape,
         "interpolation": preprocessing.interpolation,
         "crop_pct": crop_fraction(preprocessing.shape[1], preprocessing.resize),
         "crop_mode": "center",
-        "mean": list(preprocessing.mean),
-        "std": list(preprocessing.std),
-        "first_conv": own.get("first_conv"),
-        "classifier": own.get("classifier"),
+        "mean": preprocessing.mean,
+        "std": preprocessing.std,
     }
-    config: dict[str, Any] = {
-        "architecture": own["architecture"],
-        "num_classes": classifier.num_classes,
-        "pretrained_cfg": settings,
-    }
-    if classifier.classes:
-        config["label_names"] = list(classifier.classes)
-    weights = {
-        name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()
-    }
-    folder.mkdir()
-    save_file(weights, folder / WEIGHTS, {"format": "pt"})
-    (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
-
-
-def read_timm_folder(folder: Path) -> nn.Module:
-    """Returns the network of a folder as timm reads it, in evaluation mode."""
-    model: nn.Module = import_timm().create_model(f"local-dir:{folder}", pretrained=True)
-    return model.eval()
+    names = {"label_names": classifier.classes}
+    import_library("timm").models.save_for_hf(model, folder, names, safe_serialization=True)
 
 
 def crop_fraction(crop: int, resize: int) -> float:

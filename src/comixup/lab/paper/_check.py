@@ -18,19 +18,13 @@ from comixup.lab.paper._trained_tables import SCALES
 
 TOLERANCE = 1e-5
 """Relative: committed numbers have six digits or more."""
-_TIMES = ("seconds", "cpu_seconds", "ms")
+_TIMES = ("seconds", "ms")
+"""Ends of the names of columns that depend on the machine's speed."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """How a job that was run again compares.
-
-    Attributes:
-        key: the job.
-        numbers: compared; times are left out.
-        largest: relative difference.
-        where: name of the number that has it; empty if all are the same.
-    """
+    """The numbers of a job that were compared, and which one differs most, relatively."""
 
     key: str
     numbers: int
@@ -82,35 +76,21 @@ def draw(jobs: Mapping[str, Job], committed: Mapping[str, JobResult], count: int
 
 
 def compared(key: str, old: JobResult, new: JobResult) -> Comparison:
-    """Returns how the numbers of a job differ; rows are in the same order."""
+    """Returns how the numbers of a job differ, but for times; rows are in the same order."""
     if len(old.rows) != len(new.rows):
         return Comparison(key, 0, math.inf, "the number of rows")
-    pairs = [
-        (name, value, row[name])
+    differences = [
+        (_difference(value, row[name]), name)
         for kept, row in zip(old.rows, new.rows, strict=True)
         for name, value in kept.items()
-        if name in row and is_compared(name, value)
+        if name in row and not isinstance(value, str) and not name.endswith(_TIMES)
     ]
-    worst = max(pairs, key=lambda pair: difference(pair[1], pair[2]), default=None)
-    if worst is None:
-        return Comparison(key, 0, 0.0, "")
-    largest = difference(worst[1], worst[2])
-    return Comparison(key, len(pairs), largest, worst[0] if largest > TOLERANCE else "")
+    largest, where = max(differences, key=lambda pair: pair[0], default=(0.0, ""))
+    return Comparison(key, len(differences), largest, where)
 
 
-def is_compared(name: str, value: float | str) -> bool:
-    """Returns whether a column is a number that does not depend on the machine's speed."""
-    is_time = name in _TIMES or name.endswith("_ms")
-    return not is_time and not isinstance(value, str)
-
-
-def difference(old: float | str, new: float | str) -> float:
-    """Returns the relative difference of two numbers.
-
-    >>> difference(2.0, 2.0), difference(1.0, 2.0)
-    (0.0, 0.5)
-    """
-    if isinstance(old, (int, float)) and isinstance(new, (int, float)):
-        size = max(abs(old), abs(new))
-        return abs(old - new) / size if size else 0.0
-    return math.inf
+def _difference(old: float, new: float | str) -> float:
+    if isinstance(new, str):
+        return math.inf
+    size = max(abs(old), abs(new))
+    return abs(old - new) / size if size else 0.0

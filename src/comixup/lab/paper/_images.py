@@ -26,42 +26,29 @@ _LEAST_PHOTOGRAPHS = 24
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Images of a data set.
-
-    Attributes:
-        images: (m, C, H, W), normalised.
-        pixels: the same in [0, 1] colours.
-        names: what each shows.
-        saliency: (m, H, W).
-    """
+    """Images, (m, C, H, W): normalised, and in [0, 1] colours; what they show; their saliency."""
 
     images: Tensor
     pixels: Tensor
     names: list[str]
     saliency: Tensor
 
-    def first(self, count: int) -> Batch:
-        """Returns its first images."""
-        return Batch(
-            self.images[:count], self.pixels[:count], self.names[:count], self.saliency[:count]
-        )
+    def chosen(self, indices: Tensor) -> Batch:
+        """Returns some of the images."""
+        names = [self.names[index] for index in indices.tolist()]
+        return Batch(self.images[indices], self.pixels[indices], names, self.saliency[indices])
 
 
 def load_run(run: Path, root: Path | None) -> tuple[Trained, DataSet, int | None]:
     """Returns the network of a finished run, its data set, and the pixels per side it takes."""
-    origin = trained_on(run)
-    data = origin.load_data(root)
+    origin = trained_on(run, root=root)
+    data = origin.load_data()
     shape = shape_of(data, origin.image_size)
     return load_trained(run, num_classes=data.num_classes, shape=shape), data, origin.image_size
 
 
 class Images:
-    """The training images of a run, and its network.
-
-    Args:
-        run: the folder of a finished run.
-        root: see `comixup.lab.data.load`.
-    """
+    """The training images of a finished run, and its network."""
 
     def __init__(self, run: Path, root: Path | None) -> None:
         if not RunFolder(run).weights.is_file():
@@ -75,23 +62,17 @@ class Images:
         self._size = None if self.data.train.resized_side() is None else size
 
     def batch(self, size: int, number: int, *, augment: bool = True) -> Batch:
-        """Returns a batch of the training images, shuffled.
+        """Returns a batch of the training images: the number-th over all epochs of training.
 
-        Args:
-            size: images of it.
-            number: which one, over all epochs.
-            augment: flip and crop the images, as in training. Without, the batch is drawn by the
-                number from the images as they are.
+        Without augmentation, the images as they are, drawn by the number.
         """
         train = self.data.train
         if augment:
             loader = train.loader(size, seed=0, augment="crop-flip", image_size=self._size)
             epoch, step = divmod(number, len(loader))
         else:
-            loader = train.subset(_drawn(len(train), size, number)).loader(
-                size, image_size=self._size
-            )
-            epoch, step = 0, 0
+            drawn = train.subset(_drawn(len(train), size, number))
+            loader, epoch, step = drawn.loader(size, image_size=self._size), 0, 0
         images, targets = next(iter(loader.epoch(epoch, first_step=step)))
         maps = saliency(self.model, images, targets, keep_gradients=False)
         names = [self.data.classes[index].replace("_", " ") for index in targets.tolist()]
@@ -101,10 +82,8 @@ class Images:
 class Photographs:
     """Photographs of a folder, seen by a network that was trained on ImageNet.
 
-    Their classes are those that the network predicts; their names are the files'.
-
-    Args:
-        root: the folder with the folder `photos`, as for `comixup.lab.data.load`.
+    They lie in the folder `photos` of the data sets. Their classes are those that the network
+    predicts; their names are the files'.
     """
 
     def __init__(self, root: Path | None) -> None:
@@ -127,10 +106,7 @@ class Photographs:
 
     def batch(self, size: int, number: int, *, augment: bool = False) -> Batch:
         """Returns some of the photographs, drawn by a number; they are not augmented."""
-        whole = self._all
-        chosen = _drawn(len(whole.names), size, number)
-        names = [whole.names[index] for index in chosen.tolist()]
-        return Batch(whole.images[chosen], whole.pixels[chosen], names, whole.saliency[chosen])
+        return self._all.chosen(_drawn(len(self._all.names), size, number))
 
 
 Source: TypeAlias = Images | Photographs

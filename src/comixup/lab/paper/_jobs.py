@@ -5,14 +5,14 @@ A job is one run, one picture, or a chunk of an analysis's seeds.
 
 from __future__ import annotations
 
+import functools
 import textwrap
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from comixup.lab.paper._items import ITEMS, Item
-from comixup.lab.paper._published import EXHAUSTIVE, NARASIMHAN_BILMES, RUN_TIME
+from comixup.lab.paper._items import EXHAUSTIVE, ITEMS, RUN_TIME, SIZES, Item
 from comixup.lab.paper._store import read_all
 from comixup.lab.paper._trained_tables import (
     BOXED,
@@ -20,6 +20,7 @@ from comixup.lab.paper._trained_tables import (
     IMAGENET,
     SCALES,
     SMALL,
+    SMALL_SPEECH,
     SMALL_TINY,
     VARIANTS,
     Run,
@@ -30,15 +31,30 @@ from comixup.lab.training import Method
 
 SEEDS, CHUNK = 100, 25
 """Of an analysis, as in the paper, and those of one job."""
-BATCH, FEW = 100, 20
-"""Images of a mixed batch, and photographs of one, of which there are fewer."""
-GRIDS = (7, 14)
-"""Cells per side that are tried on photographs, beside the 4 of all else."""
-HARD = ((2, 2, 9), (3, 3, 4), (3, 3, 9), (2, 3, 9), (4, 4, 4))
-"""(m, m', n) of harder problems that exhaustive search can solve."""
-NETWORKS: Mapping[Scale, str] = {"small": SMALL, "paper": IMAGENET}
+PROBLEMS: Mapping[str, tuple[tuple[int, int, int], ...]] = {
+    "paper": tuple(EXHAUSTIVE),
+    "hard": ((2, 2, 9), (3, 3, 4), (3, 3, 9), (2, 3, 9), (4, 4, 4)),
+}
+"""(m, m', n) of what exhaustive search solves: the paper's problems, and harder ones."""
+_ANALYSES: Mapping[str, list[tuple[str, float, dict[str, Any]]]] = {
+    "exhaustive": [
+        (f"{kind}-{'-'.join(map(str, size))}", 1.0, {"kind": kind, "size": size})
+        for kind, sizes in PROBLEMS.items()
+        for size in sizes
+    ],
+    "narasimhan-bilmes": [(f"m-{m}", 0.1 + m / 5, {"m": m}) for m in SIZES],
+    "run-time": [
+        (f"m-{m}-levels-{levels}", 1.0, {"m": m, "levels": levels})
+        for m, levels in dict.fromkeys(size for sizes in RUN_TIME.values() for size in sizes)
+    ],
+}
+"""Of the solver: names of problems, the CPU-seconds of a chunk of seeds, and what they are."""
+_BATCH, _FEW, _GRIDS = 100, 20, (7, 14)
+"""Images of a mixed batch; photographs of one, of which there are fewer, and the cells per side
+that are tried on them beside the 4 of all else."""
+_NETWORKS: Mapping[Scale, str] = {"small": SMALL, "paper": IMAGENET}
 """Recipes whose vanilla network (seed 0) gives the saliency in pictures and of mixed batches."""
-GPU_FLOPS = 1e13
+_GPU_FLOPS = 1e13
 """Floating-point operations per second that one GPU is taken to train with. The paper's vanilla
 ImageNet training ran at 0.7e13 for each of its four RTX 2080 Ti (0.374 s for 448 images)."""
 _PASS_FLOPS = 6.0
@@ -47,9 +63,7 @@ _GPU = {
     "cifar100-preactresnet18": (0.555, 50_000),
     "cifar100-wrn16-8": (2.00, 50_000),
     "cifar100-resnext29-4-24": (0.761, 50_000),
-    "cifar100-multi-input": (0.555, 50_000),
-    "cifar100-sensitivity": (0.555, 50_000),
-    "cifar100-vat": (0.555, 50_000),
+    **dict.fromkeys(VARIANTS, (0.555, 50_000)),
     "tiny-imagenet-preactresnet18": (0.556, 100_000),
     "imagenet-resnet50": (3.68, 1_281_167),
     "speech-vgg11": (2.33, 51_088),
@@ -57,10 +71,9 @@ _GPU = {
 }
 """Giga multiply-adds of a forward pass, counted (ImageNet: mean over its phases), and images."""
 _CPU_SECONDS = {
-    SMALL: 2.2,
-    **dict.fromkeys(VARIANTS.values(), 2.2),
-    "tiny-imagenet-small": 3.0,
-    "speech-small": 25.0,
+    **dict.fromkeys((SMALL, *VARIANTS.values()), 2.2),
+    SMALL_TINY: 3.0,
+    SMALL_SPEECH: 25.0,
     DIGITS: 4.0,
 }
 """Of one core for a pass over the training images, as measured; with 3,000 clips."""
@@ -69,12 +82,7 @@ _INDENT = "    "
 
 @dataclass(frozen=True)
 class Cost:
-    """An estimate of compute time.
-
-    Attributes:
-        cpu_seconds: of one core.
-        gpu_seconds: of one GPU.
-    """
+    """An estimate of compute time: seconds of one core, and of one GPU."""
 
     cpu_seconds: float = 0.0
     gpu_seconds: float = 0.0
@@ -95,11 +103,9 @@ class Cost:
         """
         words = []
         for kind, seconds in (("CPU", self.cpu_seconds), ("GPU", self.gpu_seconds)):
-            if seconds >= 3600:
-                hours = seconds / 3600
-                words.append(
-                    f"{hours:.1f} {kind}-hours" if hours < 10 else f"{hours:,.0f} {kind}-hours"
-                )
+            hours = seconds / 3600
+            if hours >= 1:
+                words.append(f"{hours:,.{1 if hours < 10 else 0}f} {kind}-hours")
             elif seconds >= 60:
                 words.append(f"{seconds / 60:.2g} {kind}-minutes")
         return " and ".join(words) or "seconds"
@@ -134,14 +140,44 @@ def jobs_of(item: Item, scale: Scale) -> list[Job]:
     if item.entries:
         runs = dict.fromkeys(run for entry in item.entries for run in entry.runs[scale])
         return [training_job(run) for run in runs]
-    return _JOBS[item.name](scale)
+    name = item.group
+    if name in _ANALYSES:
+        return [
+            job
+            for problems, seconds, arguments in _ANALYSES[name]
+            for job in _chunks(f"{name}/{problems}", name, seconds, arguments)
+        ]
+    if name == "photographs":
+        photographs = {"run": None, "size": _FEW, "grids": _GRIDS}
+        return _chunks(name, "mixed-batches", 30.0, photographs)
+    if name == "compatibility":
+        return [Job(f"{name}/computed", name, cost=Cost(2.0))]
+    if name == "corruption":
+        recipe = SMALL_TINY if scale == "small" else IMAGENET
+        return [Job(f"{name}/{recipe}", name, {"recipe": recipe}, Cost(20.0))]
+    return _jobs_of_networks(name, scale)
 
 
-def same_at_both_scales(item: Item) -> bool:
-    """Returns whether an item is made in the same way at either scale."""
-    return [job.key for job in jobs_of(item, "small")] == [
-        job.key for job in jobs_of(item, "paper")
+def _jobs_of_networks(name: str, scale: Scale) -> list[Job]:
+    """Returns the jobs of mixed batches or of a picture, which need a network for the saliency."""
+    digits, network = (Run(recipe, "vanilla", 0) for recipe in (DIGITS, _NETWORKS[scale]))
+    if name == "mixed-batches":
+        batches = {"run": network, "size": _BATCH}
+        return _chunks(f"{name}/{network.recipe}", name, 30.0, batches, (training_job(network),))
+    return [
+        *(
+            Job(f"{name}/{run.recipe}", name, {"run": run}, Cost(5.0), (training_job(run),))
+            for run in (digits, network)
+        ),
+        Job(f"{name}/photographs", name, {"run": None}, Cost(20.0)),
     ]
+
+
+def jobs_by_scale(item: Item) -> dict[Scale, list[Job]]:
+    """Returns an item's jobs by scale: the small one's alone if they are the same at both."""
+    found = {scale: jobs_of(item, scale) for scale in SCALES}
+    small, paper = ([job.key for job in jobs] for jobs in found.values())
+    return {"small": found["small"]} if small == paper else found
 
 
 def with_needed(jobs: Iterable[Job]) -> list[Job]:
@@ -152,6 +188,11 @@ def with_needed(jobs: Iterable[Job]) -> list[Job]:
             found.setdefault(needed.key, needed)
         found.setdefault(job.key, job)
     return list(found.values())
+
+
+def total_cost(jobs: Iterable[Job]) -> Cost:
+    """Returns what all jobs cost."""
+    return sum((job.cost for job in jobs), Cost())
 
 
 def training_job(run: Run) -> Job:
@@ -165,12 +206,13 @@ def training_job(run: Run) -> Job:
     return Job(run.key, "run", arguments, run_cost(run.recipe, run.method))
 
 
-def network(recipe: str) -> Run:
-    """Returns the network that gives the saliency of a recipe's images."""
-    return Run(recipe, "vanilla", 0)
-
-
-def _chunks(name: str, maker: str, cpu_seconds: float, **arguments: Any) -> list[Job]:
+def _chunks(
+    name: str,
+    maker: str,
+    cpu_seconds: float,
+    arguments: Mapping[str, Any],
+    needs: tuple[Job, ...] = (),
+) -> list[Job]:
     """Returns a job for each chunk of the seeds."""
     return [
         Job(
@@ -178,99 +220,10 @@ def _chunks(name: str, maker: str, cpu_seconds: float, **arguments: Any) -> list
             maker,
             {**arguments, "seeds": range(first, first + CHUNK)},
             Cost(cpu_seconds),
+            needs,
         )
         for first in range(0, SEEDS, CHUNK)
     ]
-
-
-def _exhaustive(_: Scale) -> list[Job]:
-    sizes = [("paper", size) for size in EXHAUSTIVE] + [("hard", size) for size in HARD]
-    return [
-        job
-        for kind, size in sizes
-        for job in _chunks(
-            f"exhaustive/{kind}-{'-'.join(map(str, size))}",
-            "exhaustive",
-            1.0,
-            kind=kind,
-            size=size,
-        )
-    ]
-
-
-def _narasimhan_bilmes(_: Scale) -> list[Job]:
-    return [
-        job
-        for m in NARASIMHAN_BILMES["ours"]
-        for job in _chunks(f"narasimhan-bilmes/m-{m}", "narasimhan-bilmes", 0.1 + m / 5, m=m)
-    ]
-
-
-def _run_time(_: Scale) -> list[Job]:
-    # |L| counts the values of a mask, 0, 1/L, ..., 1: one more than `levels`.
-    sizes = [(20, values - 1) for values in RUN_TIME["levels"]]
-    sizes += [(m, 2) for m in RUN_TIME["inputs"] if (m, 2) not in sizes]
-    return [
-        job
-        for m, levels in sizes
-        for job in _chunks(f"run-time/m-{m}-levels-{levels}", "run-time", 1.0, m=m, levels=levels)
-    ]
-
-
-def _mixed_batches(scale: Scale) -> list[Job]:
-    run = network(NETWORKS[scale])
-    return [
-        Job(job.key, job.maker, {**job.arguments, "run": run}, job.cost, (training_job(run),))
-        for job in _chunks(f"mixed-batches/{run.recipe}", "mixed-batches", 30.0, size=BATCH)
-    ]
-
-
-def _photographs(_: Scale) -> list[Job]:
-    return _chunks("photographs", "mixed-batches", 30.0, run=None, size=FEW, grids=GRIDS)
-
-
-def _pictures(name: str) -> Callable[[Scale], list[Job]]:
-    def jobs(scale: Scale) -> list[Job]:
-        return [
-            Job(
-                f"{name}/{recipe}",
-                "picture",
-                {"name": name, "run": network(recipe)},
-                Cost(5.0),
-                (training_job(network(recipe)),),
-            )
-            for recipe in (DIGITS, NETWORKS[scale])
-        ] + [Job(f"{name}/photographs", "picture", {"name": name, "run": None}, Cost(20.0))]
-
-    return jobs
-
-
-def _compatibility(_: Scale) -> list[Job]:
-    return [Job("compatibility/computed", "compatibility", cost=Cost(2.0))]
-
-
-def _corruption(scale: Scale) -> list[Job]:
-    recipe = SMALL_TINY if scale == "small" else IMAGENET
-    return [Job(f"corruption/{recipe}", "corruption", {"recipe": recipe}, Cost(20.0))]
-
-
-_JOBS: Mapping[str, Callable[[Scale], list[Job]]] = {
-    "exhaustive": _exhaustive,
-    "narasimhan-bilmes": _narasimhan_bilmes,
-    "convergence": _narasimhan_bilmes,
-    "run-time": _run_time,
-    "mixed-batches": _mixed_batches,
-    "photographs": _photographs,
-    "methods": _pictures("methods"),
-    "procedure": _pictures("procedure"),
-    "samples": _pictures("samples"),
-    "compatibility": _compatibility,
-    "corruption": _corruption,
-}
-"""Of items that are no tables of trained networks."""
-
-
-# ---- Costs ---------------------------------------------------------------------------------------
 
 
 def run_cost(recipe: str, method: str) -> Cost:
@@ -280,7 +233,7 @@ def run_cost(recipe: str, method: str) -> Cost:
     passes = whole.epochs * chosen.epoch_multiplier * passes_of(chosen)
     if recipe in _GPU:
         giga, images = _GPU[recipe]
-        return Cost(gpu_seconds=passes * images * giga * 1e9 * _PASS_FLOPS / GPU_FLOPS)
+        return Cost(gpu_seconds=passes * images * giga * 1e9 * _PASS_FLOPS / _GPU_FLOPS)
     return Cost(cpu_seconds=passes * _CPU_SECONDS[recipe])
 
 
@@ -295,9 +248,6 @@ def passes_of(method: Method) -> float:
     return 2.0 if method.mixer in ("puzzlemix", "comixup") else 1.0
 
 
-# ---- The list ------------------------------------------------------------------------------------
-
-
 def listing(results: Path, out: Path, width: int = 100) -> Iterable[str]:
     """Yields paragraphs about each item: what it is, needs and costs, and what is there.
 
@@ -306,38 +256,23 @@ def listing(results: Path, out: Path, width: int = 100) -> Iterable[str]:
         out: the output folder.
         width: of a line.
     """
-    made = read_all(results, out)
-    for item in ITEMS.values():
-        lines = [_filled(f"{item.name}: {item.title} ({item.source})", width, "")]
-        lines += [_filled(f"printed: {item.printed}", width)]
-        for scale in SCALES:
-            text = _scale_line(item, scale, made)
-            if text:
-                lines.append(_filled(text, width))
-        yield "\n".join(lines)
-
-
-def _scale_line(item: Item, scale: Scale, made: Collection[str]) -> str:
-    """Returns what an item needs, costs and has at a scale; nothing if it has no such scale."""
-    jobs = jobs_of(item, scale)
-    same = same_at_both_scales(item)
-    if not jobs or (same and scale == "paper"):
-        return ""
-    done = sum(job.key in made for job in jobs)
-    cost = sum((job.cost for job in with_needed(jobs)), Cost())
-    there = "nothing done yet" if not done else f"{done} of {len(jobs)} jobs done"
-    if done == len(jobs):
-        there = "all jobs done"
-    name = "any scale" if same else f"--scale {scale}"
-    return f"{name}: {cost}; needs {item.needs[scale]}; {there}"
-
-
-def _filled(text: str, width: int, indent: str = _INDENT) -> str:
-    return textwrap.fill(
-        text,
-        width,
-        initial_indent=indent,
+    filled = functools.partial(
+        textwrap.fill,
+        width=width,
         subsequent_indent=_INDENT * 2,
         break_on_hyphens=False,
         break_long_words=False,
     )
+    made = read_all(results, out)
+    for item in ITEMS.values():
+        lines = [filled(f"{item.name}: {item.title} ({item.source})")]
+        told = [f"printed: {item.printed}"]
+        scales = jobs_by_scale(item)
+        for scale, jobs in scales.items():
+            done = sum(job.key in made for job in jobs)
+            there = f"{done} of {len(jobs)} jobs done" if done else "nothing done yet"
+            there = "all jobs done" if done == len(jobs) else there
+            needs = item.paper_needs or item.needs if scale == "paper" else item.needs
+            name = "any scale" if len(scales) == 1 else f"--scale {scale}"
+            told.append(f"{name}: {total_cost(with_needed(jobs))}; needs {needs}; {there}")
+        yield "\n".join(lines + [filled(text, initial_indent=_INDENT) for text in told])

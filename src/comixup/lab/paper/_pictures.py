@@ -6,6 +6,7 @@ import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from matplotlib import style
@@ -25,8 +26,8 @@ from comixup.plots import Box, Page, colour_of
 _DPI = 150
 _SEED = 8
 _PROCEDURE_INPUTS = 6
-SHEET, SHEET_COLUMNS = 24, 8
-SHEET_TAUS = (0.83, 1.0)
+SHEET, _SHEET_COLUMNS = 24, 8
+_SHEET_TAUS = {0.83: "outputs", 1.0: "outputs-large-tau"}
 _MIN_WEIGHT = 0.05
 _NAME = 12
 _DRAWS, _EVEN = 40, 0.3
@@ -38,7 +39,7 @@ _LINE = 0.15
 def draw_methods(images: Source, stem: Path) -> list[Row]:
     """Draws a pair of images as each method mixes it (Figure 1); returns the targets."""
     batch = images.batch(CoMixup().partition_size or 2, _SEED, augment=False)
-    pair = batch.first(2)
+    pair = batch.chosen(torch.arange(2))
     mixed: dict[str, tuple[Tensor, Tensor]] = {}
     for method in ("input", "cutmix", "puzzlemix", "comixup"):
         title = TITLES[method] if method != "comixup" else "Co-Mixup, m = 2"
@@ -49,22 +50,13 @@ def draw_methods(images: Source, stem: Path) -> list[Row]:
     with_first = int(ratios[:, 0].argmax())
     mixed[f"Co-Mixup, m = {len(batch.images)}"] = whole[with_first], ratios[with_first]
 
-    names = batch.names
-    titles = ["input 1", "input 2", *mixed]
     pictures = [*pair.pixels, *(picture for picture, _ in mixed.values())]
-    captions = [*names[:2], *(_caption(ratio, names) for _, ratio in mixed.values())]
-    column = (_WIDTH - 2 * _MARGIN + _GAP) / len(pictures)
-    side = column - _GAP
-    lines = max(caption.count("\n") + 1 for caption in captions)
+    captions = [*pair.names, *(_caption(ratio, batch.names) for _, ratio in mixed.values())]
     with style.context("default"):
-        page = Page(_WIDTH, 0.35 + side + 0.1 + _LINE * lines)
-        for k, (picture, title, caption) in enumerate(zip(pictures, titles, captions, strict=True)):
-            box = Box(_MARGIN + k * column, 0.3, side, side)
-            _show(page, box, picture)
-            page.text(box.left + side / 2, 0.08, title, 9, align="center")
-            page.text(box.left + side / 2, 0.35 + side, caption, 8, align="center")
-        figure = page.figure
-    _write(figure, stem)
+        page, boxes = _sheet(pictures, captions, len(pictures), 0.3)
+        for box, title in zip(boxes, ("input 1", "input 2", *mixed), strict=True):
+            page.text(box.left + box.width / 2, 0.08, title, 9, align="center")
+    _write(page.figure, stem)
     return [
         {"method": name, **{f"input_{i + 1}": float(w) for i, w in enumerate(ratio) if w > 0}}
         for name, (_, ratio) in mixed.items()
@@ -80,8 +72,9 @@ def draw_procedure(images: Source, stem: Path) -> list[Row]:
     assert isinstance(plan, Labelling)
     assert cells is not None
     counts = plan.source_counts
-    names = batch.names
     count, label = len(batch.images), 0.6
+    colours = [colour_of(i) for i in range(count)]
+    size = (outputs.shape[-2], outputs.shape[-1])
     column = (_WIDTH - _MARGIN - label) / count
     side, tall = column - _GAP, 1.0
     tops = [0.3, 0.36 + side, 0.66 + 2 * side, 0.8 + 3 * side]
@@ -91,19 +84,16 @@ def draw_procedure(images: Source, stem: Path) -> list[Row]:
             left = label + i * column
             boxes = [Box(left, top, side, side) for top in tops[:3]]
             _show(page, boxes[0], batch.pixels[i])
-            page.frame(boxes[0], colour_of(i), 3)
-            name = f"input {i + 1}: {shortened(names[i], _NAME)}"
-            page.text(left, 0.1, name, 9)
-            page.saliency(boxes[1], cells[i], colour_of(i), _ink(batch.pixels[i]))
-            page.grid(boxes[1], plan.grid[0], plan.grid[1], _size(outputs[i]))
+            page.frame(boxes[0], colours[i], 3)
+            page.text(left, 0.1, f"input {i + 1}: {shortened(batch.names[i], _NAME)}", 9)
+            page.saliency(boxes[1], cells[i], colours[i], _ink(batch.pixels[i]))
+            page.grid(boxes[1], plan.grid[0], plan.grid[1], size)
             page.frame(boxes[1])
             page.text(left, tops[2] - 0.2, f"output {i + 1}", 9)
             _show(page, boxes[2], outputs[i])
-            page.borders(boxes[2], plan.masks[i], range(count), _size(outputs[i]))
+            page.borders(boxes[2], plan.masks[i], range(count), size)
             ax = page.axes(Box(left, tops[3], side, tall))
-            ax.bar(
-                range(1, count + 1), counts[i].tolist(), color=[colour_of(k) for k in range(count)]
-            )
+            ax.bar(range(1, count + 1), counts[i].tolist(), color=colours)
             ax.set(ylim=(0, math.prod(plan.grid)), xticks=range(1, count + 1))
             ax.tick_params(labelsize=8)
             ax.spines[["top", "right"]].set_visible(False)
@@ -113,8 +103,7 @@ def draw_procedure(images: Source, stem: Path) -> list[Row]:
             middle = top + (tall if top == tops[-1] else side) / 2
             page.text(0.02, middle, words, 10, vertical="center").set_rotation(90)
         page.text(_WIDTH / 2, tops[-1] + tall + 0.25, "input", 9, align="center")
-        figure = page.figure
-    _write(figure, stem)
+    _write(page.figure, stem)
     return [
         {"output": j + 1, **{f"input_{i + 1}": float(n) for i, n in enumerate(row)}}
         for j, row in enumerate(counts)
@@ -127,40 +116,43 @@ def draw_samples(images: Source, stem: Path) -> list[Row]:
     Returns the inputs per output at each tau.
     """
     batch = images.batch(SHEET, _SEED, augment=False)
-    sheets: dict[str, tuple[Tensor, list[str]]] = {}
-    names = batch.names
-    sheets["inputs"] = batch.pixels, [shortened(name, _NAME) for name in names]
+    names = [shortened(name, _NAME) for name in batch.names]
+    sheets = {"inputs": ("inputs", batch.pixels, names)}
     rows: list[Row] = []
-    for tau in SHEET_TAUS:
+    for tau, file in _SHEET_TAUS.items():
         mixer = CoMixup(None, tau=tau, partition_size=SHEET, generator=_seeded())
         outputs, ratios = _mix(mixer, batch)
         used = (ratios > 0).sum(1)
         words = [f"{n} input{'s' if n > 1 else ''}" for n in used.tolist()]
         title = f"outputs, tau = {tau:g}: {used.double().mean():.1f} inputs each on average"
-        sheets[title] = outputs, words
+        sheets[file] = title, outputs, words
         rows += [
             {"tau": tau, "inputs": n, "outputs": int((used == n).sum())}
             for n in range(1, int(used.max()) + 1)
         ]
-    for number, (title, (pictures, words)) in enumerate(sheets.items()):
-        name = ("inputs", "outputs", "outputs-large-tau")[number]
-        _write(_sheet(pictures, words, title), stem.with_name(f"{stem.name}-{name}"))
+    for file, (title, pictures, words) in sheets.items():
+        with style.context("default"):
+            page, _ = _sheet(list(pictures), words, _SHEET_COLUMNS, 0.4)
+            page.text(_WIDTH / 2, 0.1, title, 10, align="center")
+        _write(page.figure, stem.with_name(f"{stem.name}-{file}"))
     return rows
 
 
-def _sheet(pictures: Tensor, words: Sequence[str], title: str) -> Figure:
-    column = (_WIDTH - 2 * _MARGIN + _GAP) / SHEET_COLUMNS
+def _sheet(
+    pictures: Sequence[Tensor], captions: Sequence[str], columns: int, top: float
+) -> tuple[Page, list[Box]]:
+    """Returns a page with rows of pictures and what stands below them, and where they are."""
+    column = (_WIDTH - 2 * _MARGIN + _GAP) / columns
     side = column - _GAP
-    row = side + 0.3
-    with style.context("default"):
-        page = Page(_WIDTH, 0.4 + row * -(-len(pictures) // SHEET_COLUMNS))
-        page.text(_WIDTH / 2, 0.1, title, 10, align="center")
-        for k, (picture, word) in enumerate(zip(pictures, words, strict=True)):
-            down, across = divmod(k, SHEET_COLUMNS)
-            box = Box(_MARGIN + across * column, 0.4 + down * row, side, side)
-            _show(page, box, picture)
-            page.text(box.left + side / 2, box.top + side + 0.05, word, 8, align="center")
-        return page.figure
+    row = side + _LINE * (2 + max(caption.count("\n") for caption in captions))
+    page, boxes = Page(_WIDTH, top + row * -(-len(pictures) // columns)), []
+    for k, (picture, caption) in enumerate(zip(pictures, captions, strict=True)):
+        down, across = divmod(k, columns)
+        box = Box(_MARGIN + across * column, top + down * row, side, side)
+        _show(page, box, picture)
+        page.text(box.left + side / 2, box.top + side + 0.05, caption, 8, align="center")
+        boxes.append(box)
+    return page, boxes
 
 
 def _mix(mixer: Mixer, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -189,8 +181,7 @@ def _caption(ratio: Tensor, names: Sequence[str]) -> str:
     for name, weight in zip(names, ratio.tolist(), strict=False):
         weights[name] = weights.get(name, 0.0) + weight
     order = sorted(weights.items(), key=lambda pair: -pair[1])
-    lines = [f"{shortened(n, _NAME)}: {w:.2f}" for n, w in order if w >= _MIN_WEIGHT]
-    return "\n".join(lines)
+    return "\n".join(f"{shortened(n, _NAME)}: {w:.2f}" for n, w in order if w >= _MIN_WEIGHT)
 
 
 def _show(page: Page, box: Box, picture: Tensor) -> None:
@@ -201,10 +192,6 @@ def _show(page: Page, box: Box, picture: Tensor) -> None:
 
 def _ink(picture: Tensor) -> Tensor:
     return 1 - picture if len(picture) == 1 else picture
-
-
-def _size(picture: Tensor) -> tuple[int, int]:
-    return picture.shape[-2], picture.shape[-1]
 
 
 def _write(figure: Figure, stem: Path) -> None:
@@ -258,12 +245,10 @@ def draw_compatibility(stem: Path) -> list[Row]:
         figure = Figure((8.4, 2.6), facecolor="white", layout="constrained")
         axes = figure.subplots(1, 2)
         for ax, (title, halves) in zip(axes, _RESULTS.items(), strict=True):
-            labelling = labelling_of(halves)
-            product = inner_product(problem, labelling)
+            product = inner_product(problem, labelling_of(halves))
             _draw_halves(ax, halves)
-            ax.set_title(
-                f"{title}: $\\langle o_1, o_2 \\rangle_A$ = {product:.1f}", fontsize=10, pad=6
-            )
+            words = f"{title}: $\\langle o_1, o_2 \\rangle_A$ = {product:.1f}"
+            ax.set_title(words, fontsize=10, pad=6)
             rows.append({"result": title, "inner_product": product})
     solved = solve(problem, levels=1, starts=8, num_threads=1, generator=_seeded(0))
     rows.append({"result": "solve", "inner_product": inner_product(problem, solved)})
@@ -274,18 +259,16 @@ def draw_compatibility(stem: Path) -> list[Row]:
 def inner_product(problem: Problem, labelling: Labelling) -> float:
     """Returns o_1 . A o_2, which the compatibility term holds twice."""
     value = objective(problem, labelling).compatibility
-    return value * problem.num_locations / problem.weights.gamma / 2
+    return value * problem.num_locations / problem.gamma / 2
 
 
 def _draw_halves(ax: Axes, halves: tuple[tuple[int, int], tuple[int, int]]) -> None:
     for j, inputs in enumerate(halves):
         for half, i in enumerate(inputs):
-            corner = (2.6 * j + half, 0)
-            ax.add_patch(Rectangle(corner, 1, 1.4, fc=colour_of(i), ec="white", lw=2))
-            ax.text(
-                corner[0] + 0.5, 0.7, str(i + 1), ha="center", va="center", fontsize=18,
-                color="white", weight="bold",
-            )  # fmt: skip
+            left = 2.6 * j + half
+            ax.add_patch(Rectangle((left, 0), 1, 1.4, fc=colour_of(i), ec="white", lw=2))
+            font: Any = {"fontsize": 18, "color": "white", "weight": "bold"}
+            ax.text(left + 0.5, 0.7, str(i + 1), ha="center", va="center", **font)
         ax.text(2.6 * j + 1, -0.18, f"output {j + 1}", ha="center", va="top", fontsize=10)
     ax.set(xlim=(-0.2, 4.8), ylim=(-0.5, 1.5), xticks=[], yticks=[], aspect="equal")
     ax.spines[:].set_visible(False)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import shutil
+import statistics
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from comixup._atomic_write import atomic_write, make_folder
 from comixup._figures import write_figure
-from comixup.lab._tables import csv_table
+from comixup.lab._tables import NOTHING, csv_table, markdown_table
 from comixup.lab.evaluation import RunRecord, draw_reliability
-from comixup.lab.paper._figures import convergence_figure, mixed_batches_figure, run_time_figure
-from comixup.lab.paper._html import anchor, html_page
-from comixup.lab.paper._items import ITEMS, Item
-from comixup.lab.paper._jobs import Cost, Job, jobs_of, same_at_both_scales, with_needed
-from comixup.lab.paper._published import METHODS
-from comixup.lab.paper._report_tables import ANALYSES, trained_table, values_of
+from comixup.lab.paper._analysis_report import FIGURES, TABLES
+from comixup.lab.paper._items import ITEMS, SMALL_SCALE, Item
+from comixup.lab.paper._jobs import Job, jobs_by_scale, jobs_of, total_cost, with_needed
 from comixup.lab.paper._store import (
     JobResult,
     Row,
@@ -25,10 +25,11 @@ from comixup.lab.paper._store import (
     read_committed,
     read_out,
 )
-from comixup.lab.paper._trained_tables import DIGITS, SCALES, Entry, Scale
+from comixup.lab.paper._trained_tables import COLUMNS, DIGITS, SCALES, Entry, Scale
 
-_TITLE = "# The paper's tables and figures, and what was measured"
 _INTRODUCTION = """\
+# The paper's tables and figures, and what was measured
+
 Every table and figure of *Co-Mixup: Saliency Guided Joint Mixup with Supermodular Diversity* (ICLR
 2021): what the paper printed, what was measured with this package, by which command, and why they
 differ. Where nothing was measured, the command that would do so and what it costs. What is ours *at
@@ -39,34 +40,27 @@ own comparisons have pages of their own: [small data](small-data.md), [other dat
 sets](other-sets.md)."""
 _DPI = 130
 _WIDTH = 100
-DRAWN = {
-    "mixed-batches": ("mixed-batches", mixed_batches_figure),
-    "photographs": ("photographs", mixed_batches_figure),
-    "convergence": ("narasimhan-bilmes", convergence_figure),
-    "run-time": ("run-time", run_time_figure),
-}
-"""Figures of numbers, by item: the first word of their jobs' keys, and what draws them."""
 _DIGITS = 7
 
 
 def write_report(results: Path, out: Path) -> Path:
-    """Writes report.html and report.md with their figures and tables into the output folder.
-
-    Returns the path of the page.
+    """Writes report.md with its figures and tables into the output folder; returns its path.
 
     Args:
         results: folder of the committed results.
         out: the output folder, whose own jobs count too.
     """
     made = read_all(results, out)
-    text = report_text(made, out, pictures=(out / "figures", results / "figures"))
-    atomic_write(out / "report.md", text)
-    page = out / "report.html"
-    atomic_write(page, html_page(text, out))
+    make_folder(out / "figures")
+    make_folder(out / "tables")
+    for path in (path for item in ITEMS.values() for path in _pictures(item, results)):
+        if not (out / "figures" / path.name).exists():
+            shutil.copyfile(path, out / "figures" / path.name)
+    page = out / "report.md"
+    atomic_write(page, _report_text(made, out, (".png", ".svg")))
     for name, item in ITEMS.items():
-        rows = table_rows(item, made)
+        rows = _table_rows(item, made)
         if rows:
-            make_folder(out / "tables")
             atomic_write(out / "tables" / f"{name}.csv", csv_table(rows, _DIGITS))
     return page
 
@@ -81,13 +75,11 @@ def collect(results: Path, out: Path) -> int:
         out: the output folder.
     """
     new = commit_results(results, read_out(out))
+    make_folder(results / "figures")
     for path in sorted((out / "figures").glob("*.png")):
         if shows_no_data_set(path.name):
-            make_folder(results / "figures")
             shutil.copyfile(path, results / "figures" / path.name)
-    made = read_committed(results)
-    text = report_text(made, results, pictures=(results / "figures",), suffixes=(".png",))
-    atomic_write(results / "report.md", text)
+    atomic_write(results / "report.md", _report_text(read_committed(results), results, (".png",)))
     return new
 
 
@@ -97,237 +89,200 @@ def shows_no_data_set(name: str) -> bool:
     >>> shows_no_data_set("samples-digits-pictures-inputs.png"), shows_no_data_set("methods-x.png")
     (True, False)
     """
-    drawn = [*DRAWN, "compatibility", "reliability"]
-    return DIGITS in name or any(name.startswith(f"{word}.") for word in drawn)
+    return DIGITS in name or name.partition(".")[0] in (*FIGURES, "compatibility", "reliability")
 
 
-def report_text(
-    made: Mapping[str, JobResult],
-    folder: Path,
-    *,
-    pictures: Sequence[Path],
-    suffixes: Sequence[str] = (".png", ".svg"),
-) -> str:
-    """Returns the report as Markdown, after drawing its figures into the folder.
-
-    Args:
-        made: all finished jobs.
-        folder: where the report goes.
-        pictures: folders to look for pictures of mixed images in.
-        suffixes: of the figures to draw.
-    """
-    parts = [_TITLE, _INTRODUCTION, _contents(made)]
+def _report_text(made: Mapping[str, JobResult], folder: Path, suffixes: Sequence[str]) -> str:
+    """Returns the report as Markdown, after drawing its figures into the folder."""
+    contents, sections = [], []
     for item in ITEMS.values():
-        parts.append(f"## {_heading(item)}")
-        parts += item_section(item, made, folder, pictures, suffixes)
-    return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
+        heading = f"{item.source}: {item.title}"
+        anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")  # as GitHub makes it
+        scales = jobs_by_scale(item)
+        counts = [
+            f"{sum(job.key in made for job in jobs)} of {len(jobs)} {_noun(item)}"
+            + ("" if len(scales) == 1 else f" at {scale} scale")
+            for scale, jobs in scales.items()
+        ]
+        contents.append(f"- [{heading}](#{anchor}): {', '.join(counts)}")
+        sections += [f"## {heading}", *_section(item, made, folder, suffixes)]
+    parts = [_INTRODUCTION, "\n".join(contents), *sections]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
-def word_for(item: Item) -> str:
-    """Returns what an item is made of, in the plural."""
+def _noun(item: Item) -> str:
     return "runs" if item.entries else "jobs"
 
 
-def _heading(item: Item) -> str:
-    return f"{item.source[0].upper()}{item.source[1:]}: {item.title}"
-
-
-def _contents(made: Mapping[str, JobResult]) -> str:
-    lines = []
-    for item in ITEMS.values():
-        counts = []
-        for scale in SCALES:
-            keys = [job.key for job in jobs_of(item, scale)]
-            if not keys or (scale == "paper" and same_at_both_scales(item)):
-                continue
-            word = "" if same_at_both_scales(item) else f" at {scale} scale"
-            counts.append(
-                f"{sum(key in made for key in keys)} of {len(keys)} {word_for(item)}{word}"
-            )
-        link = f"[{_heading(item)}](#{anchor(_heading(item))})"
-        lines.append(f"- {link}: {', '.join(counts)}")
-    return "\n".join(lines)
-
-
-def table_rows(item: Item, made: Mapping[str, JobResult]) -> list[Row]:
-    """Returns an item's numbers as rows of a CSV file: means of trained runs, or all rows."""
-    if not item.entries:
-        keys = {job.key for scale in SCALES for job in jobs_of(item, scale)}
-        return [row for key, job in made.items() if key in keys for row in job.rows]
-    rows: list[Row] = []
-    for entry in item.entries:
-        for scale in SCALES:
-            values = values_of(entry, scale, made)
-            row: Row = {"row": entry.row, "column": entry.column, "metric": entry.metric}
-            row |= {} if entry.paper is None else {"paper": entry.paper}
-            if values:
-                mean = sum(values) / len(values)
-                row |= {"scale": scale, "ours": mean, "seeds": len(values)}
-            if values or scale == "paper":
-                rows.append(row)
-    return rows
-
-
-# ---- A section for each table or figure ----------------------------------------------------------
-
-
-def item_section(
-    item: Item,
-    made: Mapping[str, JobResult],
-    folder: Path,
-    pictures: Sequence[Path],
-    suffixes: Sequence[str],
-) -> list[str]:
-    """Returns the paragraphs, tables and pictures of an item, as Markdown.
-
-    Args:
-        item: the table or figure.
-        made: all finished jobs.
-        folder: where the report goes; figures are drawn into its folder `figures`.
-        pictures: folders to look for pictures of mixed images in.
-        suffixes: of the figures to draw.
-    """
-    parts = [_wrapped(f"**Printed:** {item.printed}.")]
-    if item.name == "reliability":
-        parts += _reliability(item, made, folder)
-    elif item.entries:
-        parts.append(trained_table(item, made))
-    else:
-        parts += _analysis(item, made, folder, suffixes)
-    if item.kind == "pictures":
-        parts += _pictures(item, folder, pictures)
-    parts += [_wrapped(f"**About the paper:** {item.slip}")] if item.slip else []
-    parts += [_wrapped(f"**Why ours differ:** {item.differs}")] if item.differs else []
-    return [*parts, _origin(item, made)]
-
-
-def _analysis(
+def _section(
     item: Item, made: Mapping[str, JobResult], folder: Path, suffixes: Sequence[str]
 ) -> list[str]:
-    parts = []
-    if item.name in ANALYSES:
-        group, table = ANALYSES[item.name]
-        rows = rows_of(group, made)
-        if rows:
-            parts.append(table(rows))
-    if item.name in DRAWN:
-        group, figure = DRAWN[item.name]
-        rows = rows_of(group, made)
-        if rows:
-            drawn = figure(rows)
-            for suffix in suffixes:
-                write_figure(drawn, folder / "figures" / f"{item.name}{suffix}", _DPI)
-            parts.append(f"![{item.title}](figures/{item.name}.png)")
-    return parts
+    """Returns the paragraphs, tables and pictures of an item, as Markdown."""
+    name, rows = item.name, _rows_of(item, made)
+    parts = [_wrapped(f"**Printed:** {item.printed}.")]
+    if name == "reliability":
+        parts += _reliability(item, made, folder)
+    elif item.entries:
+        parts.append(_trained_table(item, made))
+    if rows and name in TABLES:
+        parts.append(TABLES[name](rows))
+    if rows and name in FIGURES:
+        drawn = FIGURES[name](rows)
+        for suffix in suffixes:
+            write_figure(drawn, folder / "figures" / f"{name}{suffix}", _DPI)
+        parts.append(f"![{item.title}](figures/{name}.png)")
+    for path in _pictures(item, folder):
+        parts.append(f"![{item.title}: {path.stem}](figures/{path.name})")
+    differs = (SMALL_SCALE if item.entries else "") + item.differs
+    parts += [_wrapped(f"**About the paper:** {item.slip}")] if item.slip else []
+    return [*parts, _wrapped(f"**Why ours differ:** {differs}"), _origin(item, made)]
 
 
-def _pictures(item: Item, folder: Path, searched: Sequence[Path]) -> list[str]:
-    """Returns the pictures of an item that are there, copied into the report's folder."""
-    found: dict[str, Path] = {}
-    for source in searched:
-        names = (*source.glob(f"{item.name}-*.png"), *source.glob(f"{item.name}.png"))
-        for path in sorted(names):
-            found.setdefault(path.name, path)
-    parts = []
-    for name, path in found.items():
-        target = folder / "figures" / name
-        make_folder(target.parent)
-        if path.resolve() != target.resolve():
-            shutil.copyfile(path, target)
-        parts.append(f"![{item.title}: {Path(name).stem}](figures/{name})")
-    return parts
+def _rows_of(item: Item, made: Mapping[str, JobResult]) -> list[Row]:
+    """Returns the rows of all jobs that an item is made of, if they are not runs."""
+    return [
+        row for key, job in made.items() if key.startswith(f"{item.group}/") for row in job.rows
+    ]
+
+
+def _pictures(item: Item, folder: Path) -> list[Path]:
+    """Returns the pictures of mixed images that a folder has of an item."""
+    if item.entries or item.name in FIGURES:
+        return []
+    figures = folder / "figures"
+    return sorted([*figures.glob(f"{item.name}-*.png"), *figures.glob(f"{item.name}.png")])
 
 
 def _reliability(item: Item, made: Mapping[str, JobResult], folder: Path) -> list[str]:
     """Returns a row of diagrams for each data set that has runs with bins."""
     parts = []
-    for row in dict.fromkeys(entry.row for entry in item.entries):
-        for scale in SCALES:
-            entries = [entry for entry in item.entries if entry.row == row]
-            panels = {METHODS[key]: runs for key, runs in _runs(entries, scale, made).items()}
-            if not panels:
-                continue
+    for row, scale in itertools.product(dict.fromkeys(e.row for e in item.entries), SCALES):
+        runs = [run for e in item.entries if e.row == row for run in e.runs[scale]]
+        panels: dict[str, list[RunRecord]] = {}
+        for run in runs:
+            for record in made[run.key].rows if run.key in made else ():
+                if "bins" in record:
+                    own = panels.setdefault(COLUMNS[run.method], [])
+                    own.append(RunRecord.from_row(record))
+        if panels:
             name = f"reliability.{row.lower()}-{scale}.png"
-            make_folder(folder / "figures")
             draw_reliability(panels, folder / "figures" / name)
-            recipe = next(entry.runs[scale][0].recipe for entry in entries if entry.runs[scale])
-            parts += [f"{row}, {scale} scale (`{recipe}`):", f"![{row}](figures/{name})"]
+            parts += [f"{row}, {scale} scale (`{runs[0].recipe}`):", f"![{row}](figures/{name})"]
     return parts
-
-
-def _runs(
-    entries: Sequence[Entry], scale: Scale, made: Mapping[str, JobResult]
-) -> dict[str, list[RunRecord]]:
-    """Returns the runs of entries that have bins, by method."""
-    panels: dict[str, list[RunRecord]] = {}
-    for entry in entries:
-        for run in entry.runs[scale]:
-            for row in made[run.key].rows if run.key in made else ():
-                if "bins" in row:
-                    panels.setdefault(run.method, []).append(RunRecord.from_row(row))
-    return panels
 
 
 def _origin(item: Item, made: Mapping[str, JobResult]) -> str:
     """Returns the commands of an item, with what they made or would cost."""
-    parts = []
-    for scale in SCALES:
-        jobs = jobs_of(item, scale)
-        if not jobs or (scale == "paper" and same_at_both_scales(item)):
-            continue
-        command = f"`comixup reproduce {item.name} --scale {scale}`"
-        done = [made[job.key] for job in jobs if job.key in made]
-        missing = [job for job in jobs if job.key not in made]
-        needed = [job for job in with_needed(missing) if job.key not in made]
-        cost = sum((job.cost for job in needed), Cost())
-        word = word_for(item)
-        count = f"{len(done)} of {len(jobs)} {word}"
-        if not done:
-            parts.append(f"{command}: not run; about {cost}")
-        elif len(done) < len(jobs):
-            told = f"{count}, {_seeds(jobs, made)}{_about(done)}"
-            parts.append(f"{command}: {told}; the others take about {cost}")
-        else:
-            count = f"its {word[:-1]}" if len(jobs) == 1 else f"all {len(jobs)} {word}"
-            told = f"{count}, {_seeds(jobs, made)}{_about(done)}"
-            parts.append(f"{command}: {told}")
-    return "\n".join(_wrapped(f"- {part}.", "  ") for part in parts)
+    lines = []
+    for scale, jobs in jobs_by_scale(item).items():
+        missing = [job for job in with_needed(jobs) if job.key not in made]
+        done = [job for job in jobs if job.key in made]
+        told = f"`comixup reproduce {item.name} --scale {scale}`: "
+        if done:
+            count = f"{len(done)} of {len(jobs)} {_noun(item)}"
+            if len(done) == len(jobs):
+                word = _noun(item)
+                count = f"its {word[:-1]}" if len(jobs) == 1 else f"all {len(jobs)} {word}"
+            told += f"{count}, {_seeds(done)}{_about([made[job.key] for job in done])}"
+        if len(done) < len(jobs):
+            told += "; the others take about " if done else "not run; about "
+            told += str(total_cost(missing))
+        lines.append(_wrapped(f"- {told}.", "  "))
+    return "\n".join(lines)
 
 
-def _seeds(jobs: Sequence[Job], made: Mapping[str, JobResult]) -> str:
-    """Returns the seeds of the jobs that are done, in words."""
-    found: set[int] = set()
-    for job in jobs:
-        if job.key in made:
-            found |= set(job.arguments.get("seeds", ()))
-            found |= {job.arguments["seed"]} if "seed" in job.arguments else set()
+def _seeds(jobs: Sequence[Job]) -> str:
+    """Returns the seeds of jobs, in words."""
+    found = {seed for job in jobs for seed in job.arguments.get("seeds", ())}
+    found |= {job.arguments["seed"] for job in jobs if "seed" in job.arguments}
     if not found:
         return ""
     if found == set(range(len(found))) and len(found) > 1:
         return f"seeds 0 to {len(found) - 1}, "
-    word = "seed" if len(found) == 1 else "seeds"
-    return f"{word} {', '.join(map(str, sorted(found)))}, "
+    return f"seed{'s' if len(found) > 1 else ''} {', '.join(map(str, sorted(found)))}, "
 
 
 def _about(done: Sequence[JobResult]) -> str:
-    """Returns date, machine and commits of jobs, in words."""
-    told = []
-    for name in ("date", "machine", "versions"):
-        values = sorted({str(job.about[name]) for job in done if name in job.about})
-        if values:
-            told.append(" to ".join(dict.fromkeys((values[0], values[-1])))
-                        if name == "date" else "; ".join(values))  # fmt: skip
-    commits = sorted({str(job.about["commit"]) for job in done if "commit" in job.about})
-    told.append(f"commit {', '.join(commits)}" if commits else "commit unknown")
-    return ", ".join(told)
-
-
-def rows_of(group: str, made: Mapping[str, JobResult]) -> list[Row]:
-    """Returns the rows of all jobs whose key begins with a word."""
-    return [row for key, job in made.items() if key.startswith(f"{group}/") for row in job.rows]
+    """Returns date, machine, versions and commits of jobs, in words."""
+    told = {
+        name: sorted({str(job.about[name]) for job in done if name in job.about})
+        for name in ("date", "machine", "versions", "commit")
+    }
+    dates = " to ".join(dict.fromkeys((*told["date"][:1], *told["date"][-1:])))
+    parts = [dates, "; ".join(told["machine"]), "; ".join(told["versions"])]
+    parts.append(f"commit {', '.join(told['commit']) or 'unknown'}")
+    return ", ".join(part for part in parts if part)
 
 
 def _wrapped(text: str, indent: str = "") -> str:
     return textwrap.fill(
         text, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
+
+
+# ---- Tables of trained networks ------------------------------------------------------------------
+
+
+def _trained_table(item: Item, made: Mapping[str, JobResult]) -> str:
+    """Returns the paper's numbers, and ours below them at either scale, as Markdown."""
+    scales: tuple[Scale, ...] = ("paper", "small")
+    if item.name == "hyperparameters":  # every row has values of its own
+        lines = [
+            [e.row, e.column, _printed(e), *(spread(_values(e, scale, made)) for scale in scales)]
+            for e in item.entries
+        ]
+        head = ["setting", "value", "paper", "ours, paper scale", "ours, small"]
+        return markdown_table(head, lines)
+    columns = list(dict.fromkeys(entry.column for entry in item.entries))
+    lines = []
+    for row in dict.fromkeys(entry.row for entry in item.entries):
+        own = {entry.column: entry for entry in item.entries if entry.row == row}
+        if any(entry.paper is not None for entry in own.values()):
+            printed = [_printed(own[c]) if c in own else NOTHING for c in columns]
+            lines.append([row, "paper", *printed])
+        for scale in scales:
+            values = {c: _values(entry, scale, made) for c, entry in own.items()}
+            if any(values.values()):
+                recipe = next(e.runs[scale][0].recipe for e in own.values() if e.runs[scale])
+                whose = "ours at small scale" if scale == "small" else "ours"
+                words = [spread(values.get(c, [])) for c in columns]
+                lines.append([row, f"{whose}, `{recipe}`", *words])
+    return markdown_table(["", "", *columns], lines)
+
+
+def _table_rows(item: Item, made: Mapping[str, JobResult]) -> list[Row]:
+    """Returns an item's numbers as rows of a CSV file: means of trained runs, or all rows."""
+    if not item.entries:
+        keys = {job.key for scale in SCALES for job in jobs_of(item, scale)}
+        return [row for key, job in made.items() if key in keys for row in job.rows]
+    rows: list[Row] = []
+    for entry, scale in itertools.product(item.entries, SCALES):
+        values = _values(entry, scale, made)
+        row: Row = {"row": entry.row, "column": entry.column, "metric": entry.metric}
+        row |= {} if entry.paper is None else {"paper": entry.paper}
+        if values:
+            row |= {"scale": scale, "ours": sum(values) / len(values), "seeds": len(values)}
+        if values or scale == "paper":
+            rows.append(row)
+    return rows
+
+
+def _values(entry: Entry, scale: Scale, made: Mapping[str, JobResult]) -> list[float]:
+    """Returns an entry's metric of each run that is there."""
+    found = [made[run.key] for run in entry.runs[scale] if run.key in made]
+    return [float(row[entry.metric]) for job in found for row in job.rows if entry.metric in row]
+
+
+def _printed(entry: Entry) -> str:
+    """Returns the paper's number with its decimals: one of a calibration error, else two."""
+    if entry.paper is None:
+        return NOTHING
+    return f"{entry.paper:.{1 if entry.metric == 'ece' else 2}f}"
+
+
+def spread(values: Sequence[float]) -> str:
+    """Returns the mean, with its standard deviation and the number of runs if there are several."""
+    if not values:
+        return NOTHING
+    deviation = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):.2f}{deviation} ({len(values)})"

@@ -73,7 +73,7 @@ def _rows(job: Job, workspace: Workspace) -> list[Row]:
     if job.maker == "compatibility":
         return _pictures.draw_compatibility(figures / "compatibility")
     if job.maker == "corruption":
-        return _corruption(workspace, figures, **given)
+        return _draw_corruption(workspace, figures, **given)
     if job.maker in _analyses.OF_THE_SOLVER:
         return _analyses.OF_THE_SOLVER[job.maker](**given)
     run: Run | None = given.pop("run")
@@ -82,11 +82,10 @@ def _rows(job: Job, workspace: Workspace) -> list[Row]:
     if job.maker == "mixed-batches":
         return _analyses.mixed_batches_rows(images=images, **given)
     of = "photographs" if run is None else run.recipe
-    return _pictures.DRAWN[given["name"]](images, figures / f"{given['name']}-{of}")
+    return _pictures.DRAWN[job.maker](images, figures / f"{job.maker}-{of}")
 
 
-def _corruption(workspace: Workspace, figures: Path, recipe: str) -> list[Row]:
-    """Draws images of a recipe's data set with corrupted backgrounds (Figure 10)."""
+def _draw_corruption(workspace: Workspace, figures: Path, recipe: str) -> list[Row]:
     name = recipe_named(recipe).data
     data = data_sets.load(name, workspace.data_root)
     boxes = _boxes_of(data, workspace)
@@ -95,8 +94,9 @@ def _corruption(workspace: Workspace, figures: Path, recipe: str) -> list[Row]:
             f"Boxes of {name} were not found. Put ImageNet's Annotations/CLS-LOC/val into its "
             "folder."
         )
-    path, title = figures / f"corruption-{recipe}.png", f"Background corruption of {name}"
-    evaluation.draw_corruptions(data, data.test, boxes, path, title)
+    from comixup.lab.evaluation._pictures import draw_corruptions  # noqa: PLC0415 - not for lists
+
+    draw_corruptions(data, boxes, figures / f"corruption-{recipe}.png")
     return []
 
 
@@ -105,12 +105,7 @@ def measured_run(
 ) -> RunRecord:
     """Returns the record of a run, training it as far as it is not trained.
 
-    Args:
-        workspace: where to train.
-        recipe: what to train.
-        method: one of its methods.
-        seed: of the run.
-        boxes: measure localisation and background corruption too.
+    With boxes, localisation and errors on corrupted backgrounds are measured too.
     """
     trained = training.train(
         recipe,
@@ -135,39 +130,30 @@ def _boxed(folder: Path, workspace: Workspace) -> dict[str, float]:
     from comixup.lab.paper._images import load_run  # noqa: PLC0415
 
     trained, data, _ = load_run(folder, workspace.data_root)
-    found = evaluation.evaluate(
-        trained,
-        data,
-        _boxes_of(data, workspace),
-        device="cuda" if is_available() else "cpu",
-        console=workspace.console,
-    )
+    boxes, device = _boxes_of(data, workspace), "cuda" if is_available() else "cpu"
+    found = evaluation.evaluate(trained, data, boxes, device=device, console=workspace.console)
     evaluation.write_evaluation(found, folder)
-    baselines = () if found.localisation is None else found.localisation.baselines
-    return {
-        **found.summary,
-        **{
-            f"{box.name.split()[0]}_{name}": value
-            for box in baselines
-            for name, value in box.summary.items()
-        },
-    }
+    summary = dict(found.summary)
+    for box in () if found.localisation is None else found.localisation.baselines:
+        summary |= {f"{box.name.split()[0]}_{name}": value for name, value in box.summary.items()}
+    return summary
 
 
 def _boxes_of(data: DataSet, workspace: Workspace) -> Tensor | None:
     root = data_sets.data_root(workspace.data_root)
     folders = sorted(root.glob(_ANNOTATIONS)) if data.name == "imagenet" else []
-    return evaluation.find_boxes(data, root, folders[0] if folders else None)
+    from comixup.lab.evaluation._boxes import find_boxes  # noqa: PLC0415 - not for lists
+
+    return find_boxes(data, root, folders[0] if folders else None)
 
 
 def _about() -> dict[str, float | str]:
     """Returns when, on what and with what a job was run."""
-    versions = [f"Python {platform.python_version()}"]
-    versions += [f"{name} {metadata.version(name)}" for name in ("torch", "numpy", "comixup")]
+    versions = [f"{name} {metadata.version(name)}" for name in ("torch", "numpy", "comixup")]
     return {
         "date": datetime.now(timezone.utc).date().isoformat(),
         "machine": f"{_processor()}, {os.cpu_count()} cores",
-        "versions": ", ".join(versions),
+        "versions": ", ".join([f"Python {platform.python_version()}", *versions]),
         "commit": source_commit() or "unknown",
     }
 

@@ -36,12 +36,7 @@ _DIGITS = 7
 
 @dataclass(frozen=True)
 class JobResult:
-    """What a finished job leaves.
-
-    Attributes:
-        rows: what was measured.
-        about: its seconds, date, machine, versions and commit, as far as they are known.
-    """
+    """What a job measured; its seconds, date, machine, versions and commit, if they are known."""
 
     rows: tuple[Row, ...]
     about: Mapping[str, float | str]
@@ -65,18 +60,18 @@ def write_result(out: Path, key: str, result: JobResult) -> None:
 
 def read_out(out: Path) -> dict[str, JobResult]:
     """Returns the finished jobs of an output folder, by key."""
-    return dict(_read_result(path) for path in sorted((out / "jobs").rglob(_FILE)))
-
-
-def _read_result(path: Path) -> tuple[str, JobResult]:
-    try:
-        content = json.loads(path.read_text())
-        return str(content["job"]), JobResult(tuple(content["rows"]), dict(content["about"]))
-    except (ValueError, LookupError, TypeError, RecursionError) as why:
-        raise ValueError(
-            f"{path} must be a result that comixup wrote, but is damaged: {str(why)[:200]}. Delete "
-            "it, and run the same command again."
-        ) from None
+    found = {}
+    for path in sorted((out / "jobs").rglob(_FILE)):
+        try:
+            content = json.loads(path.read_text())
+            made = JobResult(tuple(content["rows"]), dict(content["about"]))
+            found[str(content["job"])] = made
+        except (ValueError, LookupError, TypeError, RecursionError) as why:
+            raise ValueError(
+                f"{path} must be a result that comixup wrote, but is damaged: {str(why)[:200]}. "
+                "Delete it, and run the same command again."
+            ) from None
+    return found
 
 
 def read_committed(results: Path) -> dict[str, JobResult]:
@@ -103,36 +98,29 @@ def read_all(results: Path, out: Path) -> dict[str, JobResult]:
 def commit_results(results: Path, new: Mapping[str, JobResult]) -> int:
     """Adds finished jobs to the committed ones; returns how many were new or had other numbers."""
     old = read_committed(results)
-    kept = {**old, **new}
+    kept = dict(sorted({**old, **new}.items()))
     make_folder(results)
     index = [
         {"job": key, **{name: job.about.get(name, "") for name in _ABOUT}}
-        for key, job in sorted(kept.items())
+        for key, job in kept.items()
         if set(job.about) - {"commit"}
     ]
-    if index:
-        atomic_write(results / _INDEX, csv_table(index, _DIGITS))
-    for group in dict.fromkeys(map(_group, sorted(kept))):
-        rows = [
-            {"job": key, **row}
-            for key, job in sorted(kept.items())
-            for row in job.rows
-            if _group(key) == group
-        ]
-        if group == _RUNS:
-            _write_runs(results, rows)
-        elif rows:
-            atomic_write(results / f"{group}.csv", csv_table(rows, _DIGITS))
+    tables: dict[str, list[Row]] = {_INDEX: index}
+    runs: dict[str, list[RunRecord]] = {}
+    for key, job in kept.items():
+        if _group(key) == _RUNS:
+            for run in map(RunRecord.from_row, job.rows):
+                runs.setdefault(_RUN_TABLES[run.recipe == SMALL], []).append(run)
+        else:
+            own = ({"job": key, **row} for row in job.rows)
+            tables.setdefault(f"{_group(key)}.csv", []).extend(own)
+    for name, rows in tables.items():
+        if rows:
+            atomic_write(results / name, csv_table(rows, _DIGITS))
+    for name, own_runs in runs.items():
+        write_runs(own_runs, results / name)
     now = read_committed(results)
     return sum(key not in old or old[key].rows != now[key].rows for key in new)
-
-
-def _write_runs(results: Path, rows: list[Row]) -> None:
-    runs = [RunRecord.from_row({n: v for n, v in row.items() if n != "job"}) for row in rows]
-    for table, of_study in zip(_RUN_TABLES, (False, True), strict=True):
-        own = [run for run in runs if (run.recipe == SMALL) is of_study]
-        if own:
-            write_runs(own, results / table)
 
 
 def _group(key: str) -> str:

@@ -2,10 +2,10 @@
 
 1. What is trained: `_recipe`; `_recipes` are all of them, `_own_images` makes one for a folder;
 2. one run of it: `_run`, what makes it the same run, and `_folder`, its files and checkpoint;
-3. its parts: `_mixers`, `_losses`, `_vat`, put together by `_setup`;
-4. the training: `_train` -> `_trainer` -> `_loop`, on `_hardware`; `_report` shows it, `_stop` ends
-   it early;
-5. what it leaves: `_export`, `_pictures`, `_results`;
+3. its parts: `_setup` (network and optimiser), `_mixers`, `_losses`, `_vat`, `_measures`;
+4. the training: `_train` -> `_trainer`, on `_hardware`; `_report` shows it, in pictures too,
+   `_stop` ends it early;
+5. what it leaves: `_export`, `_results`;
 6. many runs: `_sweep`.
 """
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from comixup.lab.training._folder import read_metrics as read_metrics
     from comixup.lab.training._hardware import Hardware as Hardware
     from comixup.lab.training._losses import losses as losses
-    from comixup.lab.training._losses import mean_binary_cross_entropy as mean_binary_cross_entropy
-    from comixup.lab.training._losses import scaled_cross_entropy as scaled_cross_entropy
     from comixup.lab.training._mixers import change_method as change_method
     from comixup.lab.training._own_images import recipe_for as recipe_for
     from comixup.lab.training._recipe import Method as Method

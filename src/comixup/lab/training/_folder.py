@@ -75,25 +75,24 @@ def run_folder(out: Path, run: Run) -> tuple[RunFolder, str]:
     """
     recipe, seed = out / run.recipe.name, f"seed-{run.seed}"
     usual, own = recipe / run.method, recipe / f"{run.method}-{run.variant}"
-    found = [_recorded(path) for path in sorted(usual.glob(f"seed-*/{METADATA}"))]
-    begun = {about["variant"]: about for about in found if "variant" in about}
+    begun = {}
+    for path in sorted(usual.glob(f"seed-*/{METADATA}")):
+        about = read_metadata(path)
+        with contextlib.suppress(LookupError, TypeError):  # damaged
+            begun[about["variant"]] = settings_of(about["recipe"], run.method)
     if not own.exists() and (not begun or run.variant in begun):
         return RunFolder(usual / seed), ""
-    differs = "; ".join(
-        difference(
-            settings_of(about["recipe"], run.method),
-            settings_of(run.trained.as_dict(), run.method),
-        )
-        for about in list(begun.values())[:1]
-    )
+    settings = settings_of(run.trained.as_dict(), run.method)
+    differs = "; ".join(difference(other, settings) for other in list(begun.values())[:1])
     return RunFolder(own / seed), differs
 
 
-def _recorded(path: Path) -> dict[str, Any]:
-    """Returns a run's metadata; nothing if the file is absent or damaged."""
+def read_metadata(path: Path) -> dict[str, Any]:
+    """Returns what a run's METADATA says; nothing if the file is absent, damaged or of no run."""
     try:
         about = json.loads(path.read_text())
-        return about if about["recipe"]["methods"][about["method"]] else {}
+        json.dumps(about, indent=2)  # writes less deeply nested lists than it reads
+        return about if isinstance(about, dict) else {}
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return {}
 
@@ -120,18 +119,10 @@ def write_metadata(folder: Path, recipe: Mapping[str, Any], run: Mapping[str, An
             "gpus": [torch.cuda.get_device_name(k) for k in range(torch.cuda.device_count())],
         },
     }
-    metadata = {**run, "recipe": recipe, "starts": [*_earlier_starts(path), here]}
+    starts = read_metadata(path).get("starts")
+    starts = starts if isinstance(starts, list) else []
+    metadata = {**run, "recipe": recipe, "starts": [*starts, here]}
     atomic_write(path, json.dumps(metadata, indent=2) + "\n")
-
-
-def _earlier_starts(path: Path) -> list[Any]:
-    """Returns the starts that a run's metadata lists; none if the file is absent or damaged."""
-    try:
-        starts = list(json.loads(path.read_text())["starts"])
-        json.dumps(starts, indent=2)  # writes less deeply nested lists than it reads
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        return []
-    return starts
 
 
 def note_variant(folder: Path, differs: str) -> None:
@@ -235,7 +226,12 @@ def load_state(path: Path, identity: dict[str, Any]) -> State | None:
         return None
     content = io.BytesIO(path.read_bytes())
     try:
-        _check_sums(content)
+        with zipfile.ZipFile(content) as archive:
+            check_archive(archive, content.getbuffer().nbytes)
+            damaged = archive.testzip()  # compares checksums, which torch writes but never reads
+        if damaged is not None:
+            raise ValueError(f"the checksum of its record {damaged} is wrong")
+        content.seek(0)
         raw = torch.load(content, map_location="cpu", weights_only=True)
     except Exception as why:  # a damaged file can raise anything at all
         raise ValueError(
@@ -260,7 +256,15 @@ def load_state(path: Path, identity: dict[str, Any]) -> State | None:
         for name, hint in get_type_hints(State).items()
         if not isinstance(getattr(state, name), get_origin(hint) or hint)
     ]
-    if not wrong and not _is_history(state):
+    if not wrong and not (
+        len(state.history) == state.epoch
+        and all(isinstance(row, dict) for row in state.history)
+        and all(
+            isinstance(value, (int, float))
+            for row in [*state.history, state.totals]
+            for value in row.values()
+        )
+    ):
         wrong = ["history"]
     if wrong:
         raise ValueError(
@@ -297,21 +301,3 @@ def load_optimizer(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> N
                     f"{kind_of(value)}"
                 )
     optimizer.load_state_dict({"state": saved["state"], "param_groups": groups})
-
-
-def _check_sums(content: io.BytesIO) -> None:
-    """Compares a checkpoint's records with their checksums, which torch writes but never reads."""
-    with zipfile.ZipFile(content) as archive:
-        check_archive(archive, content.getbuffer().nbytes)
-        damaged = archive.testzip()
-    if damaged is not None:
-        raise ValueError(f"the checksum of its record {damaged} is wrong")
-    content.seek(0)
-
-
-def _is_history(state: State) -> bool:
-    """Returns whether there is a row of numbers for each epoch done."""
-    return len(state.history) == state.epoch and all(
-        isinstance(row, dict) and all(isinstance(value, (int, float)) for value in row.values())
-        for row in [*state.history, state.totals]
-    )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from comixup._checks import check_choice, check_count, check_number, check_positive
+from comixup.lab._limits import MAX_SEED
+from comixup.lab.training._recipe import Recipe
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -23,6 +26,8 @@ MAX_MICRO_BATCHES = 10**6
 MAX_WORKERS = 1024
 """Most processes that read images."""
 MAX_MINUTES = 10**5
+MAX_STEPS = 10**9
+"""From one checkpoint to the next: no epoch has as many."""
 _STRATEGIES = ("auto", "ddp")
 
 
@@ -78,3 +83,25 @@ class Hardware:
         from comixup.lab.training._processes import launch  # noqa: PLC0415 - needs torch
 
         return launch(self.resolved())
+
+
+def check_run_options(
+    seeds: Sequence[int],
+    hardware: Hardware,
+    checkpoint_steps: int | None = None,
+    recipe: Recipe | None = None,
+) -> None:
+    """Raises `ValueError` for what no run can have; see `train`. None leaves the recipe open."""
+    for seed in seeds:
+        check_count("seeds", seed, low=0, high=MAX_SEED)
+    if not seeds or len(set(seeds)) < len(seeds):
+        given = " ".join(map(str, seeds)) or "none"
+        raise ValueError(f"`seeds` must be different integers, one at least, got {given}.")
+    if checkpoint_steps is not None:
+        check_count("checkpoint_steps", checkpoint_steps, high=MAX_STEPS)
+    smallest = min(phase.batch_size for phase in recipe.phases) if recipe else hardware.accumulate
+    if hardware.accumulate > smallest:
+        raise ValueError(
+            f"`accumulate` must be at most the batch size, {smallest}, got {hardware.accumulate}. "
+            "A micro-batch has one image at least."
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, get_args
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from comixup import LossFn
 from comixup._checks import check_choice, check_count
-from comixup.lab.training._recipe import LOSS_NAMES
+from comixup.lab.training._recipe import LossName
 
 
 def losses(
@@ -24,7 +24,8 @@ def losses(
 
     "cross-entropy" is cross-entropy for both, as the paper writes it. "official" is what the
     official implementation minimises in its CIFAR-100 and Tiny ImageNet runs:
-    `mean_binary_cross_entropy` for the mixed batch, and for the clean batch `scaled_cross_entropy`.
+    `mean_binary_cross_entropy` for the mixed batch, and for the clean batch 2 / C times
+    cross-entropy.
     "binary-cross-entropy" is for images with any number of labels: each class is a yes-or-no
     question of its own.
 
@@ -45,7 +46,7 @@ def losses(
     >>> print(f"{mixed_loss(logits, targets):.4f} {clean_loss(logits, targets):.4f}")
     0.5623 0.6931
     """
-    check_choice("name", name, LOSS_NAMES)
+    check_choice("name", name, get_args(LossName))
     check_count("num_classes", num_classes, low=2)
     if name != "cross-entropy" and (class_weights is not None or label_smoothing):
         raise ValueError(
@@ -61,15 +62,12 @@ def losses(
     if name == "binary-cross-entropy":
         return binary_cross_entropy, binary_cross_entropy
     # Paper: its equations use cross-entropy, and the experiments were run with these two losses.
-    return mean_binary_cross_entropy, scaled_cross_entropy(num_classes)
+    # Times 2 / C the gradient of the clean loss is as large as that of the mixed one.
+    return mean_binary_cross_entropy, lambda *pair: 2 / num_classes * soft_cross_entropy(*pair)
 
 
 def soft_cross_entropy(logits: Tensor, targets: Tensor, label_smoothing: float = 0.0) -> Tensor:
-    """Returns the mean cross-entropy, of class indices (m,) or class probabilities (m, classes).
-
-    >>> print(f"{soft_cross_entropy(torch.zeros(1, 2), torch.tensor([[0.5, 0.5]])):.4f}")
-    0.6931
-    """
+    """Returns the mean cross-entropy, of class indices (m,) or class probabilities (m, classes)."""
     logits = _in_full_precision(logits)
     if targets.is_floating_point():
         targets = targets.to(logits.dtype)
@@ -80,10 +78,6 @@ def weighted_cross_entropy(class_weights: Tensor, label_smoothing: float = 0.0) 
     """Returns cross-entropy in which each class has a weight, of indices or class probabilities.
 
     The mean is over the images, whatever their weights: mixed and unmixed batches count alike.
-
-    Args:
-        class_weights: (C,).
-        label_smoothing: fraction of every target that is spread over all classes.
 
     >>> loss = weighted_cross_entropy(torch.tensor([2.0, 1.0]))
     >>> print(f"{loss(torch.zeros(1, 2), torch.tensor([0])):.4f}")
@@ -102,15 +96,7 @@ def weighted_cross_entropy(class_weights: Tensor, label_smoothing: float = 0.0) 
 
 
 def binary_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Returns the mean over images and classes of the binary cross-entropy of sigmoid(logits).
-
-    Args:
-        logits: (m, classes).
-        targets: (m, classes), from 0 to 1.
-
-    >>> print(f"{binary_cross_entropy(torch.zeros(1, 3), torch.ones(1, 3)):.4f}")
-    0.6931
-    """
+    """Returns the mean over images and classes of the binary cross-entropy of sigmoid(logits)."""
     logits = _in_full_precision(logits)
     return F.binary_cross_entropy_with_logits(logits, targets.to(logits.dtype))
 
@@ -118,33 +104,11 @@ def binary_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
 def balanced_weights(targets: Tensor, num_classes: int) -> Tensor:
     """Returns class weights in inverse proportion to the classes' images, 1 over the mean image.
 
-    Args:
-        targets: (n,) class indices of the training images.
-        num_classes: C.
-
     >>> balanced_weights(torch.tensor([0, 0, 0, 1]), 2)
     tensor([0.6667, 2.0000])
     """
     counts = torch.bincount(targets, minlength=num_classes)
     return len(targets) / (num_classes * counts.clamp(min=1).float())
-
-
-def scaled_cross_entropy(num_classes: int) -> LossFn:
-    """Returns the loss 2 / C times cross-entropy: gradients as large as the official loss's.
-
-    Args:
-        num_classes: C.
-
-    >>> loss = scaled_cross_entropy(4)
-    >>> print(f"{loss(torch.zeros(1, 4), torch.tensor([0])):.4f}")
-    0.6931
-    """
-    check_count("num_classes", num_classes, low=2)
-
-    def loss(logits: Any, targets: Tensor) -> Tensor:
-        return 2 / num_classes * soft_cross_entropy(logits, targets)
-
-    return loss
 
 
 def mean_binary_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:

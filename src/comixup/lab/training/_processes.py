@@ -8,12 +8,10 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from lightning_fabric import Fabric
-from lightning_fabric.plugins.environments.lsf import LSFEnvironment
-from lightning_fabric.plugins.environments.mpi import MPIEnvironment
 from lightning_fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from torch import Tensor, nn
@@ -24,8 +22,6 @@ from comixup.lab.training._stop import TrainingStopped
 
 _STEP = ("SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID", "SLURM_STEPID")
 """Set by srun. A job's script that srun did not start is one process, however many tasks it has."""
-_FABRIC = ("ACCELERATOR", "STRATEGY", "DEVICES", "NUM_NODES", "PRECISION")
-"""What Lightning Fabric would read from variables LT_..., whatever its caller asks for."""
 
 
 class Launched(NamedTuple):
@@ -52,9 +48,6 @@ def launched() -> Launched | None:
     if any(name in os.environ for name in _STEP) and SLURMEnvironment.detect():
         world, nodes = _count("SLURM_NTASKS") or 1, _count("SLURM_NNODES") or 1
         return Launched("srun", world, _count("SLURM_NTASKS_PER_NODE") or world // nodes)
-    for name, environment in (("jsrun", LSFEnvironment), ("mpirun", MPIEnvironment)):
-        if environment.detect():
-            return Launched(name, environment().world_size(), None)
     if "WORLD_SIZE" in os.environ:  # Fabric's own children, too
         return Launched("its launcher", _count("WORLD_SIZE") or 1, _count("LOCAL_WORLD_SIZE"))
     return None
@@ -68,9 +61,15 @@ def process_counts(devices: int | None, num_nodes: int | None) -> tuple[int, int
     """
     found = launched()
     if found is None:
-        counts = devices or 1, num_nodes or 1
-        _check_meeting_point(counts[1])
-        return counts
+        address = ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK")
+        missing = [name for name in address if name not in os.environ]
+        if num_nodes is not None and num_nodes > 1 and missing:
+            raise ValueError(
+                f"`num_nodes` must be 1 without a launcher, got {num_nodes}: how do the machines "
+                "find each other? Start the command with torchrun on each, or set "
+                f"{', '.join(missing)}."
+            )
+        return devices or 1, num_nodes or 1
     world, local = found.world_size, found.local_size
     if num_nodes is None:
         num_nodes = max(1, world // (local or world))
@@ -93,35 +92,6 @@ def check_alone(command: str) -> None:
         raise ValueError(
             f"`{command}` must be one process, but {found.launcher} has started "
             f"{found.world_size}. Run it without."
-        )
-
-
-def check_fabric_variables(**wanted: object) -> None:
-    """Raises `ValueError` if the environment would make Lightning Fabric do something else.
-
-    Args:
-        **wanted: what Fabric is asked for, by the names of its arguments.
-    """
-    for name in _FABRIC:
-        given = os.environ.get(f"LT_{name}")
-        asked = wanted[name.lower()]
-        if given is not None and given != str(asked):
-            raise ValueError(
-                f"`{name.lower()}` must be what Lightning Fabric reads from the environment, "
-                f"LT_{name}={given}, got {asked!r}. Unset LT_{name}, or use "
-                f"--{name.lower().replace('_', '-')} {given}."
-            )
-
-
-def _check_meeting_point(num_nodes: int) -> None:
-    """Raises `ValueError` if several machines have no way to find each other."""
-    missing = [
-        name for name in ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK") if name not in os.environ
-    ]
-    if num_nodes > 1 and missing:
-        raise ValueError(
-            f"`num_nodes` must be 1 without a launcher, got {num_nodes}: how do the machines find "
-            f"each other? Start the command with torchrun on each, or set {', '.join(missing)}."
         )
 
 
@@ -175,12 +145,7 @@ def from_first_process(fabric: Fabric, make: Callable[[], T]) -> T:
 
 @contextlib.contextmanager
 def explaining_lost_processes(fabric: Fabric, minutes: float) -> Iterator[None]:
-    """Turns the errors of torch.distributed for lost or stopped processes into error messages.
-
-    Args:
-        fabric: of the processes.
-        minutes: how long they wait for each other.
-    """
+    """Turns the errors of torch.distributed for lost or stopped processes into error messages."""
     try:
         yield
     except RuntimeError as error:
@@ -205,21 +170,24 @@ def explaining_lost_processes(fabric: Fabric, minutes: float) -> Iterator[None]:
 def launch(hardware: Hardware) -> Fabric:
     """Starts the processes and returns their Fabric: from here on all of them run."""
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
-    devices, num_nodes = hardware.devices or 1, hardware.num_nodes or 1
-    check_fabric_variables(
-        accelerator=hardware.accelerator,
-        devices=devices,
-        num_nodes=num_nodes,
-        strategy=hardware.strategy,
-        precision=hardware.precision,
-    )
-    fabric = Fabric(
-        accelerator=hardware.accelerator,
-        devices=devices,
-        num_nodes=num_nodes,
-        strategy=hardware.strategy,
-        precision=hardware.precision,  # type: ignore[arg-type]  # Fabric rejects other words
-    )
+    asked: dict[str, Any] = {
+        "accelerator": hardware.accelerator,
+        "devices": hardware.devices or 1,
+        "num_nodes": hardware.num_nodes or 1,
+        "strategy": hardware.strategy,
+        "precision": hardware.precision,
+    }
+    for name, value in asked.items():
+        # Lightning Fabric would read these, whatever it is asked for.
+        variable = f"LT_{name.upper()}"
+        given = os.environ.get(variable, str(value))
+        if given != str(value):
+            raise ValueError(
+                f"`{name}` must be what Lightning Fabric reads from the environment, "
+                f"{variable}={given}, got {value!r}. Unset {variable}, or use "
+                f"--{name.replace('_', '-')} {given}."
+            )
+    fabric = Fabric(**asked)
     set_timeout(fabric, hardware.timeout_minutes)
     try:
         fabric.launch()
@@ -238,13 +206,9 @@ def launch(hardware: Hardware) -> Fabric:
 # ---- Memory --------------------------------------------------------------------------------------
 
 
-_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
-"""Parameters of glibc's `mallopt`."""
-_NEVER = 2**31 - 1
-_LARGE_BLOCK = 2**30
-"""Blocks below this are taken from memory that stays with the process."""
-_TOP_PAD = 2**27
-"""Bytes that are asked for beyond what is needed."""
+_MALLOC_SETTINGS = {-3: 2**30, -1: 2**31 - 1, -2: 2**27}
+"""Of glibc's `mallopt`: blocks below M_MMAP_THRESHOLD come from memory that stays with the process
+(M_TRIM_THRESHOLD), which asks for M_TOP_PAD bytes more than it needs."""
 _OF_THE_USER = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES", "LD_PRELOAD")
 
 
@@ -265,9 +229,4 @@ def keep_freed_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError):  # musl has none
         return False
-    settings = {
-        _M_MMAP_THRESHOLD: _LARGE_BLOCK,
-        _M_TRIM_THRESHOLD: _NEVER,
-        _M_TOP_PAD: _TOP_PAD,
-    }
-    return all([mallopt(name, value) == 1 for name, value in settings.items()])
+    return all([mallopt(name, value) == 1 for name, value in _MALLOC_SETTINGS.items()])

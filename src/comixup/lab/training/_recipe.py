@@ -8,7 +8,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from comixup._checks import (
     check_boolean,
@@ -40,25 +40,9 @@ class Phase:
     min_scale: float | None = None
 
 
-def ends_of(phases: tuple[Phase, ...], epochs: int | None = None) -> list[int]:
-    """Returns the epoch after each phase, if they are scaled to so many epochs in all."""
-    ends = list(itertools.accumulate(phase.epochs for phase in phases))
-    return ends if epochs is None else [round(end * epochs / ends[-1]) for end in ends]
-
-
-def with_ends(phases: tuple[Phase, ...], ends: list[int]) -> tuple[Phase, ...]:
-    """Returns the phases with other ends, without those that shrink to none."""
-    return tuple(
-        dataclasses.replace(phase, epochs=end - start)
-        for phase, start, end in zip(phases, [0, *ends[:-1]], ends, strict=True)
-        if end > start
-    )
-
-
 Settings: TypeAlias = Mapping[str, Any]
 
 SaliencyMode: TypeAlias = Literal["paper", "one-pass", "one-pass-shuffled", "one-pass-spectral"]
-SALIENCY_MODES = ("paper", "one-pass", "one-pass-shuffled", "one-pass-spectral")
 
 METHODS: Mapping[str, str] = {
     "vanilla": "NoMix",
@@ -124,7 +108,7 @@ class Method:
     parts: Mapping[str, Method] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_choice("saliency", self.saliency, SALIENCY_MODES)
+        check_choice("saliency", self.saliency, get_args(SaliencyMode))
         if self.ema is not None:
             check_number("ema", self.ema, high=1)
             if self.ema == 1:
@@ -158,13 +142,9 @@ class Method:
 
 
 LossName: TypeAlias = Literal["cross-entropy", "official", "binary-cross-entropy"]
-LOSS_NAMES = ("cross-entropy", "official", "binary-cross-entropy")
 OptimizerName: TypeAlias = Literal["sgd", "adam", "adamw"]
-OPTIMIZERS = ("sgd", "adam", "adamw")
 Frozen: TypeAlias = Literal["none", "norms", "features"]
-FROZEN = ("none", "norms", "features")
 ClassWeights: TypeAlias = Literal["balanced"]
-CLASS_WEIGHTS = ("balanced",)
 
 MAX_COUNT = 10**6
 """Epochs of a recipe and images of a batch: more is a slip of the keyboard."""
@@ -267,16 +247,17 @@ class Recipe:
     notes: str = ""
 
     def __post_init__(self) -> None:
-        check_choice("loss", self.loss, LOSS_NAMES)
-        check_choice("optimizer", self.optimizer, OPTIMIZERS)
+        check_choice("loss", self.loss, get_args(LossName))
+        check_choice("optimizer", self.optimizer, get_args(OptimizerName))
         check_choice("augment", self.augment, AUGMENTATIONS)
-        check_choice("freeze", self.freeze, FROZEN)
+        check_choice("freeze", self.freeze, get_args(Frozen))
         check_positive("head_lr", self.head_lr)
         check_boolean("pretrained", self.pretrained)
         check_boolean("skip_bad", self.skip_bad)
         check_number("weight_decay", self.weight_decay)
         for name, low, high in (
             ("images_per_class", 1, MAX_IMAGES),
+            ("evaluate_every", 1, MAX_COUNT),
             ("validation_seed", 0, MAX_SEED),
             ("width", 1, MAX_WIDTH),
         ):
@@ -285,7 +266,7 @@ class Recipe:
         for name in ("validation", "test_fraction"):
             if getattr(self, name) is not None:
                 check_fraction(name, getattr(self, name))
-        check_choice("class_weights", self.class_weights, (None, *CLASS_WEIGHTS))
+        check_choice("class_weights", self.class_weights, (None, *get_args(ClassWeights)))
         check_number("label_smoothing", self.label_smoothing, high=1)
         if self.label_smoothing == 1:
             raise ValueError(
@@ -353,20 +334,20 @@ class Recipe:
         if one of them does.
         """
         name = method or self.method
-        if name not in self.methods and JOINT in name:
+        if name in self.methods:
+            return self.methods[name]
+        if JOINT in name:
             from comixup.lab.training._mixers import join_methods  # noqa: PLC0415 - needs torch
 
             names = name.split(JOINT)
-            return join_methods([(part, self._named(part)) for part in names])
-        return self._named(name)
-
-    def _named(self, name: str) -> Method:
-        if name not in self.methods:
-            raise ValueError(
-                f"`method` must be one of {', '.join(self.methods)} in recipe {self.name}, got "
-                f"{name!r}.{did_you_mean(name, self.methods)}"
-            )
-        return self.methods[name]
+            missing = [part for part in names if part not in self.methods]
+            if not missing:
+                return join_methods([(part, self.methods[part]) for part in names])
+            name = missing[0]
+        raise ValueError(
+            f"`method` must be one of {', '.join(self.methods)} in recipe {self.name}, got "
+            f"{name!r}.{did_you_mean(name, self.methods)}"
+        )
 
     def for_method(self, method: str) -> Recipe:
         """Returns the recipe with the epochs and learning rates that a method of it has.
@@ -444,55 +425,28 @@ class Recipe:
         import numpy as np  # noqa: PLC0415 - a list of recipes is there sooner without
 
         check_count("epochs", epochs, high=MAX_COUNT)
-        old, new = ends_of(self.phases), ends_of(self.phases, epochs)
+        old = list(itertools.accumulate(phase.epochs for phase in self.phases))
+        new = [round(end * epochs / old[-1]) for end in old]
+        phases = tuple(
+            dataclasses.replace(phase, epochs=end - start)
+            for phase, start, end in zip(self.phases, [0, *new[:-1]], new, strict=True)
+            if end > start
+        )
         # Moments move with the phase that they are in: a rate belongs to its batch size.
         whens = np.interp([when for when, _ in self.lr], [0, *old], [0, *new]).tolist()
-        rates = [rate for _, rate in self.lr]
-        lr = tuple(zip(whens, rates, strict=True))
+        lr = tuple(zip(whens, [rate for _, rate in self.lr], strict=True))
         unmixed = round(self.unmixed_epochs * epochs / self.epochs)
-        return {"phases": with_ends(self.phases, new), "lr": lr, "unmixed_epochs": unmixed}
+        return {"phases": phases, "lr": lr, "unmixed_epochs": unmixed}
 
-    def with_method(self, method: str) -> Recipe:
-        """Returns the recipe with a choice of its methods as one of them; see `choose`."""
-        if method in self.methods:
-            return self
-        return dataclasses.replace(self, methods={**self.methods, method: self.choose(method)})
+    def with_method(self, name: str, **changes: Any) -> Recipe:
+        """Returns the recipe with some fields of a method changed; see `choose` for its name.
 
-    def with_settings(self, method: str | None, settings: Settings) -> Recipe:
-        """Returns the recipe with some of a method's settings changed.
-
-        The paper's error no longer belongs to it then, so it is dropped.
+        The paper's error no longer belongs to it then, so it is dropped. `change_method` checks
+        what it changes.
         """
-        name = method or self.method
-        chosen = self.choose(name)
-        if not settings:
+        if name in self.methods and not changes:
             return self
-        new = dataclasses.replace(chosen, settings={**chosen.settings, **settings}, paper=None)
-        return dataclasses.replace(self, methods={**self.methods, name: new})
-
-    def with_saliency(
-        self, method: str | None, mode: SaliencyMode | None, memory: Settings | None = None
-    ) -> Recipe:
-        """Returns the recipe with a method's saliency taken from elsewhere; None leaves it.
-
-        Args:
-            method: the name of one of its methods; None means the recipe's own.
-            mode: see `Method.saliency`.
-            memory: settings to change in `Method.memory`.
-        """
-        name = method or self.method
-        chosen = self.choose(name)
-        if mode is None and not memory:
-            return self
-        mode = mode or chosen.saliency
-        kept = {} if mode == "paper" else {**chosen.memory, **(memory or {})}
-        if mode == "paper" and memory:
-            kept = dict(memory)  # to be rejected
-        new = dataclasses.replace(chosen, saliency=mode, memory=kept, paper=None)
-        return dataclasses.replace(self, methods={**self.methods, name: new})
-
-    def with_schedule(self, method: str | None, schedule: Settings) -> Recipe:
-        """Returns the recipe with another `Method.schedule` of a method."""
-        name = method or self.method
-        new = dataclasses.replace(self.choose(name), schedule=schedule, paper=None)
+        if changes:
+            changes["paper"] = None
+        new = dataclasses.replace(self.choose(name), **changes)
         return dataclasses.replace(self, methods={**self.methods, name: new})

@@ -1,12 +1,18 @@
-"""What a run shows while it trains: a progress bar for people, lines for logs, TensorBoard."""
+"""What a run shows: a progress bar or lines, TensorBoard, pictures of its curves and batches."""
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 
+import torch
+import torch.nn.functional as F
+from matplotlib import style
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -18,6 +24,11 @@ from rich.progress import (
 )
 from torch import Tensor
 from torch.utils.tensorboard import SummaryWriter
+
+from comixup import Plan, plot_batch
+from comixup._figures import BLUE, GREEN, RED, write_figure
+from comixup.lab.data import DataSet, Loader
+from comixup.mixers import Mixed
 
 _REFRESH_SECONDS = 0.5
 """How often the bar reads the loss: a reading makes the host wait for the device."""
@@ -48,20 +59,17 @@ class Reporter:
         events: Path | None = None,
     ) -> None:
         self.console, self.title, self.epochs = console, title, epochs
+        self._first_epoch, self._folder = first_epoch, events
         self._bar: Progress | None = None
-        self._task = TaskID(0)
-        self._shown = 0.0
-        self._note = ""
-        self._images = 0.0
-        self._first_epoch = first_epoch
-        self._folder = events
         self._events: SummaryWriter | None = None
+        self._task, self._note = TaskID(0), ""
+        self._shown = self._images = 0.0
 
     def __enter__(self) -> Reporter:
         if self.console is None:
             return self
         epochs = "1 epoch" if self.epochs == 1 else f"{self.epochs} epochs"
-        self.console.print(f"{self.title}, {epochs}", highlight=False, markup=False, soft_wrap=True)
+        self.tell(f"{self.title}, {epochs}")
         if self.console.is_terminal:
             # The title has a line of its own: what changes fits into eighty columns without it.
             self._bar = Progress(
@@ -78,12 +86,7 @@ class Reporter:
             self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()
         if self._events is not None:
@@ -95,13 +98,13 @@ class Reporter:
         if self._bar is None or now - self._shown < _REFRESH_SECONDS:
             return
         loss, images = sums[:2].tolist()
-        since, before = self._shown, self._images
-        speed = max(images - before, 0) / (now - since) if since and images > before else 0.0
+        new = max(images - self._images, 0) if self._shown else 0.0
+        speed = new / (now - self._shown)
         self._shown, self._images = now, images
         self._bar.update(
             self._task,
             completed=epoch + done / steps,
-            note=_note(speed, loss / max(images, 1)) + self._note,
+            note=f"{speed:,.0f} images/s, loss {loss / max(images, 1):.3f}{self._note}",
         )
 
     def epoch(self, row: Mapping[str, float]) -> None:
@@ -112,22 +115,21 @@ class Reporter:
                 self._note += _mixing(row, before=", ")
         self._images = 0.0
         if self._folder is not None:
-            self._write_events(self._folder, row)
+            for name, value in row.items():
+                self._writer(self._folder).add_scalar(name, value, int(row["epoch"]))
         if self._bar is not None:
-            note = _note(row["images_per_second"], row["train_loss"]) + self._note
-            self._bar.update(self._task, completed=row["epoch"], note=note)
+            note = f"{row['images_per_second']:,.0f} images/s, loss {row['train_loss']:.3f}"
+            self._bar.update(self._task, completed=row["epoch"], note=note + self._note)
         elif self.console is not None:
             between = "".join(
                 f"{name} error {row[f'{name}_error']:.2f} %, "
                 for name in ("validation", "test")
                 if f"{name}_error" in row
             )
-            self.console.print(
+            self.tell(
                 f"epoch {row['epoch']:.0f}/{self.epochs}: loss {row['train_loss']:.4f}, {between}"
                 f"{_mixing(row, after=', ')}{row['seconds']:.1f} s "
-                f"({row['images_per_second']:,.0f} images/s)",
-                highlight=False,
-                soft_wrap=True,
+                f"({row['images_per_second']:,.0f} images/s)"
             )
 
     def tell(self, text: str) -> None:
@@ -136,19 +138,10 @@ class Reporter:
             self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def pictures(self, pictures: Mapping[str, Tensor], epochs: int) -> None:
-        """Writes batches of pictures, (n, C, H, W) in [0, 1] with 1 or 3 channels.
-
-        Args:
-            pictures: by their names.
-            epochs: that are done.
-        """
+        """Writes batches of pictures, (n, C, H, W) in [0, 1] with 1 or 3 channels, by name."""
         if self._folder is not None:
             for name, batch in pictures.items():
                 self._writer(self._folder).add_images(name, batch, epochs)
-
-    def _write_events(self, folder: Path, row: Mapping[str, float]) -> None:
-        for name, value in row.items():
-            self._writer(folder).add_scalar(name, value, int(row["epoch"]))
 
     def _writer(self, folder: Path) -> SummaryWriter:
         """Returns what writes events; not before a step is done: rejected runs leave no trace."""
@@ -174,13 +167,174 @@ def _keep_in_order(folder: Path) -> None:
         path.rename(path.with_name(f"{_EVENTS}.{number:010d}.{rest}"))
 
 
-def _note(speed: float, loss: float) -> str:
-    return f"{speed:,.0f} images/s, loss {loss:.3f}"
-
-
 def _mixing(row: Mapping[str, float], before: str = "", after: str = "") -> str:
     """Returns how the outputs of an epoch were mixed; nothing for a method that mixes none."""
     if "inputs_per_output" not in row:
         return ""
     mean, unmixed = row["inputs_per_output"], row["unmixed_outputs"]
     return f"{before}{mean:.1f} inputs per output ({unmixed:.0f} % unmixed){after}"
+
+
+# ---- Pictures ------------------------------------------------------------------------------------
+
+GREY = "#555555"
+LINES = {
+    "train": ("training", BLUE, "--"),
+    "validation": ("validation", GREEN, ":"),
+    "test": ("test", RED, "-"),
+}
+"""Name, colour and dashes of each split: colours that colour-blind readers tell apart."""
+LOG_RATIO = 30.0
+"""Losses, or learning rates, that differ by more than this are drawn on a logarithmic axis."""
+LOSS_NOTE = "The training loss is of the images trained on: mixed ones, if the method mixes."
+
+
+def curves_figure(history: Sequence[Mapping[str, float]], title: str) -> Figure:
+    """Returns a figure of errors, losses and the learning rate over the epochs.
+
+    Args:
+        history: a row for each epoch with its number under "epoch" and any of "train_error",
+            "validation_error" and "test_error", in per cent, "train_loss", "validation_loss",
+            "test_loss" and "lr". Other keys are left out, and so are gaps and values that are not
+            finite.
+        title: what run this is.
+
+    >>> rows = [{"epoch": 1, "test_error": 80.0, "lr": 0.2}, {"epoch": 2, "test_error": 70.0}]
+    >>> [axes.get_ylabel() for axes in curves_figure(rows, "A short run").axes]
+    ['error, %', 'learning rate']
+    """
+    if not history:
+        raise ValueError("`history` must have a row for each epoch, got none. Train one first.")
+    units = {"error": "error, %", "loss": "loss", "lr": "learning rate"}
+    names = {kind: [f"{split}_{kind}" for split in LINES] for kind in ("error", "loss")}
+    names["lr"] = ["lr"]
+    drawn = {
+        kind: {name: points for name in keys if (points := _points(history, name))}
+        for kind, keys in names.items()
+    }
+    kinds = [kind for kind, lines in drawn.items() if lines]
+    if not kinds:
+        raise ValueError(
+            "`history` must have finite numbers under keys such as 'test_error' or 'train_loss', "
+            f"got rows with {sorted(history[0])}."
+        )
+    heights = [1.0 if kind == "lr" else 3.0 for kind in kinds]
+    with style.context("default"):
+        figure = Figure((8, 1.1 + 0.95 * sum(heights)), facecolor="white", layout="constrained")
+        figure.suptitle(title, weight="bold", parse_math=False, wrap=True)
+        panels = figure.subplots(
+            len(kinds), 1, sharex=True, squeeze=False, height_ratios=heights
+        ).flat
+        for kind, ax in zip(kinds, panels, strict=True):
+            if kind == "lr":
+                epochs, rates = zip(*drawn[kind]["lr"], strict=True)
+                # Half an epoch to either side, so that one epoch is a line too.
+                edges = [epochs[0] - 0.5, *(epoch + 0.5 for epoch in epochs)]
+                ax.step(edges, [rates[0], *rates], where="pre", color=GREY, lw=1.2)
+            else:
+                _draw_lines(ax, drawn[kind], "{:.2f} %" if kind == "error" else "{:.3g}")
+            values = [value for points in drawn[kind].values() for _, value in points]
+            _scale(ax, values, {"error": (), "loss": (1.0, 2.0, 5.0), "lr": (1.0,)}[kind])
+            if kind == "loss" and "train_loss" in drawn[kind]:
+                ax.set_title(LOSS_NOTE, fontsize=8.5, color=GREY, loc="left")
+            scale = " (log scale)" if kind == "loss" and ax.get_yscale() == "log" else ""
+            ax.set_ylabel(units[kind] + scale)
+            ax.grid(color="#dddddd", lw=0.6)
+            ax.spines[["top", "right"]].set_visible(False)
+        ax.set_xlabel("epoch")
+        ax.set_xlim(history[0]["epoch"] - 0.5, history[-1]["epoch"] + 0.5)
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        figure.align_ylabels()
+    return figure
+
+
+def _points(history: Sequence[Mapping[str, float]], name: str) -> list[tuple[float, float]]:
+    """Returns (epoch, value) wherever there is a finite value."""
+    return [
+        (row["epoch"], row[name])
+        for row in history
+        if row.get(name) is not None and math.isfinite(row[name])
+    ]
+
+
+def _draw_lines(ax: Axes, lines: Mapping[str, Sequence[tuple[float, float]]], words: str) -> None:
+    """Draws curves of one kind, each named with its last value."""
+    for name, points in lines.items():
+        split, colour, dashes = LINES[name.split("_")[0]]
+        epochs, heights = zip(*points, strict=True)
+        last = f"{split}: {words.format(heights[-1])} at the end"
+        marker = "o" if len(points) == 1 else ""  # one point is no line
+        ax.plot(epochs, heights, color=colour, ls=dashes, lw=1.8, marker=marker, label=last)
+    ax.legend(frameon=False, loc="best", fontsize=9)
+
+
+def _scale(ax: Axes, values: Sequence[float], steps: Sequence[float]) -> None:
+    """Lets the values' axis begin at zero, or makes it logarithmic if they are far apart.
+
+    The steps of every decade have numbers; none keeps the axis linear.
+    """
+    low, high = min(0.0, *values), max(0.0, *values)
+    if steps and min(values) > 0 and high > LOG_RATIO * min(values):
+        ax.set_yscale("log")
+        ax.yaxis.set_major_locator(LogLocator(subs=steps))
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        ax.yaxis.set_minor_formatter(NullFormatter())
+    else:
+        ax.set_ylim(low, high + (0.08 * (high - low) or 1.0))
+
+
+MAX_INPUTS = 10
+WHOLE = 0.95
+"""Fraction of one input from which on an output counts as that input."""
+
+
+def draw_mixed_batch(
+    path: Path, last: Mixed, data: DataSet, loader: Loader, when: tuple[int, int], title: str
+) -> dict[str, Tensor]:
+    """Draws a batch that was trained on; returns its pictures for TensorBoard.
+
+    Args:
+        path: where to.
+        last: what the mixer made of it, of its last micro-batch.
+        data: for the images' colours and the classes' names.
+        loader: loads its images again.
+        when: the epoch, and the steps of it that were done then.
+        title: of the run.
+    """
+    epoch, step = when
+    images, targets = next(iter(loader.epoch(epoch, step - 1)))
+    count = last.plan.source_ratio().shape[1]  # of the micro-batch, which is the end of the share
+    images, targets = images[-count:].cpu(), targets[-count:].cpu()
+    pixels = data.pixels(images)
+    figure = plot_batch(
+        pixels,
+        targets,
+        last,
+        class_names=data.classes,
+        title=f"{title}, epoch {epoch + 1}",
+        max_inputs=MAX_INPUTS,
+    )
+    write_figure(figure, path)
+    # Mixed inside the network the images themselves are whole.
+    outputs = pixels if last.layer is not None else last.plan.mix_images(pixels)
+    pictures = {"inputs": pixels, "outputs": outputs}
+    if last.cells is not None:
+        # As bright as cells are salient; the most salient cell stays as it is.
+        cells = last.cells
+        highest = cells.flatten(1).amax(1).clamp_min(torch.finfo(cells.dtype).tiny)
+        brightness = (cells / highest.view(-1, *[1] * (cells.ndim - 1))).unsqueeze(1)
+        shade = F.interpolate(brightness.float(), pixels.shape[2:])
+        pictures["saliency"] = _in_range(pixels) * shade
+    return {f"{path.stem}/{name}": _in_range(batch) for name, batch in pictures.items()}
+
+
+def _in_range(pixels: Tensor) -> Tensor:
+    """Returns images in [0, 1]: spectrograms, which have no colours, by their own range."""
+    low, high = pixels.aminmax()
+    return pixels if low >= 0 and high <= 1 else (pixels - low) / (high - low)
+
+
+def is_mixture(plan: Plan) -> bool:
+    """Whether most outputs of a plan have more than one input in them."""
+    largest = plan.source_ratio().amax(1)
+    return bool((largest < WHOLE).float().mean() > 0.5)

@@ -135,10 +135,6 @@ def results_table(recipe: Recipe, results: Mapping[str, Mapping[int, Result]]) -
     """Returns a table of a recipe's results: a row per method, over its seeds.
 
     The error that the recipe reports is marked by a star.
-
-    Args:
-        recipe: what was trained.
-        results: by method, then by seed.
     """
     everything = [result for by_seed in results.values() for result in by_seed.values()]
     reported = everything[0].metric_name
@@ -188,15 +184,13 @@ def classes_table(recipe: Recipe, results: Mapping[str, Mapping[int, Result]]) -
 
     Its last row is the balanced error, in which all classes count alike; of images with several
     labels, the mean average precision.
-
-    Args:
-        recipe: what was trained.
-        results: by method, then by seed.
     """
-    rows = {
-        method: [_read(result) for result in by_seed.values()]
-        for method, by_seed in results.items()
-    }
+    rows: dict[str, list[dict[str, dict[str, str]]]] = {}
+    for method, by_seed in results.items():
+        for result in by_seed.values():
+            with RunFolder(result.folder or Path()).classes.open(newline="") as file:
+                tables = rows.setdefault(method, [])
+                tables.append({row["class"]: row for row in csv.DictReader(file)})
     first = next(iter(rows.values()))[0]
     errors = {
         method: {key: _mean(table[key]["error"] for table in tables) for key in first}
@@ -224,12 +218,6 @@ def classes_table(recipe: Recipe, results: Mapping[str, Mapping[int, Result]]) -
         if all(shown_values):
             table.add_row(title, "", "", *map(spread, shown_values))
     return table
-
-
-def _read(result: Result) -> dict[str, dict[str, str]]:
-    """Returns the rows of a run's table of classes, by the class's name."""
-    with RunFolder(result.folder or Path()).classes.open(newline="") as file:
-        return {row["class"]: row for row in csv.DictReader(file)}
 
 
 def _mean(values: Iterable[str | float | None]) -> float | None:

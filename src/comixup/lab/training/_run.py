@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Mapping
@@ -13,12 +14,11 @@ from comixup import Schedule
 from comixup.lab import models
 from comixup.lab._weights_file import find_weights, weights_digest
 from comixup.lab.data import DataSet, load
-from comixup.lab.models import Preprocessing
-from comixup.lab.training._recipe import Recipe
+from comixup.lab.training._recipe import Method, Recipe
 
 _IRRELEVANT = ("title", "source", "method", "methods", "reported", "tuning_grid", "notes")
 """Fields of a recipe that leave the weights as they are."""
-_OF_METHODS = (*("mixer", "settings", "vat", "saliency", "memory", "schedule", "parts", "ema"),)
+_OF_METHODS = ("mixer", "settings", "vat", "saliency", "memory", "schedule", "parts", "ema")
 """Fields of a method that the weights depend on, beside its multipliers."""
 _UNKNOWN = "unknown"
 """The identity of initial weights whose file is gone; a run that has begun does not need it."""
@@ -38,16 +38,6 @@ def settings_of(recipe: Mapping[str, Any], method: str) -> dict[str, Any]:
     return fields | {name: chosen[name] for name in _OF_METHODS} | {"method": method}
 
 
-def _weights_identity(weights: str | None) -> str | None:
-    """Returns a digest of the initial weights; where their file is gone, nothing can be said."""
-    if weights is None:
-        return None
-    try:
-        return weights_digest(find_weights(Path(weights)))
-    except OSError:
-        return _UNKNOWN
-
-
 def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """Returns in what two identities differ, for people; nothing if they are of one run.
 
@@ -57,15 +47,15 @@ def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     weights = (old.get("weights"), new.get("weights"))
     unknown = {"weights"} if _UNKNOWN in weights and all(weights) else set()
     unknown |= {name for name in _DATA if name not in old or name not in new}
+
+    def shown(fields: Mapping[str, Any], name: str) -> str:
+        return json.dumps(fields[name]) if name in fields else "absent"
+
     return "; ".join(
-        f"{name} was {_shown(old, name)}, is {_shown(new, name)}"
+        f"{name} was {shown(old, name)}, is {shown(new, name)}"
         for name in dict.fromkeys([*old, *new])
         if name not in unknown and old.get(name) != new.get(name)
     )
-
-
-def _shown(fields: Mapping[str, Any], name: str) -> str:
-    return json.dumps(fields[name]) if name in fields else "absent"
 
 
 @dataclass(frozen=True)
@@ -85,15 +75,20 @@ class Run:
         """The run's name for people."""
         return f"{self.recipe.name}: {self.method}, seed {self.seed}"
 
-    @property
+    @functools.cached_property
     def trained(self) -> Recipe:
         """The recipe with the epochs and the learning rates of this method."""
         return self.recipe.for_method(self.method)
 
     @property
+    def chosen(self) -> Method:
+        """The method."""
+        return self.recipe.choose(self.method)
+
+    @property
     def schedule(self) -> Schedule:
         """How many of its batches the method mixes, by the epoch."""
-        recipe, wanted = self.trained, self.recipe.choose(self.method).schedule
+        recipe, wanted = self.trained, self.chosen.schedule
         return Schedule(
             recipe.epochs,
             first_epoch=recipe.unmixed_epochs,
@@ -108,7 +103,11 @@ class Run:
             data: what it is trained on; None leaves that open.
         """
         fields = settings_of(self.trained.as_dict(), self.method) | {"seed": self.seed}
-        fields["weights"] = _weights_identity(self.recipe.weights)
+        if self.recipe.weights is not None:
+            try:
+                fields["weights"] = weights_digest(find_weights(Path(self.recipe.weights)))
+            except OSError:
+                fields["weights"] = _UNKNOWN
         if data is not None:  # no paths or times
             fields["num_images"] = {name: len(split) for name, split in data.splits.items()}
             fields |= {"data_digest": data.digest(), "mean": list(data.mean), "std": list(data.std)}
@@ -147,13 +146,7 @@ class Run:
             seed=self.seed,
             download=download,
         )
-        begun = self._initial_preprocessing()
+        begun = models.pretrained_preprocessing(recipe.model) if recipe.pretrained else None
+        if recipe.weights is not None:
+            begun = models.read_header(recipe.weights).preprocessing
         return data if begun is None else data.with_normalization(begun.mean, begun.std)
-
-    def _initial_preprocessing(self) -> Preprocessing | None:
-        """Returns what the initial weights were trained with; None where nothing says it."""
-        if self.recipe.pretrained:
-            return models.pretrained_preprocessing(self.recipe.model)
-        if self.recipe.weights is not None:
-            return models.read_header(self.recipe.weights).preprocessing
-        return None

@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import torch
 from matplotlib import style
 from matplotlib.figure import Figure
 from rich import box
@@ -20,22 +19,20 @@ from rich.text import Text
 from comixup._atomic_write import atomic_write, make_folder
 from comixup._figures import BLUE, GREY, write_figure
 from comixup.lab._tables import NOTHING, csv_table, markdown_table
-from comixup.lab.training._hardware import Hardware
+from comixup.lab.training._hardware import Hardware, check_run_options
 from comixup.lab.training._mixers import (
     Scalar,
-    check_effect,
+    change_method,
     check_settings,
     keywords_of,
-    make_mixer,
     mixer_class,
     plain,
 )
 from comixup.lab.training._recipe import Method, Recipe
 from comixup.lab.training._results import Result, spread
-from comixup.lab.training._train import TrainOptions, check_run_options, train
+from comixup.lab.training._train import TrainOptions, train
 
 if TYPE_CHECKING:
-    from lightning_fabric import Fabric
     from typing_extensions import Unpack
 
 HELD_OUT = 0.1
@@ -46,150 +43,7 @@ PANEL, HEIGHT = 2.4, 2.9
 _ROUNDING = 1e-9
 """Percent: errors that differ by less are the same."""
 _NOTE = "* the method's own value. Error: mean ± standard deviation over n seeds."
-
-
-def with_setting(method: Method, setting: str, value: Scalar) -> Method:
-    """Returns a method with one setting changed; the paper's error no longer belongs to it."""
-    return dataclasses.replace(method, settings={**method.settings, setting: value}, paper=None)
-
-
-def recipe_of_variants(recipe: Recipe, suffix: str, variants: Mapping[str, Method]) -> Recipe:
-    """Returns a recipe whose methods are the variants; its runs have a folder of their own."""
-    return dataclasses.replace(
-        recipe, name=f"{recipe.name}{suffix}", methods=dict(variants), method=next(iter(variants))
-    )
-
-
-def launch_for(variants: Recipe, options: TrainOptions) -> Fabric:
-    """Returns the Fabric of the options, or launches one, after rejecting what no run can have."""
-    hardware = options.get("hardware") or Hardware()
-    seeds, checkpoint_steps = options.get("seeds", (0,)), options.get("checkpoint_steps")
-    check_run_options(variants, seeds, hardware, checkpoint_steps)
-    return options.get("fabric") or hardware.launch()
-
-
-def train_variants(
-    variants: Recipe, fabric: Fabric, options: TrainOptions
-) -> Iterator[tuple[str, dict[int, Result]]]:
-    """Yields the name of each method of a recipe and its results by seed, once it is trained."""
-    options = {**options, "fabric": fabric}
-    for name in variants.methods:
-        yield name, train(variants, method=name, **options)
-
-
-# ---- Choosing -----------------------------------------------------------------------------------
-
-
-def tune(
-    recipe: Recipe, method: str | None = None, **options: Unpack[TrainOptions]
-) -> tuple[str, dict[str, dict[int, Result]]]:
-    """Returns the name of the best variant of a method, and the results of all by name and seed.
-
-    The variants are those of `recipe.tuning_grid`: for the baselines alpha in {0.2, 1, 2}, where
-    the paper tunes it. The best has the lowest mean validation error (median of the last ten
-    epochs); the test images are not used to choose.
-
-    Args:
-        recipe: what to train.
-        method: which of its methods to tune; None means the recipe's own.
-        **options: keywords of `train`.
-    """
-    variants = tuning_variants(recipe, method)
-    fabric = launch_for(variants, options)
-    results = dict(train_variants(variants, fabric, options))
-    return best_of(results), results
-
-
-def tuning_variants(recipe: Recipe, method: str | None = None) -> Recipe:
-    """Returns a recipe whose methods are one method with each of the settings to be tried."""
-    name = method or recipe.method
-    chosen = recipe.choose(name)
-    grid = recipe.tuning_grid.get(chosen.mixer)
-    if not grid:
-        tunable = [key for key, one in recipe.methods.items() if one.mixer in recipe.tuning_grid]
-        can = f"one that recipe {recipe.name} tunes ({', '.join(tunable)})"
-        raise ValueError(
-            f"`method` must be {can if tunable else 'that of a recipe that tunes'}, got {name!r} "
-            f"of recipe {recipe.name}, whose settings the paper fixes."
-        )
-    variants = {
-        f"{name}-{setting}-{plain(value)}": with_setting(chosen, setting, value)
-        for setting, values in grid.items()
-        for value in values
-    }
-    # What stops or reports by validation images has them in its data.
-    own_split = recipe.patience is not None or recipe.reported == "validation"
-    if recipe.validation is None and not own_split:
-        recipe = dataclasses.replace(recipe, validation=HELD_OUT)
-    return recipe_of_variants(recipe, "-tune", variants)
-
-
-def best_of(found: Mapping[str, Mapping[int, Result]]) -> str:
-    """Returns the name of the variant with the lowest validation error."""
-    return min(found, key=lambda name: mean_validation(found[name]))
-
-
-def mean_validation(results: Mapping[int, Result]) -> float:
-    """Returns the mean over seeds of the validation error."""
-    return statistics.mean(_validation(result) for result in results.values())
-
-
-def tied_with(best: str, found: Mapping[str, Mapping[int, Result]]) -> list[str]:
-    """Returns the other variants that the validation images cannot tell from the best one.
-
-    Their mean validation error is higher by less than one image of one seed: by a rounding of the
-    error. Where a run does not say how many images it was validated on, equal means are ties.
-    """
-    lowest = mean_validation(found[best])
-    return [
-        name
-        for name, results in found.items()
-        if name != best and mean_validation(results) - lowest < _one_image(results)
-    ]
-
-
-def tuning_table(best: str, found: Mapping[str, Mapping[int, Result]]) -> Table:
-    """Returns a table of the variants with the best one marked, or those that tie for it."""
-    ties = tied_with(best, found)
-    caption = None
-    if ties:
-        caption = (
-            f"{best}, {', '.join(ties)} tie: they differ by less than one validation image. More "
-            "seeds or validation images would tell them apart; the first of them is used."
-        )
-    table = Table(title="Top-1 error, %: chosen by the validation images", caption=caption)
-    for column in ("variant", "seeds", "validation", "test", ""):
-        table.add_column(column, justify="right" if column in ("validation", "test") else "left")
-    for name, results in found.items():
-        table.add_row(
-            name,
-            " ".join(map(str, results)),
-            spread([_validation(result) for result in results.values()]),
-            spread([result.median for result in results.values()]),
-            "tie" if ties and name in (best, *ties) else "best" if name == best else "",
-        )
-    return table
-
-
-def _one_image(results: Mapping[int, Result]) -> float:
-    """Returns by how much one validation image of one seed changes the mean error, in percent."""
-    images = [result.final.get("validation", {}).get("images") for result in results.values()]
-    known = [count for count in images if count]
-    one = 100 / (min(known) * len(results)) if known else 0.0
-    # A difference of one whole image is one, but for rounding.
-    return max(one - _ROUNDING, _ROUNDING)
-
-
-def _validation(result: Result) -> float:
-    if result.validation is None:
-        raise ValueError(
-            "`recipe` must have validation images to choose by, got none. Hold out a fraction of "
-            "the training images with --validation."
-        )
-    return result.validation
-
-
-# ---- Sensitivity --------------------------------------------------------------------------------
+_HEAD = ("setting", "value", "n", "error")
 
 
 @dataclass(frozen=True)
@@ -199,8 +53,9 @@ class Variant:
     Attributes:
         setting: keyword of the mixer.
         value: what it is set to: a number, True, False, None or a word.
-        name: of the method that has it so; the name of the swept method itself if that is its own
+        name: of the method that has it so, METHOD-SETTING-VALUE; METHOD itself if that is its own
             value, so that settings share the variant.
+        method: the method that has it so.
         default: whether it is the method's own value.
         results: by seed, as far as they are trained.
     """
@@ -208,6 +63,7 @@ class Variant:
     setting: str
     value: Scalar
     name: str
+    method: Method
     default: bool
     results: Mapping[int, Result] = dataclasses.field(default_factory=dict)
 
@@ -216,10 +72,32 @@ class Variant:
         """The errors to report, one per seed."""
         return [result.error for result in self.results.values()]
 
+    @property
+    def validation_errors(self) -> list[float]:
+        """The errors on the validation images, one per seed."""
+        errors = [result.validation for result in self.results.values()]
+        if None in errors:
+            raise ValueError(
+                "`recipe` must have validation images to choose by, got none. Hold out a fraction "
+                "of the training images with --validation."
+            )
+        return [error for error in errors if error is not None]
+
+    @property
+    def one_image(self) -> float:
+        """By how much one validation image of one seed changes the mean error, in percent.
+
+        Where a run does not say how many images it was validated on: a rounding.
+        """
+        found = [result.final.get("validation", {}) for result in self.results.values()]
+        images = [validated["images"] for validated in found if validated.get("images")]
+        one = 100 / (min(images) * len(found)) if images else 0.0
+        return max(one - _ROUNDING, _ROUNDING)  # a difference of one whole image is one
+
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sensitivity table.
+    """A method trained with each of some settings varied alone.
 
     Attributes:
         recipe: what was trained.
@@ -231,6 +109,53 @@ class Sweep:
     method: str
     variants: tuple[Variant, ...]
 
+    @property
+    def best(self) -> Variant:
+        """The variant with the lowest mean validation error; the test images have no say."""
+        return min(self.variants, key=lambda one: statistics.mean(one.validation_errors))
+
+    @property
+    def ties(self) -> list[str]:
+        """The other variants that the validation images cannot tell from the best one.
+
+        Their mean validation error is higher by less than one image of one seed.
+        """
+        best, lowest = self.best, statistics.mean(self.best.validation_errors)
+        return [
+            one.name
+            for one in self.variants
+            if one.name != best.name
+            and statistics.mean(one.validation_errors) - lowest < one.one_image
+        ]
+
+
+def tune(recipe: Recipe, method: str | None = None, **options: Unpack[TrainOptions]) -> Sweep:
+    """Returns the sweep over `recipe.tuning_grid`, of which `Sweep.best` is to be chosen.
+
+    For the baselines it is alpha in {0.2, 1, 2}, where the paper tunes it. The best has the lowest
+    mean validation error (median of the last ten epochs). Each variant has the folder
+    OUT/RECIPE-tune/METHOD-SETTING-VALUE.
+
+    Args:
+        recipe: what to train.
+        method: which of its methods to tune; None means the recipe's own.
+        **options: keywords of `train`.
+    """
+    name = method or recipe.method
+    grid = recipe.tuning_grid.get(recipe.choose(name).mixer)
+    if not grid:
+        tunable = [key for key, one in recipe.methods.items() if one.mixer in recipe.tuning_grid]
+        can = f"one that recipe {recipe.name} tunes ({', '.join(tunable)})"
+        raise ValueError(
+            f"`method` must be {can if tunable else 'that of a recipe that tunes'}, got {name!r} "
+            f"of recipe {recipe.name}, whose settings the paper fixes."
+        )
+    # What stops or reports by validation images has them in its data.
+    own_split = recipe.patience is not None or recipe.reported == "validation"
+    if recipe.validation is None and not own_split:
+        recipe = dataclasses.replace(recipe, validation=HELD_OUT)
+    return _train_variants(recipe, grid, name, "tune", options)
+
 
 def sweep(
     recipe: Recipe,
@@ -241,9 +166,9 @@ def sweep(
 ) -> Sweep:
     """Returns the errors with each setting varied alone, training what is not yet trained.
 
-    Each variant has the folder OUT/RECIPE-sweep/SETTING-VALUE and resumes from its last checkpoint.
-    The one that all settings share, with the method's own values, is trained once. The table of
-    what is trained is in OUT/RECIPE-sweep after every variant, the figure at the end.
+    Each variant has the folder OUT/RECIPE-sweep/METHOD-SETTING-VALUE and resumes from its last
+    checkpoint. The one that all settings share, with the method's own values, is trained once. The
+    table of what is trained is in OUT/RECIPE-sweep after every variant, the figure at the end.
 
     Args:
         recipe: what to train, with all changes made.
@@ -251,19 +176,30 @@ def sweep(
         method: the name of one of the recipe's methods; None means its own.
         **options: keywords of `train`.
     """
-    name = method or recipe.method
-    found = Sweep(recipe, name, sweep_variants(recipe, grid, name))
-    chosen = dataclasses.replace(recipe.choose(name), paper=None)
-    methods = {
-        one.name: chosen if one.default else with_setting(chosen, one.setting, one.value)
-        for one in found.variants
-    }
-    trained = recipe_of_variants(recipe, "-sweep", methods)
-    fabric = launch_for(trained, options)
-    folder = options.get("out", Path("runs")) / trained.name
-    for variant, results in train_variants(trained, fabric, options):
+    return _train_variants(recipe, grid, method or recipe.method, "sweep", options)
+
+
+def _train_variants(
+    recipe: Recipe,
+    grid: Mapping[str, Sequence[Scalar]],
+    method: str,
+    suffix: str,
+    options: TrainOptions,
+) -> Sweep:
+    """Trains all variants as methods of one recipe, whose runs have a folder of their own."""
+    found = Sweep(recipe, method, sweep_variants(recipe, grid, method))
+    methods = {one.name: one.method for one in found.variants}
+    name = f"{recipe.name}-{suffix}"
+    trained = dataclasses.replace(recipe, name=name, methods=methods, method=next(iter(methods)))
+    hardware = options.get("hardware") or Hardware()
+    seeds, checkpoint_steps = options.get("seeds", (0,)), options.get("checkpoint_steps")
+    check_run_options(seeds, hardware, checkpoint_steps, trained)
+    options["fabric"] = fabric = options.get("fabric") or hardware.launch()
+    folder = options.get("out", Path("runs")) / name
+    for label in methods:
+        results = train(trained, method=label, **options)
         variants = [
-            dataclasses.replace(one, results=results) if one.name == variant else one
+            dataclasses.replace(one, results=results) if one.name == label else one
             for one in found.variants
         ]
         found = dataclasses.replace(found, variants=tuple(variants))
@@ -281,10 +217,11 @@ def sweep_variants(
 
     >>> from comixup.lab.training import RECIPES
     >>> [one.name for one in sweep_variants(RECIPES["digits"], {"beta": [0.32, 0]})]
-    ['beta-0', 'comixup']
+    ['comixup-beta-0', 'comixup']
     """
     name = method or recipe.method
-    chosen = recipe.choose(name)
+    chosen = dataclasses.replace(recipe.choose(name), paper=None)
+    kind = mixer_class(chosen)
     if not grid:
         raise ValueError(
             "`grid` must have a setting with values to try, got none. Give one, for instance "
@@ -292,73 +229,88 @@ def sweep_variants(
         )
     variants = []
     for setting, given in grid.items():
-        values = [_checked(chosen, setting, value) for value in given]
+        values: list[Scalar] = [check_settings(kind, {setting: one})[setting] for one in given]
         if not values or len(set(values)) < len(values):
             raise ValueError(
                 f"`{setting}` must have different values to try, one at least, got {list(given)}."
             )
-        own = _own_value(chosen, setting)
+        if any(isinstance(value, tuple) for value in values):
+            raise ValueError(
+                f"`{setting}` must be varied by single values, got {list(given)}. Train each list "
+                "by itself with comixup train --set."
+            )
+        own = chosen.settings.get(setting, keywords_of(kind)[setting].default)
+        own = check_settings(kind, {setting: own})[setting]
         numbers = sorted(value for value in values if _is_number(value))  # type: ignore[type-var]
         for value in [*numbers, *(value for value in values if not _is_number(value))]:
-            trial = with_setting(chosen, setting, value)
-            check_effect(trial.settings)
-            make_mixer(trial, num_classes=2, generator=torch.Generator())
+            changed = change_method(recipe, name, {setting: value}).choose(name)
             default = type(value) is type(own) and value == own
-            label = name if default else f"{setting}-{plain(value)}"
-            if label == name and not default:
-                raise ValueError(
-                    f"`method` must not have the name of a variant of its sweep, got {name!r}. "
-                    "Give the method another name."
-                )
-            variants.append(Variant(setting, value, label, default))
+            label = name if default else f"{name}-{setting}-{plain(value)}"
+            trained = chosen if default else changed
+            variants.append(Variant(setting, value, label, trained, default))
     return tuple(variants)
-
-
-def _own_value(method: Method, setting: str) -> Any:
-    """Returns the value that a method has for a setting, perhaps its mixer's default."""
-    mixer = mixer_class(method)
-    if setting not in method.settings:
-        return keywords_of(mixer)[setting].default
-    return check_settings(mixer, {setting: method.settings[setting]})[setting]
-
-
-def _checked(method: Method, setting: str, value: object) -> Scalar:
-    """Returns a value as the mixer takes it."""
-    checked: Scalar = check_settings(mixer_class(method), {setting: value})[setting]
-    if isinstance(checked, tuple):
-        raise ValueError(
-            f"`{setting}` must be varied by single values, got {value!r}. Train each list by "
-            "itself with comixup train --set."
-        )
-    return checked
 
 
 def _is_number(value: Scalar) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
+# ---- Tables and figure --------------------------------------------------------------------------
+
+
 def sweep_table(found: Sweep) -> Table:
     """Returns the sensitivity table for the terminal; a star marks the method's own values."""
-    table = Table(
-        title=Text(f"{found.recipe.name}, {found.method}: top-1 error on the test images, %"),
-        caption=_NOTE,
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-    )
-    for number, column in enumerate(_HEAD):
+    title = f"{found.recipe.name}, {found.method}: top-1 error on the test images, %"
+    return _table(title, _NOTE, _HEAD, [(one.setting, row) for one, row in _rows(found)])
+
+
+def tuning_table(found: Sweep) -> Table:
+    """Returns a table of the variants with the best one marked, or those that tie for it."""
+    best, ties = found.best.name, found.ties
+    caption = _NOTE
+    if ties:
+        caption = (
+            f"{best}, {', '.join(ties)} tie: they differ by less than one validation image. More "
+            "seeds or validation images would tell them apart; the first of them is used."
+        )
+    rows = []
+    for one, (setting, value, n, _) in _rows(found):
+        mark = "tie" if ties and one.name in (best, *ties) else "best" if one.name == best else ""
+        test = spread([result.median for result in one.results.values()])
+        row = [setting, value, n, spread(one.validation_errors), test, mark]
+        rows.append((one.setting, row))
+    title = f"{found.method}: top-1 error, %, chosen by the validation images"
+    return _table(title, caption, (*_HEAD[:3], "validation", "test", ""), rows)
+
+
+def _table(
+    title: str, caption: str, head: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]]
+) -> Table:
+    """Returns a table with a section for each setting."""
+    table = Table(title=Text(title), caption=caption, box=box.SIMPLE_HEAD, pad_edge=False)
+    for number, column in enumerate(head):
         table.add_column(column, justify="right" if number else "left", no_wrap=True)
-    rows = zip(found.variants, _rows(found), strict=True)
-    for _, of_setting in itertools.groupby(rows, key=lambda row: row[0].setting):
+    for _, of_setting in itertools.groupby(rows, key=lambda row: row[0]):
         table.add_section()
         for _, words in of_setting:
             table.add_row(*map(Text, words))
     return table
 
 
+def _rows(found: Sweep) -> list[tuple[Variant, list[str]]]:
+    """Returns the cells of each variant, under `_HEAD`."""
+    rows = []
+    for one in found.variants:
+        star, errors = " *" if one.default else "", one.errors
+        error = spread(errors) if errors else NOTHING
+        rows.append((one, [one.setting, f"{plain(one.value)}{star}", str(len(errors)), error]))
+    return rows
+
+
 def write_tables(found: Sweep, folder: Path) -> None:
     """Writes the sensitivity table as Markdown and CSV, each atomically."""
     make_folder(folder)
-    text = markdown_table(_HEAD, _rows(found))
+    text = markdown_table(_HEAD, [row for _, row in _rows(found)])
     atomic_write(folder / f"{STEM}.md", f"{text}\n{_NOTE}\n")
     rows = [
         {
@@ -376,59 +328,36 @@ def write_tables(found: Sweep, folder: Path) -> None:
     atomic_write(folder / f"{STEM}.csv", csv_table(rows))
 
 
-_HEAD = ("setting", "value", "n", "error")
-
-
-def _rows(found: Sweep) -> list[list[str]]:
-    return [
-        [
-            one.setting,
-            f"{plain(one.value)}{' *' if one.default else ''}",
-            str(len(one.errors)),
-            spread(one.errors) if one.errors else NOTHING,
-        ]
-        for one in found.variants
-    ]
-
-
 def sweep_figure(found: Sweep) -> Figure:
     """Returns the errors of a sweep against the values of each setting, a panel per setting.
 
-    Dots are seeds, the line joins their means, bars are standard deviations. The method's own value
-    has a ring and a dotted line. Values stand at equal distances, however far apart they are.
+    Dots are seeds, the line joins their means, bars are standard deviations; a dotted line marks
+    the method's own value. Values stand at equal distances, however far apart they are.
     """
-    counts = sorted({len(one.errors) for one in found.variants if one.errors})
-    if not counts:
+    if not any(one.errors for one in found.variants):
         raise ValueError("`found` must have a trained variant to draw, got none. Train one first.")
-    panels = [
-        list(variants)
-        for _, variants in itertools.groupby(found.variants, key=lambda one: one.setting)
-    ]
+    grouped = itertools.groupby(found.variants, key=lambda one: one.setting)
+    panels = {setting: list(variants) for setting, variants in grouped}
     with style.context("default"):
         size = (0.7 + PANEL * len(panels), HEIGHT)
         figure = Figure(size, facecolor="white", layout="constrained")
         axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-        for ax, variants in zip(axes, panels, strict=True):
-            trained = [(x, one) for x, one in enumerate(variants) if one.errors]
-            means = [statistics.fmean(one.errors) for _, one in trained]
-            for (x, one), mean in zip(trained, means, strict=True):
-                dots = [x] * len(one.errors)
-                ax.plot(dots, one.errors, ls="", marker=".", ms=4, color=BLUE, alpha=0.5)
+        for ax, (setting, variants) in zip(axes, panels.items(), strict=True):
+            trained = [(x, one.errors) for x, one in enumerate(variants) if one.errors]
+            for x, errors in trained:
+                ax.plot([x] * len(errors), errors, ls="", marker=".", ms=4, color=BLUE, alpha=0.5)
+            for x, one in enumerate(variants):
                 if one.default:
                     ax.axvline(x, color=GREY, ls=":", lw=1)
-                    ax.plot([x], [mean], ls="", marker="o", mfc="none", mec=BLUE, ms=10)
-            bars = [statistics.stdev(e) if len(e := one.errors) > 1 else 0.0 for _, one in trained]
+            means = [statistics.fmean(errors) for _, errors in trained]
+            bars = [statistics.stdev(e) if len(e) > 1 else 0.0 for _, e in trained]
             xs = [x for x, _ in trained]
             ax.errorbar(xs, means, yerr=bars, color=BLUE, lw=1.4, marker="o", ms=4, capsize=3)
             ax.set_xticks(range(len(variants)), [plain(one.value) for one in variants], fontsize=8)
             ax.set_xlim(-0.5, len(variants) - 0.5)
-            ax.tick_params(axis="y", labelsize=8)
             ax.grid(axis="y", color="#dddddd", lw=0.6)
-            ax.spines[["top", "right"]].set_visible(False)
-            ax.set_xlabel(variants[0].setting.replace("_", " "), parse_math=False)
+            ax.set_xlabel(setting.replace("_", " "), parse_math=False)
         axes[0].set_ylabel("top-1 error, %")
-        seeds = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
-        noun = "seed" if seeds == "1" else "seeds"
-        title = f"{found.recipe.title}\n{found.method}, {seeds} {noun}; a ring marks its own value"
+        title = f"{found.recipe.title}\n{found.method}; a dotted line marks its own value"
         figure.suptitle(title, fontsize=9, parse_math=False)
     return figure

@@ -1,135 +1,255 @@
-"""Training a run: epoch by epoch, with an evaluation and a checkpoint after each."""
+"""A run in progress: its steps and epochs, with an evaluation and a checkpoint after each."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 
 import torch
-import torch.nn.functional as F
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
+from comixup import Origin, Plan, training_step
 from comixup._passes import unwrapped
-from comixup.lab._networks import MEMORY_FORMAT
-from comixup.lab.data import DataSet, Loader
-from comixup.lab.training._folder import RunFolder, State, save_state, write_metrics
-from comixup.lab.training._loop import Totals, make_stepper, train_steps
-from comixup.lab.training._pictures import draw_mixed_batch, is_mixture
-from comixup.lab.training._processes import share_buffers, summed
+from comixup.lab._networks import load_weights, memory_format
+from comixup.lab._seeds import Purpose, seed_for
+from comixup.lab.data import DataSet, Loader, Split
+from comixup.lab.training._export import export
+from comixup.lab.training._folder import RunFolder, State, load_optimizer, save_state, write_metrics
+from comixup.lab.training._hardware import Hardware
+from comixup.lab.training._losses import balanced_weights, losses
+from comixup.lab.training._measures import Logits, logits_of, measures, validate
+from comixup.lab.training._mixers import make_method
+from comixup.lab.training._processes import summed
 from comixup.lab.training._recipe import Recipe
-from comixup.lab.training._report import Reporter
+from comixup.lab.training._report import Reporter, draw_mixed_batch, is_mixture
 from comixup.lab.training._run import Run
-from comixup.lab.training._setup import Loaders, Setup
+from comixup.lab.training._setup import LR_FACTOR, WeightAverage, build_network, make_optimizer
 from comixup.lab.training._stop import StopRequest, TrainingStopped
+from comixup.lab.training._vat import vat_loss
 
-TOP = 5
-
-
-@torch.no_grad()
-def validate(fabric: Fabric, model: nn.Module, loader: Loader) -> dict[str, float]:
-    """Returns top-1 and top-5 error in percent and the mean cross-entropy, over all processes.
-
-    Of images with any number of labels, the error is that of all yes-or-no answers, and the loss
-    binary cross-entropy.
-
-    Processes may have different numbers of images, so the model is run without the wrapper that
-    would make them wait for each other.
-    """
-    inner = unwrapped(model)
-    share_buffers(fabric, inner)
-    inner.eval()
-    sums = torch.zeros(4, device=fabric.device)
-    for images, targets in loader.epoch(0):
-        if len(images):
-            sums += _sums_of(_logits_of_batch(fabric, inner, images), targets)
-    loss, wrong, not_in_top, count = summed(fabric, sums)
-    metrics = {"error": 100 * wrong / count, "loss": loss / count}
-    return metrics | ({} if targets.ndim > 1 else {"top5_error": 100 * not_in_top / count})
-
-
-def _sums_of(logits: Tensor, targets: Tensor) -> Tensor:
-    """Returns a batch's loss, errors, errors in the top 5, and number of images."""
-    if targets.ndim > 1:
-        loss = F.binary_cross_entropy_with_logits(logits, targets, reduction="none").mean(1)
-        wrong = ((logits > 0) != (targets > 0)).float().mean(1)
-        not_in_top = wrong
-    else:
-        loss = F.cross_entropy(logits, targets, reduction="none")
-        top = logits.topk(min(TOP, logits.shape[1]), dim=1).indices == targets[:, None]
-        wrong, not_in_top = (~top[:, 0]).float(), (~top.any(1)).float()
-    return torch.stack([loss.sum(), wrong.sum(), not_in_top.sum(), loss.new_tensor(len(loss))])
-
-
-@torch.no_grad()
-def logits_of(fabric: Fabric, model: nn.Module, loader: Loader) -> tuple[Tensor, Tensor]:
-    """Returns the logits of all images, (n, classes) float32, and their classes, in host memory.
-
-    Args:
-        fabric: of this process, which computes alone.
-        model: the network, wrapped or not.
-        loader: of whole batches, not of this process's share of them.
-    """
-    inner = unwrapped(model)
-    inner.eval()
-    logits, classes = [], []
-    for images, targets in loader.epoch(0):
-        logits.append(_logits_of_batch(fabric, inner, images))
-        classes.append(targets)
-    return torch.cat(logits).cpu(), torch.cat(classes).cpu()
-
-
-def _logits_of_batch(fabric: Fabric, inner: nn.Module, images: Tensor) -> Tensor:
-    """Returns float32 logits, computed in the run's precision as Fabric's wrapper would."""
-    # Not the precision's own type: averaged weights are float32 where those in training are half.
-    converted = images.to(next(inner.parameters()).dtype)
-    with fabric.autocast():
-        logits: Tensor = inner(converted.contiguous(memory_format=MEMORY_FORMAT))
-    return logits.float()
-
-
+COLOUR_LEVELS = 255
+"""The radius of VAT's ball is given in levels of 8-bit colours."""
+EVALUATION_BATCH = 250
 MOSTLY = 0.5
 """Fraction of unmixed outputs in the first batch from which on a run tells why."""
 
 
+class Totals:
+    """Sums over an epoch and the time that it took, including what was before a pause.
+
+    Args:
+        device: where to sum up: reading sums would make the host wait.
+        before: what `read` returned before a pause; empty at an epoch's start.
+
+    Attributes:
+        sums: loss times images, images, correct predictions of unmixed images, and the number of
+            these predictions.
+        counts: outputs of the mixer, the inputs in them, and outputs of a single input: on the
+            host, where plans are made.
+    """
+
+    NAMES = ("loss", "images", "correct", "predictions", "outputs", "inputs", "unmixed")
+
+    def __init__(self, device: torch.device, before: Mapping[str, float]) -> None:
+        values = [before.get(name, 0.0) for name in self.NAMES]
+        self.sums, self.counts = torch.tensor(values[:4], device=device), torch.tensor(values[4:])
+        self._wall = time.perf_counter() - before.get("seconds", 0.0)
+        self._cpu = time.process_time() - before.get("cpu_seconds", 0.0)
+
+    def add(self, loss: Tensor, images: int, logits: Tensor | None, targets: Tensor) -> None:
+        """Adds a micro-batch; `logits` are those of unmixed images, if there are any."""
+        self.sums[0] += loss.detach() * images
+        self.sums[1] += images
+        if logits is not None and targets.ndim == 1:
+            self.sums[2] += (logits.argmax(1) == targets).sum()
+            self.sums[3] += len(targets)
+
+    def count(self, plan: Plan) -> None:
+        """Adds how many inputs the outputs of a micro-batch have."""
+        inputs = (plan.source_ratio() > 0).sum(1)
+        self.counts.add_(torch.tensor([len(inputs), inputs.sum(), (inputs == 1).sum()]))
+
+    @property
+    def unmixed(self) -> float:
+        """The fraction of this process's outputs so far that have a single input."""
+        outputs, _, single = self.counts.tolist()
+        return single / outputs if outputs else 0.0
+
+    def read(self, fabric: Fabric) -> dict[str, float]:
+        """Returns the sums and CPU-seconds over all processes (without workers), and seconds."""
+        cpu = self.sums.new_tensor([time.process_time() - self._cpu])
+        values = summed(fabric, torch.cat([self.sums, self.counts.to(cpu.device), cpu]))
+        read = dict(zip((*self.NAMES, "cpu_seconds"), values, strict=True))
+        return read | {"seconds": time.perf_counter() - self._wall}  # the device is done by now
+
+
 class Trainer:
-    """Trains a run from its state to its end, in one process of perhaps several.
+    """A run in progress, in one process of perhaps several.
 
     Args:
         run: what is trained.
         data: what it is trained on.
-        setup: network, mixer and optimiser, restored from the state.
-        state: how far the run is; kept up to date.
-        loaders: of the run's batches.
-        folder: where checkpoints go.
+        fabric: the processes.
+        state: how far the run is; kept up to date. A checkpoint that does not fit raises
+            `ValueError`.
+        folder: where checkpoints and results go.
         reporter: of progress.
-        accumulate: micro-batches of each process and step.
+        hardware: what it is trained on.
         checkpoint_steps: save every so many steps too, not only after each epoch.
+
+    Attributes:
+        model: the network, set up by Fabric.
+        new_weights: names of those that the file of initial weights did not have.
+        optimizer: of its weights.
+        mixer: mixes the batches; with a memory of saliency if its method takes one pass.
+        average: of the network's weights, where its method has one.
+        vat: keywords of `vat_loss`, which is added to the loss of unmixed batches, and its
+            `weight`; None without it.
     """
 
     def __init__(
         self,
         run: Run,
         data: DataSet,
-        setup: Setup,
+        fabric: Fabric,
         state: State,
-        loaders: Loaders,
         folder: RunFolder,
         reporter: Reporter,
-        *,
-        accumulate: int = 1,
+        hardware: Hardware,
         checkpoint_steps: int | None = None,
     ) -> None:
-        self.run, self.recipe, self.data = run, run.trained, data
-        self.setup, self.state = setup, state
-        self.loaders, self.folder, self.reporter = loaders, folder, reporter
-        self.accumulate, self.checkpoint_steps = accumulate, checkpoint_steps
-        self.fabric, self.schedule = setup.fabric, run.schedule
-        self.stepper = make_stepper(run, data, setup, accumulate)
-        mixing = [epoch for epoch in range(run.trained.epochs) if self.schedule(epoch) > 0]
+        self.run, self.recipe, self.data, self.fabric = run, run.trained, data, fabric
+        self.state, self.folder, self.reporter = state, folder, reporter
+        self.hardware, self.checkpoint_steps = hardware, checkpoint_steps
+        recipe, method = run.trained, run.chosen
+        model, self.new_weights = build_network(run, data, begun=bool(state.model))
+        self.memory_format = memory_format(model, fabric.device)
+        model.to(memory_format=self.memory_format)
+        self.mixer = make_method(method, data.num_classes, len(data.train), torch.Generator())
+        optimizer = make_optimizer(recipe, model, data.num_classes)
+        self.model, self.optimizer = fabric.setup(model, optimizer)
+        # On its device and in its precision, which `setup` gave it.
+        self.average = None if method.ema is None else WeightAverage(model, method.ema)
+        self.mixer.attach(model)
+        weights = None
+        if recipe.class_weights is not None:
+            weights = balanced_weights(data.train.targets, data.num_classes).to(fabric.device)
+        self.loss_fn, self.clean_loss_fn = losses(
+            recipe.loss, data.num_classes, weights, recipe.label_smoothing
+        )
+        # The scale is one of 255 levels of colour in normalised images.
+        scale = tuple(1 / (COLOUR_LEVELS * std) for std in data.std)
+        self.vat = None if method.vat is None else {**method.vat, "scale": scale}
+        self.schedule = run.schedule
+        mixing = [epoch for epoch in range(recipe.epochs) if self.schedule(epoch) > 0]
         self._last_mixed_epoch = max(mixing, default=-1)
+        if state.model:  # empty before the first checkpoint
+            self._restore()
+
+    @property
+    def evaluated(self) -> nn.Module:
+        """The network that is evaluated and exported: with averaged weights if there are any."""
+        return unwrapped(self.model) if self.average is None else self.average.model
+
+    # ---- Steps ----------------------------------------------------------------------------------
+
+    def step(
+        self, images: Tensor, targets: Tensor, origin: Origin | None, steps: int, sums: Totals
+    ) -> None:
+        """Makes the next step of the optimiser, on this process's share of a batch.
+
+        Args:
+            images: the share.
+            targets: theirs.
+            origin: where they come from, for one-pass mixing.
+            steps: of the epoch.
+            sums: to be added to.
+        """
+        epoch, step, accumulate = self.state.epoch, self.state.step, self.hardware.accumulate
+        size = self.recipe.phase_at(epoch).batch_size
+        batch = min(size, len(self.data.train) - step * size)  # over all processes
+        lr = self.recipe.lr_at(epoch + step / steps)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr * group.get(LR_FACTOR, 1.0)
+        self.optimizer.zero_grad()
+        split = _micro_batches(images, targets, origin, accumulate)
+        micro_batches = [micro for micro in split if len(micro[0])]
+        for k, (micro_images, micro_targets, micro_origin) in enumerate(micro_batches):
+            self.mixer.turn = epoch * steps + step
+            self._seed(epoch, step, self.fabric.global_rank * accumulate + k)
+            # Gradients are averaged over processes: a micro-batch is weighted by its images.
+            weight = len(micro_images) * self.fabric.world_size / batch
+            last = k == len(micro_batches) - 1
+            with self.fabric.no_backward_sync(self.model, enabled=not last):
+                self._backward(micro_images, micro_targets, micro_origin, weight, sums)
+        self.optimizer.step()
+        if self.average is not None:
+            self.average.update()
+
+    def _backward(
+        self, images: Tensor, targets: Tensor, origin: Origin | None, weight: float, sums: Totals
+    ) -> None:
+        """Adds the gradient of a micro-batch's loss, times its weight."""
+
+        def backward(loss: Tensor) -> None:
+            self.fabric.backward(loss * weight)
+
+        step = training_step(
+            self.model,
+            self.mixer,
+            images.contiguous(memory_format=self.memory_format),
+            targets,
+            origin=origin,
+            loss_fn=self.loss_fn,
+            clean_loss_fn=self.clean_loss_fn,
+            backward=backward,
+        )
+        loss, reported = step.loss, step.mixed_loss
+        if self.vat is not None:  # its method mixes nothing: the outputs are the images' own
+            settings = dict(self.vat)
+            smoothness = settings.pop("weight") * vat_loss(
+                self.model,
+                images,
+                logits=step.outputs,
+                generator=self.mixer.generator,
+                **settings,
+            )
+            loss, reported = loss + smoothness, reported + smoothness
+        backward(loss)
+        logits = step.clean_outputs
+        if logits is None and not self.mixer.last.mixed:
+            logits = step.outputs
+        sums.add(reported, len(images), None if logits is None else logits.detach(), targets)
+        if not self.mixer.mixes_nothing:
+            sums.count(self.mixer.last.plan)
+
+    def _seed(self, *counts: int) -> None:
+        """Seeds every generator from the seed and the counts: they are its whole state."""
+        # Dropout, and whatever else a model draws.
+        torch.manual_seed(seed_for(self.run.seed, *counts, Purpose.MODEL))
+        if self.mixer.generator is not None:
+            self.mixer.generator.manual_seed(seed_for(self.run.seed, *counts, Purpose.MIXER))
+
+    def steps(self, loader: Loader, sums: Totals) -> Generator[None, None, None]:
+        """Trains for the rest of an epoch; yields after each step."""
+        epoch, first, memory = self.state.epoch, self.state.step, self.mixer.memory
+        self.model.train()
+        batches: Iterator[tuple[Tensor, Tensor, Origin | None]]
+        if memory is not None:
+            batches = loader.epoch_with_origins(epoch, memory, first)
+        else:
+            batches = ((images, targets, None) for images, targets in loader.epoch(epoch, first))
+        for images, targets, origin in batches:
+            self.step(images, targets, origin, len(loader), sums)
+            self.state.step += 1
+            yield
+        self.mixer.disarm()
+        self.mixer.end_epoch()
+
+    # ---- Epochs ---------------------------------------------------------------------------------
 
     def fit(self) -> None:
         """Trains until the recipe's last epoch, or until its patience ends."""
@@ -143,75 +263,71 @@ class Trainer:
 
     def _epoch(self, stop: StopRequest) -> None:
         """Trains for the rest of an epoch, evaluates, and saves."""
-        totals, times = self._train(stop)
-        row = self._row(totals, times)
+        row = self._row(self._train(stop))
         self.state.history.append(row)
-        self.state.seconds += times["seconds"]
+        self.state.seconds += row["seconds"]
         self.state.epoch, self.state.step = self.state.epoch + 1, 0
         if self.recipe.reported == "validation" and self.state.is_best:
             self.state.best = {
                 name: tensor.detach().cpu().clone()
-                for name, tensor in self.setup.evaluated.state_dict().items()
+                for name, tensor in self.evaluated.state_dict().items()
             }
         self.save({})
         self.reporter.epoch(row)
         if stop.made:
             raise self._stopped(stop)
 
-    def _train(self, stop: StopRequest) -> tuple[dict[str, float], dict[str, float]]:
+    def _train(self, stop: StopRequest) -> dict[str, float]:
         """Returns an epoch's sums over all processes, and the times that it took."""
-        state, recipe = self.state, self.recipe
-        loader = self.loaders.training(state.epoch)
-        self.setup.mixer.fraction = self.schedule(state.epoch)
-        # A resumed epoch's sums are those of all processes: the first one carries them on.
-        before = state.totals if self.fabric.is_global_zero else {}
-        sums, clock = Totals.begin(self.fabric.device, before), _Clock(before)
-        steps = train_steps(
-            self.stepper,
-            loader,
-            epoch=state.epoch,
-            first=state.step,
-            batch_size=recipe.phase_at(state.epoch).batch_size,
-            size=len(self.data.train),
-            sums=sums,
+        state, phase = self.state, self.recipe.phase_at(self.state.epoch)
+        loader = self.data.train.loader(
+            phase.batch_size,
+            seed=self.run.seed,
+            augment=self.recipe.augment,
+            image_size=phase.image_size,
+            min_scale=phase.min_scale,
+            rank=self.fabric.global_rank,
+            world_size=self.fabric.world_size,
+            device=self.fabric.device,
+            workers=self.hardware.workers,
         )
+        self.mixer.fraction = self.schedule(state.epoch)
+        # A resumed epoch's sums are those of all processes: the first one carries them on.
+        sums = Totals(self.fabric.device, state.totals if self.fabric.is_global_zero else {})
+        steps = self.steps(loader, sums)
         with contextlib.closing(steps):  # an exception would keep worker processes waiting
-            for done in steps:
-                state.step = done
-                self.reporter.step(state.epoch, done, len(loader), sums.sums)
+            for _ in steps:
+                self.reporter.step(state.epoch, state.step, len(loader), sums.sums)
                 self._draw_batch(loader)
                 self._tell_of_flat_maps(sums)
-                if done < len(loader):  # after the last step the rest of the epoch is short
-                    self._save_within_epoch(sums, clock, stop)
-        if self.fabric.device.type == "cuda":
-            torch.cuda.synchronize(self.fabric.device)
-        times = clock.read(self.fabric)
+                if state.step < len(loader):  # after the last step the rest of the epoch is short
+                    self._save_within_epoch(sums, stop)
         totals = sums.read(self.fabric)
         self._check_finite(totals)
-        return totals, times
+        return totals
 
-    def _save_within_epoch(self, sums: Totals, clock: _Clock, stop: StopRequest) -> None:
+    def _save_within_epoch(self, sums: Totals, stop: StopRequest) -> None:
         """Saves after a step if that is due, or if this is asked to stop, which it then does."""
         due = self.checkpoint_steps and self.state.step % self.checkpoint_steps == 0
         if due or (stop.made and self.fabric.world_size == 1):
             totals = sums.read(self.fabric)
             self._check_finite(totals)
-            if self.setup.mixer.memory is not None:
-                self.setup.mixer.memory.merge()  # what the other processes wrote is saved too
-            self.save({**totals, **clock.read(self.fabric)})
+            if self.mixer.memory is not None:
+                self.mixer.memory.merge()  # what the other processes wrote is saved too
+            self.save(totals)
         if stop.made:
             raise self._stopped(stop)
 
-    def _row(self, totals: Mapping[str, float], times: Mapping[str, float]) -> dict[str, float]:
+    def _row(self, totals: Mapping[str, float]) -> dict[str, float]:
         """Returns the metrics of an epoch: a row of the history."""
         done, images = self.state.epoch + 1, max(totals["images"], 1)
         row = {
             "epoch": float(done),
-            "lr": self.setup.optimizer.param_groups[0]["lr"],
+            "lr": self.optimizer.param_groups[0]["lr"],
             "train_loss": totals["loss"] / images,
         }
-        if self.setup.average is not None:
-            row["ema_decay"] = self.setup.average.decay
+        if self.average is not None:
+            row["ema_decay"] = self.average.decay
         if totals["predictions"]:
             row["train_error"] = 100 * (1 - totals["correct"] / totals["predictions"])
         if totals["outputs"]:
@@ -219,39 +335,30 @@ class Trainer:
             row["unmixed_outputs"] = 100 * totals["unmixed"] / totals["outputs"]
         if done % self.recipe.evaluate_every == 0 or done == self.recipe.epochs:
             row |= self._evaluate()
-        return row | {**times, "images_per_second": images / max(times["seconds"], 1e-9)}
+        row |= {name: totals[name] for name in ("seconds", "cpu_seconds")}
+        return row | {"images_per_second": images / max(totals["seconds"], 1e-9)}
 
     def _evaluate(self) -> dict[str, float]:
         """Returns errors and losses on the validation images, if there are any, and test images."""
         metrics: dict[str, float] = {}
-        for name, split in self.data.splits.items():
-            if name != "train":
-                loader = self.loaders.evaluation(split)
-                measured = validate(self.fabric, self.setup.evaluated, loader)
-                metrics |= {f"{name}_{key}": value for key, value in measured.items()}
+        for name, split in self._held_out().items():
+            loader = self._loader(split, self.fabric.global_rank, self.fabric.world_size)
+            measured = validate(self.fabric, self.evaluated, loader)
+            metrics |= {f"{name}_{key}": value for key, value in measured.items()}
         return metrics
 
-    def save(self, totals: dict[str, float]) -> None:
-        """Writes the checkpoint, and the history that it holds, from the first process.
+    def _held_out(self) -> dict[str, Split]:
+        return {name: split for name, split in self.data.splits.items() if name != "train"}
 
-        Args:
-            totals: sums and times of the epoch in progress; empty between epochs.
-        """
-        self.state.totals = totals
-        if self.fabric.is_global_zero:
-            self.setup.store(self.state)
-            save_state(self.state, self.folder.checkpoint)
-            write_metrics(self.folder.path, self.state.history)
-
-    def _check_finite(self, totals: Mapping[str, float]) -> None:
-        """Stops a run that has diverged, in all processes; its last checkpoint remains good."""
-        weights = [w.detach().isfinite().all() for w in unwrapped(self.setup.model).parameters()]
-        if math.isfinite(totals["loss"]) and bool(torch.stack(weights).all()):
-            return
-        raise TrainingStopped(
-            "The training loss or the weights became infinite or not a number in epoch "
-            f"{self.state.epoch + 1}, so nothing was saved since the last checkpoint. A lower "
-            "learning rate (--lr, with another folder by --out) may help."
+    def _loader(self, split: Split, rank: int = 0, world_size: int = 1) -> Loader:
+        """Returns the unaugmented batches of a split, or a process's shares of them."""
+        return split.loader(
+            EVALUATION_BATCH,
+            image_size=self.run.final_image_size,
+            rank=rank,
+            world_size=world_size,
+            device=self.fabric.device,
+            workers=self.hardware.workers,
         )
 
     def _draw_batch(self, loader: Loader) -> None:
@@ -260,7 +367,7 @@ class Trainer:
         Where nothing stands out yet Co-Mixup leaves images whole, which shows little. Pictures are
         drawn before the checkpoint that follows the batch: a run that is killed draws them again.
         """
-        mixer, epoch = self.setup.mixer, self.state.epoch
+        mixer, epoch = self.mixer, self.state.epoch
         if not self.fabric.is_global_zero or not (mixer.last.mixed or mixer.mixes_nothing):
             return
         no_better = {"validation_error": math.inf}
@@ -277,14 +384,24 @@ class Trainer:
 
     def _tell_of_flat_maps(self, sums: Totals) -> None:
         """Says, after the first mixed batch, why it is hardly mixed, if it is."""
-        mixer = self.setup.mixer
         first = self.state.epoch == self.recipe.unmixed_epochs and self.state.step == 1
-        if first and mixer.needs_saliency and sums.unmixed > MOSTLY:
+        if first and self.mixer.needs_saliency and sums.unmixed > MOSTLY:
             self.reporter.tell(
                 f"{100 * sums.unmixed:.0f} % of the first outputs are unmixed: the saliency maps "
                 "of an untrained network are flat, and images stay whole. The share falls as it "
                 "learns: metrics.csv has that of each epoch."
             )
+
+    def _check_finite(self, totals: Mapping[str, float]) -> None:
+        """Stops a run that has diverged, in all processes; its last checkpoint remains good."""
+        weights = [w.detach().isfinite().all() for w in unwrapped(self.model).parameters()]
+        if math.isfinite(totals["loss"]) and bool(torch.stack(weights).all()):
+            return
+        raise TrainingStopped(
+            "The training loss or the weights became infinite or not a number in epoch "
+            f"{self.state.epoch + 1}, so nothing was saved since the last checkpoint. A lower "
+            "learning rate (--lr, with another folder by --out) may help."
+        )
 
     def _stopped(self, stop: StopRequest) -> TrainingStopped:
         where = f"epoch {self.state.epoch + 1}, step {self.state.step}"
@@ -292,6 +409,74 @@ class Trainer:
             where = "its last checkpoint"
         message = f"Stopped. The same command resumes from {where}."
         return TrainingStopped(message, stop.signal_number)
+
+    # ---- Checkpoint and end ---------------------------------------------------------------------
+
+    def save(self, totals: dict[str, float]) -> None:
+        """Writes the checkpoint, and the history that it holds, from the first process.
+
+        Args:
+            totals: sums and times of the epoch in progress; empty between epochs.
+        """
+        state = self.state
+        state.totals = totals
+        if not self.fabric.is_global_zero:
+            return
+        if self.mixer.memory is not None:
+            state.memory = self.mixer.memory.state_dict()
+        state.model = self.evaluated.state_dict()
+        if self.average is not None:
+            state.trained = unwrapped(self.model).state_dict()
+            state.averaged_steps = self.average.steps
+        state.optimizer = self.optimizer.state_dict()
+        state.precision = self.fabric.strategy.precision.state_dict()
+        save_state(state, self.folder.checkpoint)
+        write_metrics(self.folder.path, state.history)
+
+    def _restore(self) -> None:
+        """Loads what `save` has put into the state."""
+        state = self.state
+        try:
+            load_weights(self.evaluated, state.model)
+            if self.average is not None:
+                load_weights(unwrapped(self.model), state.trained)
+                self.average.steps = state.averaged_steps
+            load_optimizer(self.optimizer.optimizer, state.optimizer)
+            self.fabric.strategy.precision.load_state_dict(state.precision)
+            if self.mixer.memory is not None:
+                self.mixer.memory.load_state_dict(state.memory)
+        except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as why:
+            raise ValueError(
+                f"`checkpoint` must fit this run's network and optimiser, but that of "
+                f"{self.folder.path} does not ({str(why).strip().splitlines()[0][:200]}). Nothing "
+                "was changed: use the previous versions, or choose another folder with --out."
+            ) from None
+
+    def final_logits(self) -> dict[str, Logits]:
+        """Returns the logits of all images not trained on, with their classes, by split."""
+        return {
+            name: logits_of(self.fabric, self.evaluated, self._loader(split))
+            for name, split in self._held_out().items()
+        }
+
+    def finish(self) -> None:
+        """Measures the final weights and writes all that a finished run leaves: one process."""
+        if self.state.best:
+            load_weights(self.evaluated, self.state.best)
+        logits = self.final_logits()
+        for name, (values, _) in logits.items():
+            if not values.isfinite().all():
+                raise TrainingStopped(
+                    f"The trained network's outputs for the {name} images are infinite or not a "
+                    "number, so there is nothing to measure. A lower learning rate (--lr) or "
+                    "another --precision, with another folder by --out, may help."
+                )
+        if not self.state.finished:
+            self.state.final = {name: measures(*pair) for name, pair in logits.items()}
+            self.state.finished = True
+            self.save({})
+        # Also where a kill came between the last checkpoint and these files.
+        export(self.run, self.data, self.evaluated, self.state, logits, self.folder)
 
 
 def out_of_patience(recipe: Recipe, history: Sequence[Mapping[str, float]]) -> bool:
@@ -302,15 +487,13 @@ def out_of_patience(recipe: Recipe, history: Sequence[Mapping[str, float]]) -> b
     return min(errors[: -recipe.patience]) <= min(errors[-recipe.patience :])
 
 
-class _Clock:
-    """Wall and CPU time spent in an epoch, including what was spent before a pause."""
-
-    def __init__(self, before: Mapping[str, float]) -> None:
-        self._wall = time.perf_counter() - before.get("seconds", 0.0)
-        self._cpu = time.process_time() - before.get("cpu_seconds", 0.0)
-
-    def read(self, fabric: Fabric) -> dict[str, float]:
-        """Returns seconds, and CPU-seconds of all processes (not of workers that read images)."""
-        seconds = time.perf_counter() - self._wall
-        cpu = torch.tensor([time.process_time() - self._cpu], device=fabric.device)
-        return {"seconds": seconds, "cpu_seconds": summed(fabric, cpu)[0]}
+def _micro_batches(
+    images: Tensor, targets: Tensor, origin: Origin | None, count: int
+) -> Iterator[tuple[Tensor, Tensor, Origin | None]]:
+    """Returns a process's share of a batch, divided into micro-batches."""
+    origins: Sequence[Origin | None] = [None] * count
+    if origin is not None:
+        cells = [None] * count if origin.cells is None else origin.cells.tensor_split(count)
+        indices = origin.indices.tensor_split(count)
+        origins = [Origin(*pair) for pair in zip(indices, cells, strict=True)]
+    return zip(images.tensor_split(count), targets.tensor_split(count), origins, strict=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import torch
 import torch.nn.functional as F
@@ -74,12 +74,24 @@ def vat_loss(
     >>> bool(loss > 0)
     True
     """
-    _check(images, norm, updates)
+    check_images(images)
+    if not images.is_floating_point():
+        raise TypeError(
+            f"`images` must be floating point to be moved a little, got {images.dtype}. Scale "
+            "them, for instance by torchvision's v2.ToDtype(torch.float32, scale=True)."
+        )
+    check_precision("images", images)
+    check_choice("norm", norm, get_args(Norm))
+    check_count("updates", updates, low=0)
     check_can_record("vat_loss")
     check_no_transform("vat_loss")
     check_positive("epsilon", epsilon, "Leave the loss out instead.")
     check_positive("xi", xi, "Without a probe there is no direction to find; 1 is a good value.")
-    _check_generator(generator)
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise TypeError(
+            f"`generator` must be a torch.Generator, got {generator!r}. Use "
+            "torch.Generator().manual_seed(seed)."
+        )
     radius = epsilon * _scale_of(scale, images)
     images = images.detach()
     with _buffers_set_aside(model):
@@ -87,7 +99,10 @@ def vat_loss(
             with torch.no_grad():
                 logits = model(images.clone())  # models may work in place
         log_p = _log_probabilities(logits, (len(images), None)).detach()
-        direction = _start(images, norm, generator)
+        device = images.device if generator is None else generator.device
+        noise = torch.randn(images.shape, generator=generator, device=device, dtype=radius.dtype)
+        direction = noise.to(images.device)
+        direction = _onto_sphere(direction, norm, otherwise=torch.ones_like(images))
         for _ in range(updates):
             direction = _update(model, images, log_p, direction, radius * xi, norm)
         log_q = _log_probabilities(model(_moved(images, direction, radius)), log_p.shape)
@@ -119,14 +134,6 @@ def _update(
             gradient = torch.zeros_like(probe)
     # The direction is in units of the scale, which the reach is proportional to.
     return _onto_sphere(gradient * (reach / reach.amax()), norm, otherwise=direction)
-
-
-def _start(images: Tensor, norm: Norm, generator: torch.Generator | None) -> Tensor:
-    """Returns a random direction for each image."""
-    device = images.device if generator is None else generator.device
-    dtype = torch.float64 if images.dtype == torch.float64 else torch.float32
-    noise = torch.randn(images.shape, generator=generator, device=device, dtype=dtype)
-    return _onto_sphere(noise.to(images.device), norm, otherwise=torch.ones_like(images))
 
 
 def _onto_sphere(gradient: Tensor, norm: Norm, otherwise: Tensor) -> Tensor:
@@ -221,23 +228,3 @@ def _scale_of(scale: float | Sequence[float], images: Tensor) -> Tensor:
     dtype = torch.float64 if images.dtype == torch.float64 else torch.float32
     values = torch.tensor([float(one) for one in each], dtype=dtype)
     return values.to(images.device).view(-1, *[1] * (images.ndim - 2))
-
-
-def _check(images: Tensor, norm: object, updates: object) -> None:
-    check_images(images)
-    if not images.is_floating_point():
-        raise TypeError(
-            f"`images` must be floating point to be moved a little, got {images.dtype}. Scale "
-            "them, for instance by torchvision's v2.ToDtype(torch.float32, scale=True)."
-        )
-    check_precision("images", images)
-    check_choice("norm", norm, ("l2", "linf"))
-    check_count("updates", updates, low=0)
-
-
-def _check_generator(generator: object) -> None:
-    if generator is not None and not isinstance(generator, torch.Generator):
-        raise TypeError(
-            f"`generator` must be a torch.Generator, got {generator!r}. Use "
-            "torch.Generator().manual_seed(seed)."
-        )

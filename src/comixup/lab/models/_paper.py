@@ -1,19 +1,20 @@
-"""The residual networks of the paper: pre-activation and wide ResNets, ResNeXt, and a small one.
+"""The paper's networks: pre-activation and wide ResNets, ResNeXt, a small one, and two for speech.
 
-All are a `StagedNetwork`: a stem, stages, a mean over the image and a linear layer.
+The residual ones are a `StagedNetwork`: a stem, stages, a mean over the image and a linear layer.
+Their functions share arguments: `num_classes`, `in_channels` of the images, and `stem_stride` of
+the first convolution, 1 for CIFAR and 2 for Tiny-ImageNet.
 """
 
 from __future__ import annotations
 
 import functools
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-
-from comixup._checks import check_count, check_number
 
 MakeBlock = Callable[[int, int, int], nn.Module]
 """Makes a block from its input channels, its output channels and its stride."""
@@ -52,7 +53,6 @@ class StagedNetwork(nn.Module):
         norm: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        check_count("num_classes", num_classes)
         self.stem = stem
         self.stage_names = tuple(f"layer{k}" for k in range(1, len(stages) + 1))
         for name, stage in zip(self.stage_names, stages, strict=True):
@@ -107,6 +107,17 @@ def chain(
     return nn.Sequential(*blocks)
 
 
+def _stages(
+    make_block: MakeBlock, blocks: Sequence[int], strides: Sequence[int], inputs: int, outputs: int
+) -> tuple[list[nn.Module], int]:
+    """Returns stages, each with twice the feature maps of the one before, and those of the last."""
+    stages: list[nn.Module] = []
+    for count, stride in zip(blocks, strides, strict=True):
+        stages.append(chain(make_block, count, inputs, outputs, stride))
+        inputs, outputs = outputs, 2 * outputs
+    return stages, inputs
+
+
 # ---- Pre-activation ResNets (He et al., ECCV 2016) -----------------------------------------------
 
 
@@ -151,43 +162,23 @@ def preact_resnet(
 ) -> StagedNetwork:
     """Returns a pre-activation ResNet, by default the paper's PreActResNet18.
 
-    Each stage has twice the feature maps of the one before.
-
     Args:
         num_classes: number of classes.
         blocks: number of blocks in each stage.
         strides: stride of each stage.
-        width: feature maps of the stem and the first stage.
+        width: feature maps of the stem and the first stage, which each later stage doubles.
         in_channels: channels of the images.
-        stem_stride: stride of the first convolution: 1 for CIFAR, 2 for Tiny-ImageNet.
+        stem_stride: stride of the first convolution.
         final_norm: end in batch norm and ReLU, as He et al. do. The official implementation of
             Co-Mixup leaves them out, so the last block's sum is averaged as it is.
 
     >>> sum(parameter.numel() for parameter in preact_resnet(100).parameters())
     11217316
-    >>> import torch
-    >>> model = preact_resnet(10, blocks=(1, 1), strides=(1, 2), width=8)
-    >>> model(torch.rand(2, 3, 32, 32)).shape
-    torch.Size([2, 10])
     """
-    for name, values in (("blocks", blocks), ("strides", strides)):
-        for value in values:
-            check_count(name, value)
-    if not blocks or len(blocks) != len(strides):
-        raise ValueError(
-            f"`strides` must have one entry for each of the {len(blocks)} stages in `blocks`, got "
-            f"{tuple(strides)}. Give both the same length, at least 1."
-        )
-    check_count("width", width)
-    check_count("in_channels", in_channels)
-    check_count("stem_stride", stem_stride)
     stem = nn.Conv2d(in_channels, width, 3, stem_stride, padding=1, bias=False)
-    stages, inputs, outputs = [], width, width
-    for count, stride in zip(blocks, strides, strict=True):
-        stages.append(chain(PreActBlock, count, inputs, outputs, stride))
-        inputs, outputs = outputs, 2 * outputs
-    norm = nn.Sequential(nn.BatchNorm2d(inputs), nn.ReLU()) if final_norm else None
-    return StagedNetwork(stem, stages, channels=inputs, num_classes=num_classes, norm=norm)
+    stages, channels = _stages(PreActBlock, blocks, strides, width, width)
+    norm = nn.Sequential(nn.BatchNorm2d(channels), nn.ReLU()) if final_norm else None
+    return StagedNetwork(stem, stages, channels=channels, num_classes=num_classes, norm=norm)
 
 
 def small(
@@ -201,23 +192,10 @@ def small(
     """Returns a pre-activation ResNet of three blocks that two CPU cores train in minutes.
 
     Every stage halves the resolution, the first one too: at full resolution a block would cost
-    more than all others together.
-
-    Args:
-        num_classes: number of classes.
-        width: feature maps of the stem and the first stage.
-        in_channels: channels of the images.
-        stem_stride: stride of the first convolution: 1 for CIFAR, 2 for Tiny-ImageNet.
-        output_stride: pixels of the image per location of the last feature maps, at most: stages
-            that would make it larger keep the resolution. With 8, images of 64 x 64 have last
-            feature maps of 8 x 8, by which objects can be localised, instead of 4 x 4.
-
-    >>> import torch
-    >>> small(10)(torch.rand(2, 3, 32, 32)).shape
-    torch.Size([2, 10])
+    more than all others together. Stages that would give a location of the last feature maps more
+    than `output_stride` pixels of the image keep it: with 8, images of 64 x 64 have last feature
+    maps of 8 x 8, by which objects can be localised, instead of 4 x 4.
     """
-    check_count("stem_stride", stem_stride)
-    check_count("output_stride", output_stride)
     strides, reached = [], stem_stride
     for _ in range(3):
         strides.append(2 if 2 * reached <= output_stride else 1)
@@ -239,14 +217,10 @@ def small(
 WIDE_STEM_WIDTH = 16
 """Feature maps of the first convolution, and of the first stage before it is widened."""
 
-NUM_STAGES = 3
-WIDE_LAYERS_PER_BLOCK = 2
-WIDE_OTHER_LAYERS = 4
-"""Layers that `depth` counts outside the blocks: the stem and one projection for each stage."""
-
 OFFICIAL_MOMENTUM = 0.9
-"""Of the last batch norm in the official implementation. In torch it is the weight of the new
-batch, so that the statistics used at test time are those of the last few batches."""
+"""Of the last batch norm in the official implementation; the others have torch's 0.1. In torch it
+is the weight of the new batch, so that the statistics used at test time are those of the last few
+batches."""
 
 
 class WideBlock(nn.Module):
@@ -274,47 +248,20 @@ class WideBlock(nn.Module):
 
 
 def wide_resnet(
-    num_classes: int,
-    *,
-    depth: int = 16,
-    width: int = 8,
-    in_channels: int = 3,
-    stem_stride: int = 1,
-    final_momentum: float = OFFICIAL_MOMENTUM,
+    num_classes: int, *, depth: int, width: int, in_channels: int = 3, stem_stride: int = 1
 ) -> StagedNetwork:
-    """Returns WRN-depth-width, by default the paper's WRN16-8.
+    """Returns WRN-depth-width.
 
-    Args:
-        num_classes: number of classes.
-        depth: number of layers, 6 n + 4 for n blocks in each of the three stages.
-        width: how many times wider than a ResNet's 16, 32 and 64 feature maps the stages are.
-        in_channels: channels of the images.
-        stem_stride: stride of the first convolution: 1 for CIFAR, 2 for Tiny-ImageNet.
-        final_momentum: weight of each batch in the running statistics of the last batch norm. The
-            official implementation has 0.9 here and torch's 0.1 elsewhere.
-
-    >>> import torch
-    >>> wide_resnet(10, depth=10, width=1)(torch.rand(2, 3, 32, 32)).shape
-    torch.Size([2, 10])
+    It has 6 n + 4 layers, n blocks of two layers in each of three stages, which are `width` times
+    wider than a ResNet's 16, 32 and 64 feature maps.
     """
-    check_count("depth", depth)
-    blocks, rest = divmod(depth - WIDE_OTHER_LAYERS, NUM_STAGES * WIDE_LAYERS_PER_BLOCK)
-    if blocks < 1 or rest:
-        raise ValueError(
-            f"`depth` must be 6 n + 4 with n blocks in each stage, got {depth}. Try 10, 16, 22, 28 "
-            "or 40."
-        )
-    check_count("width", width)
-    check_count("in_channels", in_channels)
-    check_count("stem_stride", stem_stride)
-    check_number("final_momentum", final_momentum, high=1)
+    blocks = (depth - 4) // 6
     stem = nn.Conv2d(in_channels, WIDE_STEM_WIDTH, 3, stem_stride, padding=1)
-    stages, inputs, outputs = [], WIDE_STEM_WIDTH, WIDE_STEM_WIDTH * width
-    for stride in (1, 2, 2):
-        stages.append(chain(WideBlock, blocks, inputs, outputs, stride))
-        inputs, outputs = outputs, 2 * outputs
-    norm = nn.Sequential(nn.BatchNorm2d(inputs, momentum=final_momentum), nn.ReLU())
-    return StagedNetwork(stem, stages, channels=inputs, num_classes=num_classes, norm=norm)
+    stages, channels = _stages(
+        WideBlock, [blocks] * 3, (1, 2, 2), WIDE_STEM_WIDTH, WIDE_STEM_WIDTH * width
+    )
+    norm = nn.Sequential(nn.BatchNorm2d(channels, momentum=OFFICIAL_MOMENTUM), nn.ReLU())
+    return StagedNetwork(stem, stages, channels=channels, num_classes=num_classes, norm=norm)
 
 
 # ---- ResNeXt for small images (Xie et al., CVPR 2017) --------------------------------------------
@@ -325,10 +272,6 @@ RESNEXT_STEM_WIDTH = 64
 
 EXPANSION = 4
 """Feature maps that leave a block, for each of the stage's nominal ones."""
-
-RESNEXT_LAYERS_PER_BLOCK = 3
-RESNEXT_OTHER_LAYERS = 2
-"""Layers that `depth` counts outside the blocks: the stem and the linear layer."""
 
 
 class ResNeXtBlock(nn.Module):
@@ -369,49 +312,106 @@ def resnext(
 ) -> StagedNetwork:
     """Returns ResNeXt-depth, groups x base_width d, by default the paper's ResNeXt29-4-24.
 
-    Args:
-        num_classes: number of classes.
-        depth: number of layers, 9 n + 2 for n blocks in each of the three stages.
-        groups: groups of each 3 x 3 convolution (the cardinality of Xie et al.).
-        base_width: feature maps of a group in the first stage; each further stage doubles it.
-        in_channels: channels of the images.
-        stem_stride: stride of the first convolution: 1 for CIFAR. The official implementation has
-            nothing else; for Tiny-ImageNet we take 2, as its other networks do.
-
-    >>> import torch
-    >>> resnext(10, depth=11, groups=2, base_width=4)(torch.rand(2, 3, 32, 32)).shape
-    torch.Size([2, 10])
+    It has 9 n + 2 layers, n blocks of three layers in each of three stages. A group of the 3 x 3
+    convolutions has `base_width` feature maps in the first stage. The official implementation has
+    it with a stem of stride 1 alone; for Tiny-ImageNet we take 2, as its other networks do.
     """
-    check_count("depth", depth)
-    blocks, rest = divmod(depth - RESNEXT_OTHER_LAYERS, NUM_STAGES * RESNEXT_LAYERS_PER_BLOCK)
-    if blocks < 1 or rest:
-        raise ValueError(
-            f"`depth` must be 9 n + 2 with n blocks in each stage, got {depth}. Try 20, 29 or 38."
-        )
-    check_count("groups", groups)
-    check_count("base_width", base_width)
-    check_count("in_channels", in_channels)
-    check_count("stem_stride", stem_stride)
+    blocks = (depth - 2) // 9
     block = functools.partial(ResNeXtBlock, groups=groups, base_width=base_width)
     stem = nn.Sequential(
         nn.Conv2d(in_channels, RESNEXT_STEM_WIDTH, 3, stem_stride, padding=1, bias=False),
         nn.BatchNorm2d(RESNEXT_STEM_WIDTH),
         nn.ReLU(),
     )
-    stages, inputs, outputs = [], RESNEXT_STEM_WIDTH, RESNEXT_STEM_WIDTH * EXPANSION
-    for stride in (1, 2, 2):
-        stages.append(chain(block, blocks, inputs, outputs, stride))
-        inputs, outputs = outputs, 2 * outputs
-    model = StagedNetwork(stem, stages, channels=inputs, num_classes=num_classes)
-    _initialise(model)
-    return model
-
-
-def _initialise(model: nn.Module) -> None:
-    """Draws weights as the official implementation does, for this network alone."""
+    stages, channels = _stages(
+        block, [blocks] * 3, (1, 2, 2), RESNEXT_STEM_WIDTH, RESNEXT_STEM_WIDTH * EXPANSION
+    )
+    model = StagedNetwork(stem, stages, channels=channels, num_classes=num_classes)
+    # Weights are drawn as the official implementation does, for this network alone.
     for module in model.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
         elif isinstance(module, nn.Linear):
             nn.init.kaiming_normal_(module.weight)
             nn.init.zeros_(module.bias)
+    return model
+
+
+# ---- LeNet and VGG-11 for spectrograms -----------------------------------------------------------
+
+# As in the code that mixup's speech experiment began from. Both have layers that see all locations
+# at once, so they are built for one size. What they return are logits, not log-probabilities as in
+# that code: the losses of this package take logits. The last layer is `fc`.
+
+SPECTROGRAM = (1, 160, 100)
+"""Channels, frequencies and times of the paper's spectrograms."""
+
+LENET_CHANNELS = 20
+LENET_HIDDEN = 1000
+LENET_SMALLEST = 16
+"""Smallest side that leaves a place after two convolutions and poolings."""
+
+VGG11_STAGES = ((64,), (128,), (256, 256), (512, 512), (512, 512))
+"""Feature maps of the convolutions before each pooling."""
+
+VGG_HIDDEN = 512
+VGG_SMALLEST = 2 ** len(VGG11_STAGES)
+
+
+def lenet(num_classes: int, *, shape: tuple[int, int, int] = SPECTROGRAM) -> nn.Sequential:
+    """Returns two convolutions and two linear layers for images of one size.
+
+    >>> import torch
+    >>> lenet(30)(torch.rand(2, 1, 160, 100)).shape
+    torch.Size([2, 30])
+    """
+    _check_sides(shape, LENET_SMALLEST)
+    channels, *sides = shape
+    # A convolution and pooling leave (side - 4) // 2 pixels; there are two of them.
+    height, width = (((side - 4) // 2 - 4) // 2 for side in sides)
+    maps = LENET_CHANNELS
+    layer1 = nn.Sequential(nn.Conv2d(channels, maps, 5), nn.MaxPool2d(2), nn.ReLU())
+    layer2 = nn.Sequential(nn.Conv2d(maps, maps, 5), nn.Dropout2d(), nn.MaxPool2d(2), nn.ReLU())
+    return nn.Sequential(
+        OrderedDict(
+            layer1=layer1,
+            layer2=layer2,
+            flatten=nn.Flatten(),
+            hidden=nn.Linear(maps * height * width, LENET_HIDDEN),
+            relu=nn.ReLU(),
+            dropout=nn.Dropout(),
+            fc=nn.Linear(LENET_HIDDEN, num_classes),
+        )
+    )
+
+
+def speech_vgg11(num_classes: int, *, shape: tuple[int, int, int] = SPECTROGRAM) -> nn.Sequential:
+    """Returns VGG-11 with batch norm for spectrograms of one size, `layer1` to `layer5` and so on.
+
+    >>> import torch
+    >>> speech_vgg11(30).eval()(torch.rand(2, 1, 160, 100)).shape
+    torch.Size([2, 30])
+    """
+    _check_sides(shape, VGG_SMALLEST)
+    inputs, *sides = shape
+    height, width = (side // VGG_SMALLEST for side in sides)
+    parts: OrderedDict[str, nn.Module] = OrderedDict()
+    for k, stage in enumerate(VGG11_STAGES):
+        layers: list[nn.Module] = []
+        for maps in stage:
+            layers += [nn.Conv2d(inputs, maps, 3, padding=1), nn.BatchNorm2d(maps), nn.ReLU()]
+            inputs = maps
+        parts[f"layer{k + 1}"] = nn.Sequential(*layers, nn.MaxPool2d(2))
+    parts["flatten"] = nn.Flatten()
+    # There is no ReLU between the two linear layers in the original code either.
+    parts["hidden"] = nn.Linear(inputs * height * width, VGG_HIDDEN)
+    parts["fc"] = nn.Linear(VGG_HIDDEN, num_classes)
+    return nn.Sequential(parts)
+
+
+def _check_sides(shape: tuple[int, int, int], smallest: int) -> None:
+    if min(shape[1:]) < smallest:
+        raise ValueError(
+            f"`shape` must be at least {smallest} high and wide, got {shape}. Enlarge the inputs, "
+            "or use a network for images, such as 'small'."
+        )
