@@ -1,4 +1,4 @@
-"""What README and docs tell of the comparison on small data is what its runs give."""
+"""What README and docs tell of our comparisons is what their runs give."""
 
 import csv
 import itertools
@@ -11,12 +11,14 @@ import pytest
 from comixup.lab.evaluation import paired_interval, read_runs
 from small_data.arms import OTHER_SEEDS, SEEDS, by_arm
 from small_data.contrasts import exploratory
+from what_to_train_with import stages
 
 ROOT = Path(__file__).parents[2]
 NUMBER = r"[+-]?\d+\.\d"
 DIFFERENCE = re.compile(rf"({NUMBER})(?: points)? \[({NUMBER}), ({NUMBER})\]")
 MEANS = re.compile(rf"({NUMBER}) ± ({NUMBER}) \| ({NUMBER}) ± ({NUMBER})")
 STATISTICS = (statistics.fmean, statistics.stdev)
+CONFIRMED = "stage2/cifar100-rand-240"
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +82,6 @@ def is_rounded(told, numbers):
 @pytest.mark.parametrize(
     ("page", "start", "end"),
     [
-        ("README.md", "\n## What it brings\n", "\n## What it costs\n"),
         ("docs/results.md", "\n## Small data\n", "\n## Tiny-ImageNet\n"),
         ("docs/choosing-settings.md", None, "\n## In this order\n"),
         ("docs/one-pass.md", None, None),
@@ -100,45 +101,60 @@ def test_differences_and_means(runs, differences, page, start, end):
     assert [m for m in told if not any(is_rounded(m, own) for own in means)] == []
 
 
-BEST = "comixup-one-pass-double"
-REST = range(len(OTHER_SEEDS), len(SEEDS))
-NAMED = [
-    ("vanilla-double", BEST, SEEDS),
-    ("cutmix-p0.5-double", BEST, SEEDS),
-    ("puzzlemix", BEST, SEEDS),
-    ("comixup", BEST, SEEDS),
-    ("puzzlemix", "comixup", SEEDS),
-    ("cutmix-clean", "comixup", SEEDS),
-    ("input-p0.5-double", BEST, OTHER_SEEDS),
-    ("input-p0.5-double", BEST, REST),
-    ("comixup", "comixup-shuffled", SEEDS),
-    ("comixup-one-pass-shuffled-double", BEST, SEEDS),
-    ("comixup-one-pass", "cutmix-p0.5", SEEDS),
+BEST, MODE = "comixup-one-pass-double", "one-pass-third"
+README_DIFFERENCES = [
+    (MODE, "no-mixing", "error"),
+    ("no-mixing", MODE, "nll"),
+    ("no-mixing", "cutmix-0.2", "nll"),
+    ("vanilla-double", BEST, "error"),
+    ("cutmix-p0.5-double", BEST, "error"),
+    (BEST, "input-p0.5-double", "error"),
+    (f"{MODE}-other-maps", MODE, "error"),
 ]
 """What each difference of the README's section is between, in their order: first minus second."""
-ROWS = {
-    "CutMix + clean loss, two": "cutmix-clean",
-    "Puzzle Mix, two": "puzzlemix",
-    "Vanilla, 120": "vanilla-double",
-    "Co-Mixup, two": "comixup",
-    "CutMix, p = 0.5, alpha": "cutmix-p0.5-double",
-    "Input mixup, p = 0.5, 120": "input-p0.5-double",
-    "One-pass Co-Mixup, 120": BEST,
+README_ROWS = {
+    "Vanilla (no mixing)": ("vanilla-double", "no-mixing"),
+    "Input mixup, p = 0.5": ("input-p0.5-double", "input-2"),
+    "CutMix, p = 0.5": ("cutmix-p0.5-double", "cutmix-0.2"),
+    "Input mixup or CutMix, p = 0.5": (None, "coin-half"),
+    "One-pass Co-Mixup": (BEST, MODE),
 }
-"""Arms of the README's table, by how their rows begin."""
+"""Arms of the README's table: with crops and flips, and under RandAugment."""
+README_SENTENCES = {"33.4 ± 1.0": "comixup", "34.3 ± 0.7": "puzzlemix"}
 
 
-def test_the_readme_names_the_comparisons_that_it_tells(runs):
-    text = part("README.md", "\n## What it brings\n", "\n## What it costs\n")
-    told = [tuple(map(float, found)) for found in DIFFERENCE.findall(text)]
-    assert len(told) == len(NAMED)
-    for numbers, (first, second, seeds) in zip(told, NAMED, strict=True):
-        of_seeds = [run for run in runs if run.seed in seeds]
-        error, _ = exploratory(of_seeds, [(first, second)])
-        assert is_rounded(numbers, (error.difference, *error.interval)), (first, second)
-    arms = by_arm(runs)
-    for words, arm in ROWS.items():
-        (row,) = re.findall(rf"\| {re.escape(words)}[^|]*\| ([^|]*\|[^|]*) \|", text)
-        numbers = tuple(map(float, MEANS.fullmatch(row).groups()))
-        own = [f(values) for values in metrics_of(arms[arm]) for f in STATISTICS]
-        assert is_rounded(numbers, own), arm
+def decimals(text):
+    return len(text.partition(".")[2])
+
+
+def test_the_readme_tells_what_the_runs_give(runs):
+    text = part("README.md", "\n## What to train with\n", "What it costs")
+    confirmed = {arm: list(stages.errors(CONFIRMED, arm)) for _, arm in README_ROWS.values()}
+    assert all(seeds == list(SEEDS) for seeds in confirmed.values())
+    of_seed = {(run.method, run.seed): run.metrics for run in runs}
+    of_seed |= {
+        (a, s): run.metrics for (c, a, s), run in stages.results().items() if c == CONFIRMED
+    }
+    values = lambda arm, metric: [of_seed[arm, seed][metric] for seed in SEEDS]  # noqa: E731
+
+    number = r"[+-]?\d+\.\d+"
+    told = re.findall(rf"({number})(?: points)? \[({number}), ({number})\]", text)
+    assert len(told) == len(README_DIFFERENCES)
+    for words, (first, second, metric) in zip(told, README_DIFFERENCES, strict=True):
+        paired = [a - b for a, b in zip(values(first, metric), values(second, metric), strict=True)]
+        own = (statistics.fmean(paired), *paired_interval(paired))
+        for word, value in zip(words, own, strict=True):
+            assert abs(float(word) - value) < 0.51 * 10 ** -decimals(word), (first, second, own)
+
+    def spread(arm, metric):
+        places = 3 if metric == "nll" else 1
+        mean, deviation = (statistic(values(arm, metric)) for statistic in STATISTICS)
+        return f"{mean:.{places}f} ± {deviation:.{places}f}"
+
+    for title, (plain, augmented) in README_ROWS.items():
+        cells = [spread(plain, name) for name in ("error", "ece")] if plain else ["", ""]
+        cells += [spread(augmented, name) for name in ("error", "ece", "nll")]
+        assert re.sub(r"\s+", " ", f"| {title} | {' | '.join(cells)} |") in text
+    for words, arm in README_SENTENCES.items():
+        assert words in text
+        assert spread(arm, "error") == words
