@@ -511,6 +511,10 @@ EARLY = {
     "no such recipe": (["train", "digit"], "Did you mean digits"),
     "a path without end": (["train", "x" * 5000], "`recipe` must be the name of one"),
     "no folder": (["train", "digits", "--out", f"{__file__}/runs"], "`--out` must be a folder"),
+    "a place where root cannot write": (
+        ["train", "digits", "--out", "/proc/runs"],
+        "`--out` must be a folder",
+    ),
     "no seed": (["train", "digits", "--seeds", "1", "1"], "`seeds` must be different"),
     "no number of workers": (["train", "digits", "--workers", "-1"], "`workers` must be"),
 }

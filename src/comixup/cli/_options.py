@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import os
 import re
+import tempfile
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -276,9 +276,14 @@ def check_words(words: Sequence[str]) -> None:
 def check_writable(out: Path) -> None:
     """Raises `OSError` if nothing can be written to a folder, which may not exist yet."""
     there = next(folder for folder in (out.absolute(), *out.absolute().parents) if folder.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        why = "may not be written to" if there.is_dir() else "is a file"
-        raise OSError(f"`--out` must be a folder to write to, got {out}, but {there} {why}.")
+    try:
+        with tempfile.TemporaryFile(dir=there):  # permissions alone do not tell, least of all root
+            pass
+    except OSError as error:
+        raise OSError(
+            f"`--out` must be a folder to write to, got {out}, but nothing can be written to "
+            f"{there} ({error.strerror})."
+        ) from None
 
 
 def check_exists(name: str, *paths: Path) -> None:
