@@ -16,6 +16,7 @@ import dataclasses
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -60,8 +61,22 @@ def run(out: Path = OUT, jobs: int = 2) -> None:
 
     while tried := [task for task in missing() if task.key not in failed]:
         with ThreadPoolExecutor(jobs) as pool:
-            list(pool.map(train, tried))
+            list(pool.map(train, interleaved(tried, jobs)))
         collect(out)  # what is trained next depends on it
+
+
+def interleaved(tasks: Sequence[Task], jobs: int) -> list[Task]:
+    """Returns runs in such an order that those trained at the same time have different seeds.
+
+    Runs of one seed share augmented images (train.py), but only with runs that begin later.
+    """
+    groups = {seed: k // jobs for k, seed in enumerate(dict.fromkeys(t.seed for t in tasks))}
+    conditions = list(dict.fromkeys(task.condition for task in tasks))
+    arms = list(dict.fromkeys(task.arm for task in tasks))
+    return sorted(
+        tasks,
+        key=lambda t: (conditions.index(t.condition), groups[t.seed], arms.index(t.arm)),
+    )
 
 
 def collect(out: Path = OUT) -> None:

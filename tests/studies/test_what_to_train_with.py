@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from comixup.lab.evaluation import RunRecord, merge_runs, write_runs
-from what_to_train_with import page, stages
+from what_to_train_with import page, stages, study
 
 _BEST = {
     "one-pass-cutmix": 20.0,
@@ -138,3 +138,20 @@ def test_commands(trained: list[stages.Task], tmp_path: Path) -> None:
     assert "/photos44 --method input+cutmix" in tuned
     assert "--lr 3e-4" in tuned
     assert "--lr 1e-4" in commands["fine-tuning/photos44", "trivial", 0]
+
+
+def test_runs_side_by_side_have_different_seeds() -> None:
+    """Runs of one seed follow one another: the first draws the augmented images for all."""
+    wanted = [stages.Task("one", arm, seed, ()) for seed in range(3) for arm in "ab"]
+    wanted += [stages.Task("another", "a", seed, ()) for seed in range(2)]
+    order = [task.key for task in study.interleaved(wanted, jobs=2)]
+    assert order == [
+        ("one", "a", 0),
+        ("one", "a", 1),
+        ("one", "b", 0),
+        ("one", "b", 1),
+        ("one", "a", 2),
+        ("one", "b", 2),
+        ("another", "a", 0),
+        ("another", "a", 1),
+    ]
