@@ -286,7 +286,7 @@ def confirmed_words() -> dict[str, tuple[str, ...]]:
         words[mode][0].replace(_ONE_PASS, f"{_ONE_PASS}-shuffled"),
         *words[mode][1:],
     )
-    for arm in (coin, mode):
+    for arm in (mode, coin):
         if "--ema" not in words[arm]:
             words[f"{arm}-ema"] = (*words[arm], "--ema", "0.995")
     return words
