@@ -222,7 +222,7 @@ class Largest(TorchDispatchMode):
 
 
 @each_case("levels", [1, 2, 3])
-@each_case(("way", "most"), [(gather_cells, 1.05), (gather_pixels, 3.0)], ids=["kernel", "torch"])
+@each_case(("way", "most"), [(gather_cells, 1.05), (gather_pixels, 1.0)], ids=["kernel", "torch"])
 def test_no_tensor_pairs_inputs_with_outputs(way, most, levels):
     images, sources = torch.rand(40, 3, 32, 32), sources_for(40, 40, levels, (4, 4))
     whole = images.untyped_storage().nbytes()
@@ -233,7 +233,7 @@ def test_no_tensor_pairs_inputs_with_outputs(way, most, levels):
 
 
 @each_case("levels", [1, 2, 3])
-@each_case(("way", "most"), [(gather_cells, 1.05), (gather_pixels, 3.05)], ids=["kernel", "torch"])
+@each_case(("way", "most"), [(gather_cells, 1.05), (gather_pixels, 2.5)], ids=["kernel", "torch"])
 def test_memory_alive_at_once_is_a_few_batches(way, most, levels):
     images, sources = torch.rand(40, 3, 32, 32), sources_for(40, 40, levels, (4, 4))
     whole = images.untyped_storage().nbytes()

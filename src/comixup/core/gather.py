@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,7 @@ def gather_cells(images: Tensor, sources: Tensor) -> Tensor:
     """Returns the mean over l of images[sources[j, l, cell of the pixel]], (m', C, *size).
 
     No tensor has a place for every pair of input and output; beyond `RUN_ELEMENTS`, memory stays
-    within three times the answer's. In host memory the kernel copies runs of pixels; other devices,
+    within 1.3 times the answer's. In host memory the kernel copies runs of pixels; other devices,
     and images that gradients flow through, take `gather_pixels`. Both give the same numbers.
 
     Args:
@@ -42,34 +43,59 @@ def gather_cells(images: Tensor, sources: Tensor) -> Tensor:
 
 
 def gather_pixels(images: Tensor, sources: Tensor) -> Tensor:
-    """Returns what `gather_cells` returns, by torch operations that know every device."""
-    run = max(1, RUN_ELEMENTS // images[0].numel())
-    if len(sources) <= run:
-        return in_format_of(images, _gather_run(images, sources))
-    starts = range(0, len(sources), run)
-    runs = (_gather_run(images, sources[start : start + run]) for start in starts)
-    if images.requires_grad and torch.is_grad_enabled():
-        return in_format_of(images, torch.cat(list(runs)))
-    mixed = images.new_empty((len(sources), *images.shape[1:]))
-    for start, answer in zip(starts, runs, strict=True):
-        mixed[start : start + run] = answer
-    return in_format_of(images, mixed)
+    """Returns what `gather_cells` returns, by torch operations that know every device.
+
+    Pixels are copied in runs: those of a row that lie in one cell, or as many of them as divide all
+    cells, where cells differ in width. An index per run takes little memory beside its pixels.
+    """
+    size, format_ = images.shape[2:], _memory_format(images)
+    last = format_ is not torch.contiguous_format
+    length = run_length(size[-1], sources.shape[-1])
+    layout = (*size[:-1], size[-1] // length)
+    shape = layout if last else (images.shape[1], *layout)  # of an image, in runs
+    count = math.prod(shape)
+    runs = _flat(images.contiguous(memory_format=format_), last).view(len(images) * count, -1)
+    place = torch.arange(count, device=images.device).view(-1, math.prod(layout))
+    cells = torch.arange(math.prod(sources.shape[2:]), device=images.device)
+    cell = upsampled(cells.view(sources.shape[2:]), layout).flatten()  # of a run
+
+    def mean_over_levels(some: Tensor, out: Tensor | None = None) -> Tensor:
+        first_runs = some.flatten(2).movedim(1, 0) * count  # of the images that cells come from
+        # One level after the other, so that indices and terms of a single one are in memory.
+        indices = ((own.index_select(1, cell).unsqueeze(1) + place).flatten() for own in first_runs)
+        mean = torch.index_select(runs, 0, next(indices), out=out)
+        if some.shape[1] > 1:
+            # As in the kernel: half precision is widened, and a mean of equal pixels is that pixel.
+            mean = mean.to(torch.promote_types(images.dtype, torch.float32))
+            for k, index in enumerate(indices, start=2):
+                difference = runs.index_select(0, index).to(mean.dtype).sub_(mean)
+                # Halves are exact: a fused multiply-add rounds like the kernel's two steps.
+                mean.add_(difference if k == 2 else difference.mul_(2 / k), alpha=0.5)
+                del difference  # before the next level's
+        return mean if mean.dtype == images.dtype else mean.to(images.dtype)
+
+    outputs = max(1, RUN_ELEMENTS // images[0].numel())
+    if len(sources) <= outputs or (images.requires_grad and torch.is_grad_enabled()):
+        mixed = mean_over_levels(sources)
+    else:
+        mixed = runs.new_empty(len(sources) * count, runs.shape[1])
+        for some, out in zip(sources.split(outputs), mixed.split(outputs * count), strict=True):
+            mean = mean_over_levels(some, out)
+            if mean is not out:
+                out.copy_(mean)
+    if last:
+        return mixed.view(len(sources), *size, -1).movedim(-1, 1)
+    return mixed.view(len(sources), *images.shape[1:])
 
 
-def _gather_run(images: Tensor, sources: Tensor) -> Tensor:
-    """Returns the outputs of a few sources; indices and wide sums take more memory than they."""
-    shape = (len(sources), *images.shape[1:])
-    # One level after the other, so that indices and terms of a single one are in memory.
-    levels = (
-        upsampled(level, images.shape[2:]).unsqueeze(1).expand(shape) for level in sources.unbind(1)
-    )
-    mean = images.gather(0, next(levels))
-    if sources.shape[1] > 1:
-        # As in the kernel: half precision is widened, and a mean of equal pixels is that pixel.
-        mean = mean.to(torch.promote_types(images.dtype, torch.float32))
-        for count, level in enumerate(levels, start=2):
-            mean += images.gather(0, level).to(mean.dtype).sub_(mean).mul_(1 / count)
-    return mean.to(images.dtype)
+def run_length(size: int, cells: int) -> int:
+    """Returns the most pixels that every cell of a row is a multiple of.
+
+    >>> run_length(32, 4), run_length(30, 4), run_length(17, 4)
+    (8, 1, 1)
+    """
+    begin = np.searchsorted(cell_of_pixel(size, cells).numpy(), np.arange(cells))
+    return math.gcd(size, *begin.tolist())
 
 
 def in_format_of(images: Tensor, mixed: Tensor) -> Tensor:
