@@ -79,7 +79,9 @@ def gather_pixels(images: Tensor, sources: Tensor) -> Tensor:
         mixed = mean_over_levels(sources)
     else:
         mixed = runs.new_empty(len(sources) * count, runs.shape[1])
-        for some, out in zip(sources.split(outputs), mixed.split(outputs * count), strict=True):
+        for some, out in zip(
+            torch.split(sources, outputs), torch.split(mixed, outputs * count), strict=True
+        ):
             mean = mean_over_levels(some, out)
             if mean is not out:
                 out.copy_(mean)
