@@ -9,6 +9,7 @@ import tyro
 from rich.console import Console
 
 from comixup._did_you_mean import did_you_mean
+from comixup._methods import METHODS as ALL
 from comixup.cli._options import (
     check_exists,
     find_device,
@@ -20,9 +21,8 @@ from comixup.cli._options import (
 from comixup.cli._values import parse_settings
 from comixup.lab import explorer
 from comixup.lab.explorer._settings import HOST, PORT
-from comixup.lab.training._recipe import METHODS as ALL
 
-METHODS = tuple(name for name in reversed([*ALL]) if name not in ("vanilla", "manifold"))
+METHODS = ("comixup", *(n for n in ALL if n not in ("comixup", "vanilla", "manifold")))
 _DEFAULT = "(default: the method's own)"
 
 

@@ -16,10 +16,11 @@ import tyro
 from rich.console import Console
 
 from comixup._did_you_mean import did_you_mean
+from comixup._methods import METHODS
 from comixup.cli._values import metavar
 from comixup.lab import data as data_sets
 from comixup.lab.training._hardware import Hardware
-from comixup.lab.training._recipe import METHODS, Method, Phase, Recipe
+from comixup.lab.training._recipe import Method, Phase, Recipe
 
 if TYPE_CHECKING:
     import torch
@@ -322,7 +323,7 @@ def find_device(name: str) -> torch.device:
 
 # ---- Names of methods ---------------------------------------------------------------------------
 
-_SYNONYMS = {kind.lower(): name for name, kind in METHODS.items()} | {
+_SYNONYMS = {listed.mixer.lower(): name for name, listed in METHODS.items()} | {
     "mixup": "input",
     "none": "vanilla",
     "erm": "vanilla",

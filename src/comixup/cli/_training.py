@@ -231,7 +231,7 @@ def _with_methods(
     recipe: Recipe, words: Sequence[str], changes: Changes
 ) -> tuple[Recipe, list[str]]:
     """Returns the recipe with what options change in its methods, and the names of these."""
-    names = [method_name(word, recipe.methods) for word in words]
+    names = [method_name(word, recipe.known_methods) for word in words]
     for name in names:  # a wrong name is told before anything is trained
         if names.count(name) > 1:
             raise ValueError(f"`--method` must be followed by different values, got {name} twice.")

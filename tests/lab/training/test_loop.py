@@ -18,6 +18,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from comixup import Labelling
+from comixup._methods import METHODS
 from comixup.lab import _seeds
 from comixup.lab._seeds import Purpose, seed_for
 from comixup.lab.data import DataSet
@@ -25,7 +26,6 @@ from comixup.lab.data._in_memory import MemorySplit
 from comixup.lab.training import Hardware, Method, TrainingStopped, _setup, _trainer
 from comixup.lab.training._folder import RunFolder, State, read_metrics
 from comixup.lab.training._measures import validate
-from comixup.lab.training._recipe import METHODS
 from comixup.lab.training._report import Reporter
 from comixup.lab.training._run import Run
 from comixup.lab.training._trainer import Totals, Trainer

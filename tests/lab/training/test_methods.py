@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from comixup import CoMixup, CutMix, InputMixup, ManifoldMixup, NoMix, PuzzleMix
-from comixup.lab.training import Method
+from comixup._methods import METHODS
+from comixup.lab.training import RECIPES, Method
 from comixup.lab.training._mixers import MIXERS, make_mixer
-from comixup.lab.training._recipe import METHODS
 
 
 def made(method, num_classes=7):
@@ -94,3 +94,14 @@ def test_vat_smooths_the_logits_of_unmixed_images_alone(mixer):
     with pytest.raises(ValueError, match=rf'`vat` must be None unless mixer is "vanilla".*{mixer}'):
         Method(mixer, vat={"weight": 0.1})
     assert Method("vanilla", vat={"weight": 0.1}).vat == {"weight": 0.1}
+
+
+def test_methods_that_a_recipe_says_nothing_of_have_their_own_defaults():
+    recipe = RECIPES["cifar100-vat"]
+    assert "cutmix" not in recipe.methods
+    assert recipe.choose("cutmix") == Method("cutmix")
+    assert list(recipe.choose("cutmix+input").parts) == ["cutmix", "input"]
+    assert recipe.known_methods[: len(recipe.methods)] == tuple(recipe.methods)
+    assert set(METHODS) <= set(recipe.known_methods)
+    with pytest.raises(ValueError, match=r"`method` must be one of .*cutmix.*got 'cutmixx'"):
+        recipe.choose("cutmixx")

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from comixup import CoMixup
+from comixup._methods import PAPER
 from comixup.lab.training import RECIPES
 from comixup.lab.training._mixers import make_mixer
-from comixup.lab.training._recipe import METHODS
 
 # ---- The paper's tables -------------------------------------------------------------------------
 
@@ -62,8 +62,8 @@ CIFAR_RECIPES = [name for name, recipe in RECIPES.items() if recipe.loss == "off
 @pytest.mark.parametrize("name", CLASSIFICATION)
 def test_figures_of_the_table_of_errors(name):
     methods = RECIPES[name].methods
-    assert tuple(methods) == tuple(METHODS)
-    assert tuple(method.mixer for method in methods.values()) == tuple(METHODS)
+    assert tuple(methods) == tuple(PAPER)
+    assert tuple(method.mixer for method in methods.values()) == tuple(PAPER)
     assert tuple(method.paper for method in methods.values()) == CLASSIFICATION[name]
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from comixup._methods import METHODS
 from comixup.lab.training import Hardware
 from comixup.lab.training._folder import METADATA, METRICS
-from comixup.lab.training._recipe import METHODS
 from small_runs import (
     TEST,
     WAIT_SECONDS,

@@ -9,11 +9,11 @@ from numpy.testing import assert_allclose
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from comixup._methods import METHODS
 from comixup.lab import data, models
 from comixup.lab.training import RECIPES, change_method, train
 from comixup.lab.training._folder import read_metrics
 from comixup.lab.training._mixers import make_mixer
-from comixup.lab.training._recipe import METHODS
 from small_sets import CIFAR_TRAIN, HERE, reduced, write_all
 
 SMALL_NETWORK = type(models.build("small", 10))

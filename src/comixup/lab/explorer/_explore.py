@@ -19,6 +19,7 @@ from torch import Tensor
 import comixup
 from comixup import CoMixup, Labelling, Mixed, Mixer, Terms, objective, plot_batch, solve
 from comixup._checks import check_count
+from comixup._methods import METHODS
 from comixup.lab._augmentation import Augmentation
 from comixup.lab._limits import MAX_SEED
 from comixup.lab.explorer._images import (
@@ -41,7 +42,7 @@ from comixup.lab.explorer._settings import (
     default_saliency,
 )
 from comixup.lab.models import Classifier
-from comixup.lab.training._recipe import METHODS, TITLES
+from comixup.lab.training._mixers import MIXERS
 from comixup.plots import plot_tracked
 
 _BASELINES = ("input", "cutmix", "puzzlemix")
@@ -140,10 +141,9 @@ def _baselines(batch: Batch, saliency: Tensor, settings: Settings) -> dict[str, 
     found = {}
     for name in _BASELINES:
         own = {"grid": settings.grid, "transport": even} if name == "puzzlemix" else {}
-        make = getattr(comixup, METHODS[name])
-        mixer: Mixer = make(len(batch.class_names), generator=_seeded(settings), **own)
+        mixer = MIXERS[name](len(batch.class_names), generator=_seeded(settings), **own)
         _mix(mixer, batch, saliency)
-        found[TITLES[name]] = mixer.last
+        found[METHODS[name].title] = mixer.last
     return found
 
 
@@ -274,7 +274,7 @@ def mix_files(
     folders = [file.parent.name for file in chosen]
     named = folders if len(set(folders)) > 1 else None
     batch = load_images(chosen, side=side, class_names=named)
-    title, kind = TITLES[method], getattr(comixup, METHODS[method])
+    title, kind = METHODS[method].title, MIXERS[method]
     try:
         mixer: Mixer = kind(len(batch.class_names), generator=generator, **(settings or {}))
     except TypeError as error:

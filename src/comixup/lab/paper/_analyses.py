@@ -10,12 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-import comixup
 from comixup import CoMixup, Labelling, Mixer, NoMix, Problem, objective, solve
 from comixup.lab.paper._images import Source
 from comixup.lab.paper._store import Row
 from comixup.lab.paper.baseline_solvers import exhaustive, identity, narasimhan_bilmes, random_guess
-from comixup.lab.training._recipe import METHODS
+from comixup.lab.training._mixers import MIXERS
 
 _SIDES = {4: (2, 2), 9: (3, 3), 16: (4, 4)}
 _HARD_POWER, _HARD_GAMMA = 3.0, 0.1
@@ -179,7 +178,7 @@ def mixed_batches_rows(
         rows += arrangement(batch.saliency[:_PARTITION], seed)
         mixers: list[tuple[Row, Mixer]] = []
         for name in _OTHERS:
-            kind = getattr(comixup, METHODS[name])
+            kind = MIXERS[name]
             mixer = NoMix() if kind is NoMix else kind(None, generator=_seeded(seed))
             mixers.append(({"panel": "method", "method": name}, mixer))
         for setting, values in (("tau", _TAUS), ("grid", grids)):

@@ -15,12 +15,12 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-import comixup
 from comixup import CoMixup, Labelling, Mixer, Problem, objective, solve
 from comixup._figures import shortened, write_figure
+from comixup._methods import METHODS
 from comixup.lab.paper._images import Batch, Source
 from comixup.lab.paper._store import Row
-from comixup.lab.training._recipe import METHODS, TITLES
+from comixup.lab.training._mixers import MIXERS
 from comixup.plots import Box, Page, colour_of
 
 _DPI = 150
@@ -42,9 +42,9 @@ def draw_methods(images: Source, stem: Path) -> list[Row]:
     pair = batch.chosen(torch.arange(2))
     mixed: dict[str, tuple[Tensor, Tensor]] = {}
     for method in ("input", "cutmix", "puzzlemix", "comixup"):
-        title = TITLES[method] if method != "comixup" else "Co-Mixup, m = 2"
+        title = METHODS[method].title if method != "comixup" else "Co-Mixup, m = 2"
         own = {"grid": 4} if method == "puzzlemix" else {}
-        make = functools.partial(getattr(comixup, METHODS[method]), None, **own)
+        make = functools.partial(MIXERS[method], None, **own)
         mixed[title] = _evenly_mixed(make, pair)
     whole, ratios = _mix(CoMixup(None, generator=_seeded()), batch)
     with_first = int(ratios[:, 0].argmax())

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
+from comixup._methods import METHODS, PAPER
 from comixup.core.weights import OMEGA, PARTITION_SIZE, Weights
 from comixup.lab.training import RECIPES, Method, Recipe
-from comixup.lab.training._recipe import TITLES
 
 Scale: TypeAlias = Literal["small", "paper"]
 """Recipes for CPU cores, or those of the paper."""
@@ -33,7 +33,7 @@ BOXED = (IMAGENET, SMALL_TINY)
 """Recipes whose networks are measured with boxes: localisation, background corruption."""
 SEEDS = (0, 1, 2)
 """Of CIFAR-100, as in the paper, and of all small recipes."""
-COLUMNS = {name: title.removesuffix(" mixup") for name, title in TITLES.items()}
+COLUMNS = {name: METHODS[name].title.removesuffix(" mixup") for name in PAPER}
 """Columns of most tables, by the names that recipes have for them."""
 
 

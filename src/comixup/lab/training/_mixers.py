@@ -14,7 +14,6 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-import comixup
 from comixup import (
     Choice,
     CoMixup,
@@ -23,13 +22,14 @@ from comixup import (
     OnePass,
     Origin,
     SaliencyMemory,
+    mixers,
     spectral_residual,
 )
 from comixup._did_you_mean import did_you_mean
+from comixup._methods import METHODS
 from comixup.lab.training._recipe import (
     CHOICE,
     JOINT,
-    METHODS,
     UNMIXED,
     Method,
     Recipe,
@@ -191,7 +191,7 @@ class SpectralOnePass(OnePass):
 
 
 MIXERS: Mapping[str, type[Mixer]] = {
-    **{name: getattr(comixup, kind) for name, kind in METHODS.items()},
+    **{name: getattr(mixers, listed.mixer) for name, listed in METHODS.items()},
     "comixup-shuffled": ShuffledCoMixup,
 }
 """The classes that mix: those of all methods, and a control."""
@@ -228,8 +228,8 @@ def make_mixer(method: Method, num_classes: int, generator: torch.Generator) -> 
     kind = mixer_class(method)
     settings = check_settings(kind, method.settings)
     if method.parts:
-        mixers = [make_mixer(part, num_classes, generator) for part in method.parts.values()]
-        return Choice(mixers, generator=generator, **settings)
+        parts = [make_mixer(part, num_classes, generator) for part in method.parts.values()]
+        return Choice(parts, generator=generator, **settings)
     return kind(num_classes, generator=generator, **settings)
 
 

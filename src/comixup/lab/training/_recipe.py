@@ -19,6 +19,7 @@ from comixup._checks import (
     check_positive,
 )
 from comixup._did_you_mean import did_you_mean
+from comixup._methods import METHODS
 from comixup.lab._augmentation import AUGMENTATIONS, Augmentation
 from comixup.lab._limits import MAX_SEED, MAX_WIDTH
 
@@ -44,25 +45,6 @@ Settings: TypeAlias = Mapping[str, Any]
 
 SaliencyMode: TypeAlias = Literal["paper", "one-pass", "one-pass-shuffled", "one-pass-spectral"]
 
-METHODS: Mapping[str, str] = {
-    "vanilla": "NoMix",
-    "input": "InputMixup",
-    "manifold": "ManifoldMixup",
-    "cutmix": "CutMix",
-    "puzzlemix": "PuzzleMix",
-    "comixup": "CoMixup",
-}
-"""The methods by their names in recipes and on the command line, and the classes that mix: the
-paper's columns, in its order."""
-TITLES: Mapping[str, str] = {
-    "vanilla": "Vanilla",
-    "input": "Input mixup",
-    "manifold": "Manifold mixup",
-    "cutmix": "CutMix",
-    "puzzlemix": "Puzzle Mix",
-    "comixup": "Co-Mixup",
-}
-"""What tables and pictures call the methods."""
 UNMIXED = "vanilla"
 """The mixer that leaves batches unmixed."""
 CHOICE = "choice"
@@ -76,8 +58,7 @@ class Method:
     """One way to train within a recipe: a column of a table of the paper.
 
     Attributes:
-        mixer: "vanilla", "input", "manifold", "cutmix", "puzzlemix" or "comixup"; "choice" of a
-            method with `parts`.
+        mixer: a name of `comixup._methods`, such as "comixup"; "choice" of a method with `parts`.
         settings: keywords of that mixer.
         vat: keywords of `vat_loss` and its `weight`, for virtual adversarial training of unmixed
             images; None with any mixer but "vanilla".
@@ -329,25 +310,33 @@ class Recipe:
     def choose(self, method: str | None) -> Method:
         """Returns the method of that name, or the recipe's own.
 
-        Names joined by "+", such as "comixup+input", are a choice of these methods, with the
-        settings that they have here: one of them is drawn for each batch. The whole takes one pass
-        if one of them does.
+        Methods that the recipe says nothing of have their own defaults. Names joined by "+", such
+        as "comixup+input", are a choice of these methods, with the settings that they have here:
+        one of them is drawn for each batch. The whole takes one pass if one of them does.
         """
         name = method or self.method
         if name in self.methods:
             return self.methods[name]
+        known = self.known_methods
+        if name in known:
+            return Method(name)
         if JOINT in name:
             from comixup.lab.training._mixers import join_methods  # noqa: PLC0415 - needs torch
 
             names = name.split(JOINT)
-            missing = [part for part in names if part not in self.methods]
+            missing = [part for part in names if part not in known]
             if not missing:
-                return join_methods([(part, self.methods[part]) for part in names])
+                return join_methods([(part, self.choose(part)) for part in names])
             name = missing[0]
         raise ValueError(
-            f"`method` must be one of {', '.join(self.methods)} in recipe {self.name}, got "
-            f"{name!r}.{did_you_mean(name, self.methods)}"
+            f"`method` must be one of {', '.join(known)} in recipe {self.name}, got {name!r}."
+            f"{did_you_mean(name, known)}"
         )
+
+    @property
+    def known_methods(self) -> tuple[str, ...]:
+        """The names that `choose` takes, alone or joined: its own methods, then all others."""
+        return tuple(dict.fromkeys([*self.methods, *METHODS]))
 
     def for_method(self, method: str) -> Recipe:
         """Returns the recipe with the epochs and learning rates that a method of it has.

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from comixup.lab.training._recipe import METHODS, Method, Phase, Recipe, Settings
+from comixup._methods import PAPER
+from comixup.lab.training._recipe import Method, Phase, Recipe, Settings
 
 FOLDER = "folder"
 """The recipe for images of one's own, and the data set that it trains on."""
@@ -35,8 +36,8 @@ def six_methods(
         "cutmix": {"alpha": cutmix_alpha},
         "puzzlemix": puzzlemix,
     }
-    errors = dict(zip(METHODS, paper, strict=True)) if paper else {}
-    return {name: Method(name, settings.get(name, {}), paper=errors.get(name)) for name in METHODS}
+    errors = dict(zip(PAPER, paper, strict=True)) if paper else {}
+    return {name: Method(name, settings.get(name, {}), paper=errors.get(name)) for name in PAPER}
 
 
 def _cifar100(

@@ -1,0 +1,30 @@
+"""The methods by the names that recipes and commands have for them: a new one is a line here.
+
+Recipes (`--method`), `comixup mix`, the explorer, tables, pictures and the tests read this list.
+Without torch, so that `--help` can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Listed(NamedTuple):
+    """A method: its class in `comixup.mixers`, and what tables and pictures call it."""
+
+    mixer: str
+    title: str
+
+
+METHODS: Mapping[str, Listed] = {
+    "vanilla": Listed("NoMix", "Vanilla"),
+    "input": Listed("InputMixup", "Input mixup"),
+    "manifold": Listed("ManifoldMixup", "Manifold mixup"),
+    "cutmix": Listed("CutMix", "CutMix"),
+    "puzzlemix": Listed("PuzzleMix", "Puzzle Mix"),
+    "comixup": Listed("CoMixup", "Co-Mixup"),
+}
+"""The paper's first, in the order of its columns."""
+PAPER = tuple(METHODS)[:6]
+"""The columns of the paper's tables."""
