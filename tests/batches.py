@@ -7,6 +7,7 @@ from torch import nn
 
 from cases import each_case
 from comixup import Choice, CoMixup, CutMix, InputMixup, ManifoldMixup, PuzzleMix
+from comixup.mixers import FMix, GuidedMixup, ResizeMix, RMix, SaliencyMix
 from problems import generator
 
 CLASSES = 7
@@ -25,7 +26,7 @@ def choice(num_classes=None, p=1.0, generator=None, **settings):
     return Choice(mixers, p=p, generator=generator)
 
 
-# A new method is one line here: every test in test_mixers.py then runs for it.
+# A new method is one line here: every test that all methods share then runs for it.
 METHODS = {
     "co-mixup": CoMixup,
     "co-mixup, saliency targets": functools.partial(CoMixup, target_weight="saliency"),
@@ -43,8 +44,22 @@ METHODS = {
     "puzzle mix, saliency targets": functools.partial(
         PuzzleMix, grid=4, transport=False, target_weight="saliency"
     ),
+    "saliencymix": SaliencyMix,
+    "saliencymix, per sample": functools.partial(SaliencyMix, per_sample=True),
+    "resizemix": ResizeMix,
+    "resizemix, per sample": functools.partial(ResizeMix, per_sample=True),
+    "fmix": FMix,
+    "fmix, per sample": functools.partial(FMix, per_sample=True),
+    "guided mixup": GuidedMixup,
+    "r-mix": RMix,
+    "r-mix, per sample": functools.partial(RMix, grid=4, per_sample=True),
 }
-SALIENT = {name: METHODS[name] for name in ("co-mixup", "puzzle mix")}
+SALIENT = {
+    name: METHODS[name]
+    for name in ("co-mixup", "puzzle mix", "saliencymix", "guided mixup", "r-mix")
+}
+# In the others pixels move: masks tell whose are seen, not from which place.
+IN_PLACE = {name: method for name, method in METHODS.items() if "resizemix" not in name}
 
 
 def over(methods):

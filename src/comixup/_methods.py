@@ -24,6 +24,11 @@ METHODS: Mapping[str, Listed] = {
     "cutmix": Listed("CutMix", "CutMix"),
     "puzzlemix": Listed("PuzzleMix", "Puzzle Mix"),
     "comixup": Listed("CoMixup", "Co-Mixup"),
+    "saliencymix": Listed("SaliencyMix", "SaliencyMix"),
+    "resizemix": Listed("ResizeMix", "ResizeMix"),
+    "fmix": Listed("FMix", "FMix"),
+    "guidedmixup": Listed("GuidedMixup", "GuidedMixup"),
+    "rmix": Listed("RMix", "R-Mix"),
 }
 """The paper's first, in the order of its columns."""
 PAPER = tuple(METHODS)[:6]

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from batches import METHODS, batch, over, upsampled
+from batches import IN_PLACE, METHODS, batch, over, upsampled
 from comixup import CoMixup, Labelling, PuzzleMix, mix_mask_probabilities
 from comixup.core.masks import leading_class
 from comixup.mixers._cutmix import Boxes
@@ -53,7 +53,7 @@ def check_against_shares(mixed, of_classes):
     assert ((chosen >= known.amax(1) - tolerance) | is_ignored).all()
 
 
-@over(METHODS)
+@over(IN_PLACE)
 def test_every_pixel_has_the_class_of_the_largest_share(method):
     for size in SIZES:
         masks = integer_masks(size=size)
@@ -63,7 +63,7 @@ def test_every_pixel_has_the_class_of_the_largest_share(method):
         check_against_shares(mixed, shares(plan, masks))
 
 
-@over(METHODS)
+@over(IN_PLACE)
 def test_masks_and_images_agree_pixel_by_pixel(method):
     # Images that show their own masks: with one source per pixel, so must the mixture.
     masks = integer_masks(ignored=False)
@@ -143,7 +143,7 @@ class TestTies:
         assert leading_class(rows, [0.5, 0.5], IGNORED).tolist() == [3]
 
 
-@over(METHODS)
+@over(IN_PLACE)
 def test_probabilities_are_the_shares_of_the_classes(method):
     plan, masks = plan_of(method), integer_masks()
     found = mix_mask_probabilities(masks, plan, CLASSES)

@@ -297,28 +297,29 @@ def _spectral_residual(images: Tensor) -> Tensor:
     scale = max(1.0, max(size) / SPECTRAL_SIDE)
     small = tuple(max(1, round(side / scale)) for side in size)
     if small != size:
-        grey = _resize(grey, small)
+        grey = resized(grey, small)
     axes = tuple(range(2, grey.ndim))
     spectrum = torch.fft.fftn(grey, dim=axes)
     amplitude = spectrum.abs()
     loudest = amplitude.amax(axes, keepdim=True).clamp(min=_TINY)
     log_amplitude = amplitude.maximum(QUIETEST * loudest).log()
     kernel = torch.full((3,), 1 / 3, device=images.device)
-    residual = (log_amplitude - _blur(log_amplitude, kernel, "circular")).exp()
+    residual = (log_amplitude - blurred(log_amplitude, kernel, "circular")).exp()
     phase = spectrum / amplitude.clamp(min=_TINY)
     standing_out = torch.fft.ifftn(residual * phase, dim=axes).abs().square()
     reach = torch.arange(-5, 6, device=images.device)
     bell = (-0.5 * (reach / BLUR).square()).exp()
-    smooth = _blur(standing_out, bell / bell.sum(), "replicate")
-    return (smooth if small == size else _resize(smooth, size)).squeeze(1)
+    smooth = blurred(standing_out, bell / bell.sum(), "replicate")
+    return (smooth if small == size else resized(smooth, size)).squeeze(1)
 
 
-def _resize(values: Tensor, size: tuple[int, ...]) -> Tensor:
+def resized(values: Tensor, size: tuple[int, ...]) -> Tensor:
+    """Returns values (m, C, *pixels) at another size, by linear interpolation."""
     mode = {1: "linear", 2: "bilinear", 3: "trilinear"}[len(size)]
     return F.interpolate(values, size, mode=mode, antialias=mode == "bilinear")
 
 
-def _blur(values: Tensor, kernel: Tensor, edge: str) -> Tensor:
+def blurred(values: Tensor, kernel: Tensor, edge: str) -> Tensor:
     """Returns (m, 1, *size) values averaged along every spatial axis."""
     for axis in range(2, values.ndim):
         moved = values.movedim(axis, -1)

@@ -4,17 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from comixup._checks import check_boolean, check_choice, check_count, warn_caller
+from comixup._checks import check_boolean, check_choice, check_count
 from comixup.core.labelling import Labelling
-from comixup.core.maps import check_grid, grid_sides, pool_maps
+from comixup.core.maps import check_grid
 from comixup.core.mix import Plan
 from comixup.core.problem import CompatibilityFn, Partition, build_problems, check_term_scale
-from comixup.core.saliency import check_scale
 from comixup.core.solve import check_settings, solve_checked
 from comixup.core.tensors import floating
 from comixup.core.weights import (
@@ -27,7 +24,8 @@ from comixup.core.weights import (
     Weights,
     check_prior_settings,
 )
-from comixup.mixers._mixer import Mixed, Mixer
+from comixup.mixers._mixer import Mixed
+from comixup.mixers._salient import SaliencyMixer
 
 PARTITIONS_PER_THREAD = 8
 """Partitions of 20 take a thread about as long as torch's threads stay busy."""
@@ -36,74 +34,20 @@ TargetWeight: TypeAlias = Literal["area", "saliency"]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class SaliencyMixer(Mixer):
-    """A method that looks at what matters in each image.
+class CellMixer(SaliencyMixer):
+    """A method that puts salient cells together, by a solver that several threads can share."""
 
-    Images without a usable saliency map (zero, constant, NaN or infinite: half-precision gradients
-    vanish and overflow) count as uniformly salient; it warns of them once.
-    """
-
-    needs_saliency = True
-    clean_weight: float = 1.0
-    keep_gradients: bool = True
-    saliency_scale: float = 1.0
     target_weight: TargetWeight = "area"
     num_threads: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_boolean("keep_gradients", self.keep_gradients)
-        trains = self.keep_gradients and self.clean_weight > 0
-        check_scale("saliency_scale", self.saliency_scale, trains)
         check_choice("target_weight", self.target_weight, ("area", "saliency"))
         check_settings(num_threads=self.num_threads)
-        self._warned = False
-
-    def warn_of_uniform(
-        self, uniform: npt.NDArray[np.bool_], images: Tensor, saliency: Tensor
-    ) -> None:
-        """Warns, the first time, of maps that are not usable.
-
-        Not of finite ones of images of one colour: nothing can stand out in an image that an
-        augmentation has shifted away.
-        """
-        if self._warned or self.uniform_expected:
-            return
-        rows = torch.from_numpy(np.flatnonzero(uniform))
-        pixels = images.detach()[rows.to(images.device)].flatten(2)
-        coloured = (pixels != pixels[..., :1]).flatten(1).any(1).cpu()
-        broken = ~saliency[rows.to(saliency.device)].flatten(1).isfinite().all(1).cpu()
-        told = int((coloured | broken).sum())
-        if told:
-            self._warned = True
-            warn_caller(
-                f"{told} of {len(images)} saliency maps are zero, constant, NaN or "
-                "infinite: these inputs count as uniformly salient. `last.uniform_maps` counts "
-                "them; this warning is shown once. Half-precision gradients can vanish or "
-                "overflow: see torch.amp.GradScaler."
-            )
-
-    def checked(self, saliency: Tensor | None, images: Tensor) -> Tensor:
-        """Returns saliency that has a map for each image."""
-        if saliency is None:
-            raise ValueError(
-                f"`saliency` must be given to {type(self).__name__}, got None. Use "
-                "mixer.saliency(model, images, targets), or comixup.spectral_residual(images) "
-                "where there is no model."
-            )
-        if not isinstance(saliency, Tensor):
-            raise TypeError(f"`saliency` must be a torch tensor, got {type(saliency).__name__}.")
-        if saliency.ndim != images.ndim - 1 or len(saliency) != len(images) or not saliency.numel():
-            raise ValueError(
-                f"`saliency` must have shape ({len(images)}, *size) with {images.ndim - 2} spatial "
-                f"dimensions, a map for each image, got {tuple(saliency.shape)} for images "
-                f"{tuple(images.shape)}."
-            )
-        return saliency
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class CoMixup(Weights, SaliencyMixer):
+class CoMixup(Weights, CellMixer):
     """Co-Mixup (Kim et al., ICLR 2021): salient, smooth and diverse mixtures of a whole batch.
 
     The defaults are the paper's. From each partition of the batch as many outputs are made as it
@@ -155,7 +99,7 @@ class CoMixup(Weights, SaliencyMixer):
     compatibility: Tensor | CompatibilityFn | None = None
 
     def __post_init__(self) -> None:
-        SaliencyMixer.__post_init__(self)
+        CellMixer.__post_init__(self)
         for name in ("partition_size", "num_outputs"):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
@@ -175,12 +119,7 @@ class CoMixup(Weights, SaliencyMixer):
 
     def draw_outputs(self, images: Tensor, saliency: Tensor | None, num_outputs: int) -> Mixed:
         """Returns the labelling that Algorithm 1 finds for so many outputs."""
-        saliency = self.checked(saliency, images)
-        size = tuple(map(min, images.shape[2:], saliency.shape[1:]))  # a cell has a pixel of both
-        maps = pool_maps(saliency, grid_sides(self.grid, size))
-        uniform = int(maps.uniform.sum())
-        if uniform:
-            self.warn_of_uniform(maps.uniform, images, saliency)
+        maps = self.pooled(saliency, images, self.grid)
         problems = build_problems(
             maps,
             partitions(len(images), self.partition_size, num_outputs),
@@ -200,7 +139,7 @@ class CoMixup(Weights, SaliencyMixer):
         return Mixed(
             labelling,
             target_ratio=ratio,
-            uniform_maps=uniform,
+            uniform_maps=int(maps.uniform.sum()),
             cells=cells,
             problems=tuple(problems),
         )

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from comixup.core.gather import in_format_of
 from comixup.core.masks import IGNORE_INDEX, check_masks, with_channels
-from comixup.core.tensors import to_device
+from comixup.core.tensors import check_precision, to_device
 from comixup.mixers._input import PartnerMixer, check_same_batch, ratio_matrix
 from comixup.mixers._mixer import Mixed
 
@@ -20,17 +21,23 @@ from comixup.mixers._mixer import Mixed
 class Boxes:
     """A plan: partner k of an image covers it inside box k; later boxes lie over earlier ones.
 
+    A box shows what the partner has there; or, `resized`, the whole of it: each pixel the mean of
+    those that it covers, of integers, which have no mean, the one in their middle. Then `masks`
+    tells whose pixels are seen, not from which place of that input.
+
     Attributes:
         partners: (m, k) integers.
         begin: (m or 1, k, dimensions) first pixel of each box along each side, on the CPU.
         end: the pixel after the last; equal to `begin` for an empty box.
         size: the images' spatial size.
+        resized: whether a box shows all of its partner.
     """
 
     partners: Tensor
     begin: Tensor
     end: Tensor
     size: tuple[int, ...]
+    resized: bool = False
 
     @property
     def num_inputs(self) -> int:
@@ -76,14 +83,22 @@ class Boxes:
         """Returns images, or any tensor (m, C, *size), with the same boxes pasted."""
         check_same_batch(images, self.num_inputs)
         self._check_size(images.shape[2:])
+        if self.resized:
+            check_precision("images", images)
         partners = to_device(self.partners, images.device)
-        if len(self.begin) > 1:
+        if len(self.begin) > 1 and not self.resized:
             return self._mix_by_masks(images, partners)
         mixed = images.clone()
-        corners = torch.stack([self.begin[0], self.end[0]], -1).tolist()
-        for partner, box in zip(partners.unbind(1), corners, strict=True):
-            inside = (slice(None), slice(None), *(slice(begin, end) for begin, end in box))
-            mixed[inside] = images[inside].index_select(0, partner)
+        for row, corners in enumerate(torch.stack([self.begin, self.end], -1).tolist()):
+            rows = slice(None) if len(self.begin) == 1 else slice(row, row + 1)
+            for partner, box in zip(partners[rows].unbind(1), corners, strict=True):
+                inside = (slice(None), *(slice(begin, end) for begin, end in box))
+                if self.resized:
+                    sides = [end - begin for begin, end in box]
+                    shown = shrunk_to(images.index_select(0, partner), sides)
+                else:
+                    shown = images[(slice(None), *inside)].index_select(0, partner)
+                mixed[(rows, *inside)] = shown
         return mixed
 
     def mix_masks(self, masks: Tensor, ignore_index: int | None = IGNORE_INDEX) -> Tensor:
@@ -128,11 +143,52 @@ class CutMix(PartnerMixer):
         """Returns partners and boxes for a batch."""
         m, size = len(images), tuple(images.shape[2:])
         partners, ratios = self.draw_partners(m), self.draw_ratios(m)[:, 1:]
-        sides = torch.tensor(size)
-        centre = torch.rand(*ratios.shape, len(size), generator=self.generator) * sides
-        centre = centre.floor().long()
-        # A box with the image's proportions: each side is the root of the ratio.
-        half = (0.5 * ratios.unsqueeze(-1) ** (1 / len(size)) * sides).long()
-        begin = (centre - half).clamp(min=0)
-        end = torch.minimum(centre + half, sides)
-        return Mixed(Boxes(partners, begin, end, size))
+        centre = torch.rand(*ratios.shape, len(size), generator=self.generator)
+        centre = (centre * torch.tensor(size)).floor().long()
+        return Mixed(Boxes(partners, *boxes_around(centre, ratios, size), size))
+
+
+def boxes_around(centre: Tensor, ratios: Tensor, size: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Returns begin and end of boxes of the image's proportions, as far as they lie inside it.
+
+    >>> boxes_around(torch.tensor([[4, 9]]), torch.tensor([0.25]), (10, 10))
+    (tensor([[2, 7]]), tensor([[ 6, 10]]))
+    """
+    sides = torch.tensor(tuple(size))
+    # Each side is the root of the ratio.
+    half = (0.5 * ratios.unsqueeze(-1) ** (1 / len(sides)) * sides).long()
+    return (centre - half).clamp(min=0), torch.minimum(centre + half, sides)
+
+
+def boxes_inside(
+    scale: Tensor, size: Sequence[int], generator: torch.Generator | None
+) -> tuple[Tensor, Tensor]:
+    """Returns begin and end of boxes of a scale (..., 1), anywhere inside the image.
+
+    Sides are rounded down to whole pixels; a box without any is empty.
+    """
+    sides = torch.tensor(tuple(size))
+    box = (scale * sides).long()
+    begin = (torch.rand(box.shape, generator=generator) * (sides - box + 1)).long()
+    return begin, begin + box
+
+
+def shrunk_to(images: Tensor, sides: Sequence[int]) -> Tensor:
+    """Returns images (m, C, *sides), each pixel the mean of those that it covers.
+
+    Of integers, which have no mean, it is the one in their middle.
+
+    >>> shrunk_to(torch.tensor([[[1.0, 3, 5, 7]]]), [2]).tolist()
+    [[[2.0, 6.0]]]
+    >>> shrunk_to(torch.tensor([[[1, 3, 5, 7]]]), [2]).tolist()
+    [[[3, 7]]]
+    """
+    if not all(sides):
+        return images.new_empty((*images.shape[:2], *sides))
+    if images.is_floating_point():
+        wide = torch.promote_types(images.dtype, torch.float32)
+        return F.interpolate(images.to(wide), size=list(sides), mode="area").to(images.dtype)
+    for axis, side in enumerate(sides, start=2):
+        place = torch.arange(side, device=images.device)
+        images = images.index_select(axis, (2 * place + 1) * images.shape[axis] // (2 * side))
+    return images

@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import lt
 
 import torch
 from torch import Tensor
 
 from comixup._checks import check_boolean, check_count, check_positive
 from comixup._random import dirichlet, numpy_generator
-from comixup.core.masks import IGNORE_INDEX, check_masks, leading_class
+from comixup.core.grid import cell_weights, upsampled
+from comixup.core.masks import IGNORE_INDEX, check_masks, leading_class, with_channels
 from comixup.core.tensors import check_precision, to_device
 from comixup.mixers._mixer import Mixed, Mixer
 
@@ -19,7 +21,9 @@ class Blend:
 
     Attributes:
         partners: (m, k) integers.
-        ratios: (m or 1, 1 + k) float32; rows sum to one.
+        ratios: (m or 1, 1 + k) float32, the same at every pixel; or (m or 1, 1 + k, *grid), of each
+            cell of a grid, upsampled by nearest neighbour: a pixel's, if the grid has a cell for
+            each. They sum to one.
     """
 
     partners: Tensor
@@ -32,12 +36,26 @@ class Blend:
 
     @property
     def masks(self) -> Tensor:
-        """The share of each input in each output, (m, m, 1): the same at every pixel."""
-        return self.source_ratio().unsqueeze(-1)
+        """The share of each input in each output, (m, m, *grid); (m, m, 1) without a grid."""
+        matrix = ratio_matrix(self.partners, self.ratios)
+        return matrix if self.grid else matrix.unsqueeze(-1)
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """The sides of the grid of cells; empty where every pixel has the same ratios."""
+        return tuple(self.ratios.shape[2:])
 
     def source_ratio(self, size: Sequence[int] | None = None) -> Tensor:
-        """Returns the share of each input in each output, (m, m); the size plays no part."""
-        return ratio_matrix(self.partners, self.ratios)
+        """Returns the share of each input in each output, (m, m); see `Labelling.source_ratio`.
+
+        Without a grid the size plays no part.
+        """
+        if not self.grid:
+            return ratio_matrix(self.partners, self.ratios)
+        size = self.grid if size is None else tuple(size)
+        self._check_size(size)
+        weights = to_device(cell_weights(size, self.grid), self.ratios.device)
+        return ratio_matrix(self.partners, (self.ratios * weights).flatten(2).sum(2))
 
     def mix_images(self, images: Tensor) -> Tensor:
         """Returns images, or any floating tensor (m, ...), blended alike."""
@@ -50,14 +68,11 @@ class Blend:
         check_precision("images", images)
         # Half precision is too coarse for the ratios: means are taken in single precision.
         wide = torch.promote_types(images.dtype, torch.float32)
-        ratios = to_device(self.ratios, images.device, wide)
         partners = to_device(self.partners, images.device)
-        shape = (-1, *[1] * (images.ndim - 1))
-        total = images * ratios[:, 0].view(shape)
-        for partner, ratio in zip(partners.unbind(1), ratios[:, 1:].unbind(1), strict=True):
-            total = torch.addcmul(
-                total, images.index_select(0, partner).to(wide), ratio.view(shape)
-            )
+        own, *others = self._ratios_of_pixels(images, wide)
+        total = images * own
+        for partner, ratio in zip(partners.unbind(1), others, strict=True):
+            total = torch.addcmul(total, images.index_select(0, partner).to(wide), ratio)
         return total.to(images.dtype)
 
     def mix_masks(self, masks: Tensor, ignore_index: int | None = IGNORE_INDEX) -> Tensor:
@@ -68,12 +83,28 @@ class Blend:
         """
         check_masks(masks, ignore_index)
         check_same_batch(masks, self.num_inputs, "masks")
-        ratios = to_device(self.ratios, masks.device)
         partners = to_device(self.partners, masks.device)
-        shape = (-1, *[1] * (masks.ndim - 1))
-        candidates = [masks, *(masks.index_select(0, partner) for partner in partners.unbind(1))]
-        weights = [ratio.view(shape) for ratio in ratios.unbind(1)]
-        return leading_class(candidates, weights, ignore_index)
+        wide = with_channels(masks, len(self.grid)) if self.grid else masks
+        candidates = [wide, *(wide.index_select(0, partner) for partner in partners.unbind(1))]
+        weights = self._ratios_of_pixels(wide, self.ratios.dtype)
+        return leading_class(candidates, weights, ignore_index).view(masks.shape)
+
+    def _ratios_of_pixels(self, images: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
+        """Returns the ratios of the image and of each partner, which broadcast over images."""
+        ratios = to_device(self.ratios, images.device, dtype)
+        if not self.grid:
+            return ratios.view(*ratios.shape, *[1] * (images.ndim - 1)).unbind(1)
+        size = tuple(images.shape[2:])
+        self._check_size(size)
+        pixels = ratios if size == self.grid else upsampled(ratios, size)
+        return pixels.unsqueeze(2).unbind(1)
+
+    def _check_size(self, size: Sequence[int]) -> None:
+        if len(size) != len(self.grid) or any(map(lt, size, self.grid)):
+            raise ValueError(
+                f"`images` must have a size of at least {self.grid} along every side, the cells "
+                f"of this plan, got {tuple(size)}. Resize them first."
+            )
 
     def to(self, device: torch.device) -> "Blend":
         """Returns the same plan with its tensors on a device."""
@@ -144,10 +175,15 @@ def check_same_batch(images: Tensor, m: int, name: str = "images") -> None:
 def ratio_matrix(partners: Tensor, ratios: Tensor) -> Tensor:
     """Returns the share of each input in each output, (m, m), from those of image and partners.
 
+    Where these are of each cell of a grid, (m or 1, 1 + k, *grid), so are the answers.
+
     >>> ratio_matrix(torch.tensor([[1], [0]]), torch.tensor([[0.75, 0.25]])).tolist()
     [[0.75, 0.25], [0.25, 0.75]]
     """
     m = len(partners)
     sources = torch.cat([torch.arange(m, device=partners.device).unsqueeze(1), partners], 1)
-    matrix = torch.zeros(m, m, device=partners.device)
+    grid = ratios.shape[2:]
+    sources = sources.view(*sources.shape, *[1] * len(grid)).expand(-1, -1, *grid)
+    sources = to_device(sources, ratios.device)
+    matrix = torch.zeros(m, m, *grid, device=ratios.device)
     return matrix.scatter_add_(1, sources, ratios.expand(sources.shape))

@@ -11,7 +11,7 @@ from comixup._random import dirichlet, numpy_generator
 from comixup.core.gather import gather_cells, in_format_of
 from comixup.core.grid import upsampled
 from comixup.core.labelling import Labelling
-from comixup.core.maps import check_grid, grid_sides, pool, pool_maps
+from comixup.core.maps import grid_sides, pool, pool_maps
 from comixup.core.masks import IGNORE_INDEX, check_masks, leading_class, with_channels
 from comixup.core.puzzle import (
     best_masks,
@@ -23,9 +23,10 @@ from comixup.core.puzzle import (
 )
 from comixup.core.solve import check_settings
 from comixup.core.tensors import check_precision, to_device
-from comixup.mixers._comixup import SaliencyMixer
+from comixup.mixers._comixup import CellMixer
 from comixup.mixers._input import ratio_matrix
 from comixup.mixers._mixer import Mixed
+from comixup.mixers._salient import drawn_grid, grid_choices
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +119,7 @@ class Puzzle:
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class PuzzleMix(SaliencyMixer):
+class PuzzleMix(CellMixer):
     """Puzzle Mix (Kim, Choo and Song, ICML 2020): the salient parts of pairs of images.
 
     Every image has a partner of the batch. The mask is an exact minimum of the method's energy;
@@ -178,11 +179,7 @@ class PuzzleMix(SaliencyMixer):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive("alpha", self.alpha)
-        self._grids = (self.grid,) if isinstance(self.grid, int) else tuple(self.grid)
-        if not self._grids:
-            raise ValueError("`grid` must hold at least one number, got none. Use 4, or (4, 8).")
-        for choice in self._grids:
-            check_grid(choice)
+        self._grids = grid_choices(self.grid)
         for name in ("beta", "gamma", "eta", "t_eps"):
             check_number(name, getattr(self, name))
         check_count("neighbour", self.neighbour)
@@ -203,7 +200,7 @@ class PuzzleMix(SaliencyMixer):
         self._check_std(images)
         check_precision("images", images)
         size = tuple(map(min, images.shape[2:], saliency.shape[1:]))  # a cell has a pixel of both
-        sides = grid_sides(self._draw_grid(), size)
+        sides = grid_sides(drawn_grid(self._grids, self.generator), size)
         partners = torch.randperm(len(images), generator=self.generator)
         ratio = float(dirichlet(self.alpha, 2, numpy_generator(self.generator))[0, 0])
         blocks = self._blocks(tuple(images.shape[2:]), sides)
@@ -232,11 +229,6 @@ class PuzzleMix(SaliencyMixer):
         by_saliency = self.target_weight == "saliency"
         shown = saliency_ratio(plan, fine, images.shape[2:]) if by_saliency else None
         return Mixed(plan, target_ratio=shown, uniform_maps=uniform, cells=cells)
-
-    def _draw_grid(self) -> int | Sequence[int]:
-        if len(self._grids) == 1:
-            return self._grids[0]
-        return self._grids[int(torch.randint(len(self._grids), (), generator=self.generator))]
 
     def _blocks(self, size: tuple[int, ...], sides: tuple[int, ...]) -> tuple[int, ...] | None:
         """Returns the blocks that move, along each side; None if none do."""

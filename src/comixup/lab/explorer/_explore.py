@@ -141,7 +141,8 @@ def _baselines(batch: Batch, saliency: Tensor, settings: Settings) -> dict[str, 
     found = {}
     for name in _BASELINES:
         own = {"grid": settings.grid, "transport": even} if name == "puzzlemix" else {}
-        mixer = MIXERS[name](len(batch.class_names), generator=_seeded(settings), **own)
+        make: Callable[..., Mixer] = MIXERS[name]
+        mixer = make(len(batch.class_names), generator=_seeded(settings), **own)
         _mix(mixer, batch, saliency)
         found[METHODS[name].title] = mixer.last
     return found
@@ -274,7 +275,8 @@ def mix_files(
     folders = [file.parent.name for file in chosen]
     named = folders if len(set(folders)) > 1 else None
     batch = load_images(chosen, side=side, class_names=named)
-    title, kind = METHODS[method].title, MIXERS[method]
+    title = METHODS[method].title
+    kind = MIXERS[method]
     try:
         mixer: Mixer = kind(len(batch.class_names), generator=generator, **(settings or {}))
     except TypeError as error:

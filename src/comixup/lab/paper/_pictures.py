@@ -44,7 +44,8 @@ def draw_methods(images: Source, stem: Path) -> list[Row]:
     for method in ("input", "cutmix", "puzzlemix", "comixup"):
         title = METHODS[method].title if method != "comixup" else "Co-Mixup, m = 2"
         own = {"grid": 4} if method == "puzzlemix" else {}
-        make = functools.partial(MIXERS[method], None, **own)
+        kind: Callable[..., Mixer] = MIXERS[method]
+        make = functools.partial(kind, None, **own)
         mixed[title] = _evenly_mixed(make, pair)
     whole, ratios = _mix(CoMixup(None, generator=_seeded()), batch)
     with_first = int(ratios[:, 0].argmax())

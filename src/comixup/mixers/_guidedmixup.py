@@ -1,0 +1,117 @@
+"""GuidedMixup: of each pixel as much as it is salient, in pairs salient at different places."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from comixup.core.maps import Maps
+from comixup.core.saliency import blurred, resized
+from comixup.mixers._input import Blend
+from comixup.mixers._mixer import Mixed
+from comixup.mixers._salient import SHOWN, SaliencyMixer
+
+WINDOW, SIGMA = 7, 3.0
+"""Pixels per side, and standard deviation, of the Gaussian that maps are smoothed by."""
+_TINY = 1e-30
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class GuidedMixup(SaliencyMixer):
+    """GuidedMixup (Kang and Kim, AAAI 2023): blends by saliency, of pairs that differ most in it.
+
+    Maps are smoothed and sum to one. Partners are far from each other by the distance of their
+    maps: from the farthest pair on, each image's partner is the farthest that is no other's yet
+    (`farthest_cycle`). A pixel has the share s_a / (s_a + s_b) of the image, and the rest of its
+    partner; targets have the mean over the pixels. Nothing is drawn but, by `p`, whether a batch is
+    mixed.
+
+    The paper mixes with p=0.5 by maps of `comixup.spectral_residual`, which need no clean pass, and
+    with p=0.8 by gradients, with the clean loss.
+
+    Args:
+        clean_weight: see `Mixer`.
+        keep_gradients: see `comixup.saliency`.
+        saliency_scale: compute saliency on images of this relative size (`scale` of
+            `comixup.saliency`); below 1 only with keep_gradients=False.
+        num_classes, p, clean_reduction, generator, validate: see `Mixer`.
+
+    >>> mixup = GuidedMixup(num_classes=10)
+    >>> images, targets = torch.rand(8, 3, 32, 32), torch.arange(8)
+    >>> mixed, soft = mixup(images, targets, saliency=torch.rand(8, 32, 32))
+    >>> mixed.shape, soft.shape
+    (torch.Size([8, 3, 32, 32]), torch.Size([8, 10]))
+    """
+
+    def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
+        """Returns partners and the shares of each pixel for a batch, on the maps' device."""
+        maps = self.pooled(saliency, images, SHOWN)
+        smooth = smooth_maps(maps, tuple(images.shape[2:]))
+        partners = torch.from_numpy(next_in(farthest_cycle(distances(smooth).numpy(force=True))))
+        other = smooth[partners.to(smooth.device)]
+        total = smooth + other
+        share = torch.where(total > 0, smooth / total, 0.5)  # 0 / 0 where nothing matters in both
+        return Mixed(
+            Blend(partners.unsqueeze(1), torch.stack([share, 1 - share], 1)),
+            uniform_maps=int(np.count_nonzero(maps.uniform)),
+            cells=torch.from_numpy(maps.cells),
+        )
+
+
+def smooth_maps(maps: Maps, size: tuple[int, ...]) -> Tensor:
+    """Returns maps of a size, (m, *size) float32, smoothed, each summing to one."""
+    ones = (-1, *[1] * len(size))
+    uniform = torch.from_numpy(maps.uniform).to(maps.saliency.device)
+    saliency = maps.saliency.where(~uniform.view(ones), 1.0)
+    # By the largest first: the sum of a map may be too large for single precision, or too small.
+    saliency = (saliency / saliency.flatten(1).amax(1).view(ones)).float().unsqueeze(1)
+    if tuple(saliency.shape[2:]) != size:
+        saliency = resized(saliency, size)
+    reach = torch.arange(WINDOW, device=saliency.device) - WINDOW // 2
+    bell = (-0.5 * (reach / SIGMA).square()).exp()
+    smooth = blurred(saliency, bell / bell.sum(), "replicate").squeeze(1)
+    return smooth / smooth.flatten(1).sum(1).clamp(min=_TINY).view(ones)
+
+
+def distances(maps: Tensor) -> Tensor:
+    """Returns the Euclidean distance of each pair of maps, (m, m), by one product of matrices."""
+    flat = maps.flatten(1)
+    flat = flat - flat.mean(0)  # small differences of large numbers would be lost
+    with torch.autocast(maps.device.type, enabled=False):
+        product = flat @ flat.T
+    square = product.diagonal()
+    return (square.unsqueeze(0) + square.unsqueeze(1) - 2 * product).clamp(min=0).sqrt()
+
+
+def farthest_cycle(distance: npt.NDArray[np.floating]) -> npt.NDArray[np.int64]:
+    """Returns an order of all images: the farthest pair, then always the farthest that is left.
+
+    Of equally far ones, the first. Each image is followed by its partner, the last by the first.
+
+    >>> farthest_cycle(np.array([[0.0, 1, 3], [1, 0, 2], [3, 2, 0]])).tolist()
+    [0, 2, 1]
+    """
+    left = np.array(distance, dtype=np.float64)
+    np.fill_diagonal(left, -1)
+    now, following = divmod(int(left.argmax()), len(left))
+    order = [now]
+    while len(order) < len(left):
+        left[:, now] = -1
+        now, following = following, int(left[following].argmax())
+        order.append(now)
+    return np.array(order)
+
+
+def next_in(order: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Returns the partner of each image: the next of a cycle.
+
+    >>> next_in(np.array([0, 2, 1])).tolist()
+    [2, 0, 1]
+    """
+    partners = np.empty_like(order)
+    partners[order] = np.roll(order, -1)
+    return partners

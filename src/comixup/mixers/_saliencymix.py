@@ -1,0 +1,77 @@
+"""SaliencyMix: a box around the most salient pixel of another image, pasted at the same place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from comixup._checks import check_boolean, check_positive
+from comixup._random import dirichlet, numpy_generator
+from comixup.mixers._cutmix import Boxes, boxes_around
+from comixup.mixers._mixer import Mixed
+from comixup.mixers._salient import SHOWN, SaliencyMixer
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class SaliencyMix(SaliencyMixer):
+    """SaliencyMix (Uddin et al., ICLR 2021): CutMix whose box lies where its image is salient.
+
+    The box covers a ratio of 1 - lambda, around the most salient pixel of the partner, as far as it
+    lies inside; lambda ~ Beta(alpha, alpha), and targets count the pixels that can be seen. Each
+    pair has its own box, where public code takes one image's for all pairs. The paper's maps need
+    no model; `comixup.spectral_residual(images)` gives such maps, any others will do. In a partner
+    that is uniformly salient any pixel may be the centre.
+
+    Args:
+        alpha: parameter of lambda's Beta distribution.
+        per_sample: draw lambda for each image rather than for the batch.
+        clean_weight: see `Mixer`; the paper trains on the mixed loss alone.
+        keep_gradients: see `comixup.saliency`.
+        saliency_scale: compute saliency on images of this relative size (`scale` of
+            `comixup.saliency`); below 1 only with keep_gradients=False or clean_weight=0.
+        num_classes, p, clean_reduction, generator, validate: see `Mixer`.
+
+    >>> import comixup
+    >>> mixup = SaliencyMix(num_classes=10)
+    >>> images = torch.rand(8, 3, 32, 32)
+    >>> images, targets = mixup(images, torch.arange(8), comixup.spectral_residual(images))
+    >>> images.shape, targets.shape
+    (torch.Size([8, 3, 32, 32]), torch.Size([8, 10]))
+    """
+
+    alpha: float = 1.0
+    per_sample: bool = False
+    clean_weight: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive("alpha", self.alpha)
+        check_boolean("per_sample", self.per_sample)
+
+    def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
+        """Returns partners and boxes for a batch."""
+        m, size = len(images), tuple(images.shape[2:])
+        maps = self.pooled(saliency, images, SHOWN)
+        partners = torch.randperm(m, generator=self.generator)
+        rows = m if self.per_sample else 1
+        ratio = dirichlet(self.alpha, 2, numpy_generator(self.generator), rows)[:, 1].float()
+        anywhere = torch.rand(m, len(size), generator=self.generator)
+        uniform = torch.from_numpy(maps.uniform)
+        place = torch.where(uniform.unsqueeze(1), anywhere, salient_places(maps.saliency))
+        centre = (place * torch.tensor(size)).long()[partners]
+        begin, end = boxes_around(centre.unsqueeze(1), ratio.expand(m).unsqueeze(1), size)
+        plan = Boxes(partners.unsqueeze(1), begin, end, size)
+        return Mixed(plan, uniform_maps=int(uniform.sum()), cells=torch.from_numpy(maps.cells))
+
+
+def salient_places(maps: Tensor) -> Tensor:
+    """Returns the middle of each map's most salient pixel, (m, dimensions), each side from 0 to 1.
+
+    >>> salient_places(torch.tensor([[0.0, 0.0, 5.0, 1.0]])).tolist()
+    [[0.625]]
+    """
+    size = maps.shape[1:]
+    pixels = torch.unravel_index(maps.flatten(1).argmax(1).cpu(), size)
+    return (torch.stack(pixels, 1) + 0.5) / torch.tensor(tuple(size))
