@@ -110,7 +110,7 @@ def one_hot(targets, classes=CLASSES):
 
 def net(size=(8, 8), channels=3, classes=CLASSES, norm=True, seed=0):
     """A small convolutional classifier with random weights."""
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return nn.Sequential(
             nn.Conv2d(channels, 4, 3, padding=1),

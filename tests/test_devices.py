@@ -1,5 +1,7 @@
 """Copies between devices: what the host reads has arrived."""
 
+import subprocess
+import sys
 from pathlib import Path
 from unittest import mock
 
@@ -41,3 +43,12 @@ def test_nobody_copies_without_waiting_by_other_means():
 )
 def test_processes_exchange_tensors_where_they_can(own, backends, expected):
     assert communicating_device(torch.device(own), backends) == torch.device(expected)
+
+
+def test_everything_on_a_device_that_is_not_there():
+    """See on_a_device.py, whose device is registered for the whole of a process."""
+    tests = Path(__file__).with_name("on_a_device.py")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tests)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-1000:]
+    assert "passed" in done.stdout

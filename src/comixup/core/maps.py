@@ -85,7 +85,12 @@ def salient_locations(saliency: Tensor) -> Tensor:
     smooth = saliency
     for axis, side in enumerate(saliency.shape[1:], start=1):  # sums: as good as means here
         smooth = _running_sum(smooth, axis, min(SALIENT_WINDOW, side))
-    return torch.stack(torch.unravel_index(smooth.flatten(1).argmax(1), smooth.shape[1:]), 1)
+    # torch.unravel_index does the same, but copies the sides to the device, and waits for it.
+    number, location = smooth.flatten(1).argmax(1), []
+    for side in reversed(smooth.shape[1:]):
+        location.append(number % side)
+        number = number // side
+    return torch.stack(location[::-1], 1)
 
 
 @dataclass(frozen=True, eq=False)

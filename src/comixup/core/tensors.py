@@ -36,7 +36,7 @@ def floating(name: str, value: object) -> Tensor:
 
 def on_host(value: Tensor) -> Floats:
     """Returns a tensor as a float64 array in host memory, where checks are cheap."""
-    return np.ascontiguousarray(value.numpy(force=True), dtype=np.float64)
+    return np.ascontiguousarray(value.detach().cpu().numpy(), dtype=np.float64)
 
 
 def host_copy(value: Tensor) -> Floats:

@@ -51,7 +51,7 @@ class GuidedMixup(SaliencyMixer):
         """Returns partners and the shares of each pixel for a batch, on the maps' device."""
         maps = self.pooled(saliency, images, SHOWN)
         smooth = smooth_maps(maps, tuple(images.shape[2:]))
-        partners = torch.from_numpy(next_in(farthest_cycle(distances(smooth).numpy(force=True))))
+        partners = torch.from_numpy(next_in(farthest_cycle(distances(smooth).cpu().numpy())))
         other = smooth[partners.to(smooth.device)]
         total = smooth + other
         share = torch.where(total > 0, smooth / total, 0.5)  # 0 / 0 where nothing matters in both

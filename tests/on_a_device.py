@@ -1,0 +1,210 @@
+"""On a device that is not there: equal results, counted copies, and nothing the host waits for.
+
+Everything but compiled graphs, streams and a real device's kernels, which `comixup check` tries.
+test_devices.py runs this in a process of its own, since the device is registered for all of it.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+import comixup
+from batches import CLASSES, METHODS, batch, net, run
+from comixup import (
+    CoMixup,
+    ManifoldMixup,
+    NoMix,
+    OnePass,
+    Origin,
+    SaliencyMemory,
+    _native,
+    training_step,
+)
+from pretend_device import DEVICE, Elsewhere, counted, on_host
+from problems import generator
+
+SIZE = (16, 16)
+
+
+@pytest.fixture(autouse=True)
+def parameters_are_swapped() -> Iterator[None]:
+    """`model.to(device)` puts other tensors in the place of parameters, which data cannot hold."""
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    yield
+    torch.__future__.set_swap_module_params_on_conversion(False)
+
+
+def assert_same(device, host):
+    for one, other in zip(device, host, strict=True):
+        assert isinstance(one, Elsewhere)
+        torch.testing.assert_close(on_host(one), other)
+
+
+# ---- The device itself ---------------------------------------------------------------------------
+
+
+def test_the_device_counts_and_hides():
+    """What the other tests rely on."""
+    with counted() as counts:
+        there = torch.ones(3).to(DEVICE)
+        assert counts == {"to device": 1}
+        with pytest.raises(RuntimeError, match="of the device and of the host"):
+            there + torch.ones(3)
+        with pytest.raises(RuntimeError, match="numpy"):
+            there.numpy()
+        with pytest.raises(TypeError, match="device='cpu'"):  # the kernel is given no pointer
+            _native.read_maps(there, there, there, there)
+        there.cpu()
+        assert counts == {"to device": 1, "to host": 1}
+        assert float(there.sum()) == 3
+        there[there > 0]
+        assert counts["waits"] == 2
+
+
+# ---- Methods -------------------------------------------------------------------------------------
+
+# Copies of a batch to the host (saliency, on the grid) and to the device (who is where, and the
+# weights of the targets). A new method is one line here.
+COPIES = {
+    "co-mixup": (1, 2),
+    "co-mixup, saliency targets": (1, 2),
+    "cutmix": (0, 2),
+    "cutmix, 3 inputs, per sample": (0, 3),
+    "input mixup": (0, 3),
+    "input mixup, 3 inputs, per sample": (0, 3),
+    "manifold mixup at the input": (0, 3),
+    "manifold mixup inside": (0, 3),
+    "choice of cutmix and input mixup": (0, 2),
+    "puzzle mix": (2, 3),
+    "puzzle mix, saliency targets": (2, 3),
+    "saliencymix": (2, 3),
+    "saliencymix, per sample": (2, 3),
+    "resizemix": (0, 2),
+    "resizemix, per sample": (0, 2),
+    "fmix": (0, 3),
+    "fmix, per sample": (0, 3),
+    "guided mixup": (2, 5),
+    "r-mix": (1, 3),
+    "r-mix, per sample": (1, 3),
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_batch_is_mixed_alike(name):
+    images, targets, saliency = batch(23, SIZE, seed=1)
+    expected = run(METHODS[name](CLASSES, generator=generator(0)), images, targets, saliency)
+    with counted() as counts:
+        there = [value.to(DEVICE) for value in (images, targets, saliency)]
+        counts.clear()
+        mixed = run(METHODS[name](CLASSES, generator=generator(0)), *there)
+    assert (counts["to host"], counts["to device"], counts["waits"]) == (*COPIES[name], 0)
+    assert_same(mixed, expected)
+
+
+STEPS = 2
+
+
+def trained(mixer, device):
+    """Returns the state of a network after some steps, and what crossed between the devices."""
+    images, targets, _ = batch(23, SIZE, seed=1)
+    model = net(SIZE)
+    with counted() as counts:
+        model, images, targets = model.to(device), images.to(device), targets.to(device)
+        if mixer.mixes_inside:
+            mixer.attach(model)
+        origin = Origin(torch.arange(23)) if mixer.needs_origin else None
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        counts.clear()
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            training_step(model, mixer, images, targets, origin=origin).loss.backward()
+            optimizer.step()
+        return list(model.state_dict().values()), counts
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_network_is_trained_alike(name):
+    """Neither the clean pass, nor its saliency, nor the mixed pass copies or waits for more."""
+    settings = {"layers": ["0"]} if name.startswith("manifold") else {}
+    make = ManifoldMixup if settings else METHODS[name]
+    weights, counts = trained(make(CLASSES, generator=generator(0), **settings), DEVICE)
+    expected, _ = trained(make(CLASSES, generator=generator(0), **settings), "cpu")
+    to_host, to_device = (STEPS * count for count in COPIES[name])
+    assert (counts["to host"], counts["to device"], counts["waits"]) == (to_host, to_device, 0)
+    assert_same(weights, expected)
+
+
+@pytest.mark.parametrize("recycle", [False, True])
+def test_one_pass_mixing_trains_alike(recycle):
+    """With its maps in host memory: they are read there, and refreshed by one copy per batch."""
+
+    def make():
+        mixup = CoMixup(CLASSES, generator=generator(0))
+        return OnePass(mixup, SaliencyMemory(23, momentum=0.5), recycle=recycle)
+
+    ours, theirs = make(), make()
+    weights, counts = trained(ours, DEVICE)
+    expected, _ = trained(theirs, "cpu")
+    # A clean and a mixed step: gradients of the first, and of the second if they are recycled, are
+    # copied to the host, for the maps; maps, and who is where, to the device.
+    copies = (4, 7) if recycle else (2, 4)
+    assert (counts["to host"], counts["to device"], counts["waits"]) == (*copies, 0)
+    assert_same(weights, expected)
+    one, other = (mixer.memory.state_dict()["next"] for mixer in (ours, theirs))
+    torch.testing.assert_close(one, other, rtol=0, atol=1)  # bytes
+
+
+def test_a_batch_that_workers_mixed_costs_nothing():
+    """The training process computes a loss of soft targets, and that is all."""
+    images, targets, saliency = batch(23, SIZE, seed=1)
+    images, soft = CoMixup(CLASSES)(images, targets, saliency)
+    with counted() as counts:
+        model, images, soft = net(SIZE).to(DEVICE), images.to(DEVICE), soft.to(DEVICE)
+        counts.clear()
+        training_step(model, NoMix(), images, soft).loss.backward()
+    assert (counts["to host"], counts["waits"]) == (0, 0)
+
+
+# ---- The core, call by call ----------------------------------------------------------------------
+
+
+def test_the_road_step_by_step():
+    """Each public function takes tensors of the device and returns what it returns on the host."""
+    images, targets, _ = batch(12, SIZE, seed=1)
+    masks = torch.randint(3, (12, *SIZE), generator=generator(2))
+
+    def road(device):
+        model, x, y, m = net(SIZE).to(device), *(v.to(device) for v in (images, targets, masks))
+        maps = comixup.saliency(model, x, y)
+        problem = comixup.Problem.from_saliency(maps, generator=generator(0))
+        labelling = comixup.solve(problem, generator=generator(1))
+        mixed, soft = comixup.mix(x, y, labelling, num_classes=CLASSES)
+        shares = comixup.mix_mask_probabilities(m, labelling, 3)
+        residual = comixup.spectral_residual(x)
+        tensors = (maps, mixed, soft, shares, residual, labelling.mix_masks(m), labelling.masks)
+        return tensors, comixup.objective(problem, labelling)
+
+    with counted():
+        tensors, terms = road(DEVICE)
+    expected, its_terms = road("cpu")
+    assert_same(tensors, expected)
+    assert vars(terms) == pytest.approx(vars(its_terms))
+
+
+def test_a_memory_on_the_device():
+    """Maps are read and written there, with no copies at all."""
+    saliency = batch(6, SIZE, seed=1)[2]
+    indices = torch.arange(6)
+    with counted() as counts:
+        memory = SaliencyMemory(6, device=DEVICE)
+        there, rows = saliency.to(DEVICE), indices.to(DEVICE)
+        counts.clear()
+        memory.write(rows, there)
+        memory.end_epoch()
+        read = memory.read(rows, SIZE)
+    assert not counts
+    other = SaliencyMemory(6)
+    other.write(indices, saliency)
+    other.end_epoch()
+    assert_same([read], [other.read(indices, SIZE)])
