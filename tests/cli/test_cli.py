@@ -504,40 +504,90 @@ def test_the_traceback_is_there_for_those_who_ask(called, monkeypatch):
 # ---- Errors that come early ---------------------------------------------------------------------
 
 EARLY = {
-    "no run": (["evaluate"], "runs"),
-    "no runs to compare": (["compare"], "runs"),
-    "no such run": (["predict", "none", __file__], "`run` must exist, but there is no none"),
-    "no run to export": (["export", "none", "--to", "onnx"], "`run` must exist"),
-    "no such recipe": (["train", "digit"], "Did you mean digits"),
-    "a path without end": (["train", "x" * 5000], "`recipe` must be the name of one"),
-    "no folder": (["train", "digits", "--out", f"{__file__}/runs"], "`--out` must be a folder"),
-    "a place where root cannot write": (
-        ["train", "digits", "--out", "/proc/runs"],
-        "`--out` must be a folder",
-    ),
-    "no seed": (["train", "digits", "--seeds", "1", "1"], "`seeds` must be different"),
-    "no number of workers": (["train", "digits", "--workers", "-1"], "`workers` must be"),
+    "no run": ("evaluate", "runs"),
+    "no runs to compare": ("compare", "runs"),
+    "no such run": ("predict none FILE", "`run` must exist, but there is no none"),
+    "no run to export": ("export none --to onnx", "`run` must exist"),
+    "no such recipe": ("train digit", "Did you mean digits"),
+    "a path without end": (f"train {'x' * 5000}", "`recipe` must be the name of one"),
+    "an --out without end": (f"train digits --out {'x' * 5000}", "`--out` must be a folder"),
+    "no folder": ("train digits --out FILE/runs", "`--out` must be a folder"),
+    **{
+        f"a place where root cannot write: {words}": (
+            f"{words} /proc/folder/name",
+            f"`{words.split()[-1]}` must be a folder to write to",
+        )
+        for words in (
+            *("train digits --out", "evaluate FILE --out", "compare FILE --out"),
+            *("predict FILE FILE --csv", "predict FILE FILE --maps", "mix FILE --out"),
+            "export FILE --to onnx --out",
+        )
+    },
+    "no seed": ("train digits --seeds 1 1", "`seeds` must be different"),
+    "no number of workers": ("train digits --workers -1", "`workers` must be"),
+    "no such data set": ("train digits --data-set digit", "Did you mean digits"),
+    "no such method": ("train digits --method cutmic", "Did you mean cutmix"),
+    "no such method to tune": ("tune digits --method cutmic", "Did you mean cutmix"),
+    "no such method to vary": ("sweep digits --tau 1 --method cutmic", "Did you mean cutmix"),
+    "no setting": ("train digits --set beta", "NAME=VALUE"),
+    "no memory": ("train digits --memory rate", "NAME=VALUE"),
+    "no weights": ("train digits --weights none.pt", "`--weights` must exist"),
+    "epochs for a folder": ("train FOLDER --epochs 0", "`epochs` must be"),
+    "fraction of a folder": ("train FOLDER --test-fraction 2", "`test_fraction` must be"),
+    "no such data set to measure on": ("evaluate FILE --data-set digit", "Did you mean digits"),
+    "no number of workers to evaluate": ("evaluate FILE --workers -1", "`workers` must be"),
+    "no boxes": ("evaluate FILE --boxes none", "`--boxes` must exist"),
+    "no size": ("evaluate FILE --image-size 0", "`image_size` must be"),
+    "no classes": ("predict FILE FILE --top 0", "`top` must be"),
+    "no images": ("mix", "`images` must be"),
+    "no such image": ("mix none", "`images` must exist"),
+    "no such method to mix by": ("mix FILE --method cutmic", "Did you mean cutmix"),
+    "no picture": ("mix FILE --out x.bmp", "`--out` must end in"),
+    "no count": ("mix FILE --count 0", "`count` must be"),
+    "no setting to mix by": ("mix FILE --set beta", "NAME=VALUE"),
+    "no such run to explore": ("explore none", "`runs` must exist"),
+    "no such table": ("reproduce classificaton", "Did you mean classification"),
 }
 
 
-@pytest.mark.parametrize("mistake", EARLY)
-def test_mistakes_are_told_before_torch_is_imported(mistake):
-    words, message = EARLY[mistake]
+@pytest.fixture(scope="module")
+def early():
+    """Returns the error messages of commands for which importing torch raises."""
+    file, folder = __file__, os.path.dirname(__file__)
+    every = {
+        mistake: words.replace("FILE", file).replace("FOLDER", folder).split()
+        for mistake, (words, _) in EARLY.items()
+    }
     code = f"""
-import sys
-sys.argv = ["comixup", *{words!r}]
+import os, sys
 import comixup.cli
-try:
-    comixup.cli.main()
-finally:
-    print("torch" in sys.modules)
+assert "torch" not in sys.modules
+
+class NoTorch:
+    def find_spec(name, path=None, target=None):
+        if name == "torch":
+            raise ImportError("torch was imported")
+
+sys.meta_path.insert(0, NoTorch)
+for mistake, words in {every!r}.items():
+    print("----", mistake, file=sys.stderr, flush=True)
+    if os.fork() == 0:
+        sys.argv = ["comixup", *words]
+        comixup.cli.main()
+        os._exit(0)
+    os.wait()
 """
     run = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=True
     )
-    assert run.returncode
-    assert message in run.stderr
-    assert run.stdout.split()[-1] == "False"
+    blocks = run.stderr.split("---- ")[1:]
+    return dict(block.split("\n", 1) for block in blocks)
+
+
+@pytest.mark.parametrize("mistake", EARLY)
+def test_mistakes_are_told_before_torch_is_imported(mistake, early):
+    assert EARLY[mistake][1] in early[mistake]
+    assert early[mistake].startswith("comixup: ")
 
 
 def test_a_network_that_there_is_not_is_told_before_the_images_are_described(called, tmp_path):

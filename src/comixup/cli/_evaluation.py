@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 from rich.console import Console
 
+from comixup._checks import check_count
 from comixup.cli._options import (
     check_data_set,
     check_exists,
+    check_writable,
     find_device,
     method_name,
     option_help,
@@ -18,6 +20,7 @@ from comixup.cli._options import (
     print_synonyms,
 )
 from comixup.lab import evaluation
+from comixup.lab._limits import check_numbers
 from comixup.lab._locks import locked
 from comixup.lab.training._hardware import WORKERS
 
@@ -70,13 +73,17 @@ def evaluate(
     """
     check_data_set(data_set)
     check_exists("runs", *runs)
+    if boxes is not None:
+        check_exists("--boxes", boxes)
+    check_numbers(workers=workers, seed=seed, image_size=image_size)
+    if out is not None:
+        check_writable("--out", out)
     # Here, so that --help does not wait for torch.
-    from comixup.lab.evaluation._evaluate import check_options, output_folders  # noqa: PLC0415
+    from comixup.lab.evaluation._evaluate import output_folders  # noqa: PLC0415
     from comixup.lab.training._processes import check_alone  # noqa: PLC0415
     from comixup.lab.training._setup import shape_of  # noqa: PLC0415
 
     check_alone("evaluate")
-    check_options(workers=workers, seed=seed, image_size=image_size)
     console, on = Console(), find_device(device)
     wanted = [evaluation.trained_on(run, data_set, data, image_size) for run in runs]
     for run, chosen in zip(runs, wanted, strict=True):
@@ -136,6 +143,7 @@ def compare(
         out: where the tables (.txt, .md, .tex, .csv) and the reliability diagrams go.
     """
     check_exists("runs", *runs)
+    check_writable("--out", out)
     from comixup.lab.training._processes import check_alone  # noqa: PLC0415 - needs torch
 
     check_alone("compare")
@@ -186,6 +194,10 @@ def predict(
     """
     check_exists("run", run)
     check_exists("images", *images)
+    check_count("top", top)
+    for name, folder in (("--csv", csv and csv.parent), ("--maps", maps)):
+        if folder is not None:
+            check_writable(name, folder)
     # Here, so that --help does not wait for torch.
     from comixup._atomic_write import atomic_write, make_folder  # noqa: PLC0415
     from comixup.lab import models  # noqa: PLC0415
@@ -251,11 +263,12 @@ def export(
         data: folder of the data sets, for test images to compare on.
     """
     check_exists("run", run)
+    folder = run if run.is_dir() else run.parent
+    check_writable("--out", folder if out is None else out.parent)
     # Here, so that --help does not wait for torch.
     from comixup.lab import models  # noqa: PLC0415
 
     console, classifier = Console(), models.load(run)
-    folder = run if run.is_dir() else run.parent
     images, kind = _test_images(run, data), "test"
     if images is None:
         kind = "random"

@@ -8,10 +8,12 @@ from typing import Annotated, Literal
 import tyro
 from rich.console import Console
 
+from comixup._checks import check_count
 from comixup._did_you_mean import did_you_mean
 from comixup._methods import METHODS as ALL
 from comixup.cli._options import (
     check_exists,
+    check_writable,
     find_device,
     method_name,
     option_help,
@@ -20,7 +22,8 @@ from comixup.cli._options import (
 )
 from comixup.cli._values import parse_settings
 from comixup.lab import explorer
-from comixup.lab.explorer._settings import HOST, PORT
+from comixup.lab._limits import check_numbers
+from comixup.lab.explorer._settings import HOST, MAX_FILES, PORT
 
 METHODS = ("comixup", *(n for n in ALL if n not in ("comixup", "vanilla", "manifold")))
 _DEFAULT = "(default: the method's own)"
@@ -81,21 +84,27 @@ def mix(
         grid: cells per side.
         set: other settings of the method: --set levels=3 sweeps=2.
     """
-    # Here, so that --help does not wait for torch.
-    from comixup._figures import check_suffix, write_figure  # noqa: PLC0415
-    from comixup.lab._image_files import Skipped  # noqa: PLC0415
-    from comixup.lab.evaluation._predict_files import list_images  # noqa: PLC0415
-
+    check_exists("images", *images)
+    check_count("count", count, high=MAX_FILES)
+    check_numbers(seed=seed, image_size=image_size)
+    check_writable("--out", out.parent)
+    given = {"tau": tau, "beta": beta, "gamma": gamma, "omega": omega, "eta": eta, "grid": grid}
+    chosen = {key: value for key, value in given.items() if value is not None}
+    settings = {**chosen, **parse_settings(set)}
     name = method_name(method, METHODS)
     if name not in METHODS:
         raise ValueError(
             f"`--method` must be one of {', '.join(METHODS)}, got {method!r}."
             f"{did_you_mean(method, METHODS)}"
         )
-    print_synonyms([method], [name])
+    from comixup._figures import check_suffix, write_figure  # noqa: PLC0415 - needs matplotlib
+
     check_suffix(out, "--out")
-    given = {"tau": tau, "beta": beta, "gamma": gamma, "omega": omega, "eta": eta, "grid": grid}
-    chosen = {key: value for key, value in given.items() if value is not None}
+    # Here, so that --help does not wait for torch.
+    from comixup.lab._image_files import Skipped  # noqa: PLC0415
+    from comixup.lab.evaluation._predict_files import list_images  # noqa: PLC0415
+
+    print_synonyms([method], [name])
     console, skipped = Console(), Skipped()
     files = list_images(images, skipped)
     for line in skipped.lines():
@@ -103,7 +112,7 @@ def mix(
     sheet = explorer.mix_files(
         files,
         method=name,
-        settings={**chosen, **parse_settings(set)},
+        settings=settings,
         source=saliency,
         pretrained=weights == "pretrained",
         augment=augment,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import re
@@ -274,16 +275,19 @@ def check_words(words: Sequence[str]) -> None:
             raise ValueError(f"`{name}` must be followed by a value, got none.")
 
 
-def check_writable(out: Path) -> None:
+def check_writable(name: str, folder: Path) -> None:
     """Raises `OSError` if nothing can be written to a folder, which may not exist yet."""
-    there = next(folder for folder in (out.absolute(), *out.absolute().parents) if folder.exists())
+    every = (folder.absolute(), *folder.absolute().parents)
+    there = next(above for above in every if path_exists(above))
     try:
+        with contextlib.suppress(FileNotFoundError):  # other errors tell of a name too long
+            folder.absolute().stat()
         with tempfile.TemporaryFile(dir=there):  # permissions alone do not tell, least of all root
             pass
     except OSError as error:
         raise OSError(
-            f"`--out` must be a folder to write to, got {out}, but nothing can be written to "
-            f"{there} ({error.strerror})."
+            f"`{name}` must be a folder to write to, got {str(folder)[:200]}, but nothing can be "
+            f"written to {there} ({error.strerror})."
         ) from None
 
 

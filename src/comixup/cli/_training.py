@@ -20,6 +20,7 @@ from comixup.cli._options import (
     RunOptionsArgument,
     Seeds,
     changed_fields,
+    check_exists,
     check_writable,
     given,
     method_name,
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 _Values = Annotated[tuple[float, ...], option_help("VALUE ...", "(default: not varied)")]
 _LOADING = ("classes", "images_per_class", "validation", "validation_seed", "test_fraction")
 """Changes that decide which images are trained on."""
+_DEPENDENT = ("data_set", "weights", "freeze")
+"""Changes whose check needs more than the recipe."""
 
 
 def train(
@@ -62,8 +65,9 @@ def train(
         run_options: where data come from and results go.
         hardware: what to train on.
     """
-    chosen, options = _prepared(recipe, seeds, changes, run_options, hardware)
-    words = tuple(chosen.methods) if method == ("all",) else method or (chosen.method,)
+    asked = () if method == ("all",) else method
+    chosen, options = _prepared(recipe, asked, seeds, changes, run_options, hardware)
+    words = asked or (tuple(chosen.methods) if method else (chosen.method,))
     chosen, names = _with_methods(chosen, words, changes)
     first = _launch(options, words, names)
     results = {name: training.train(chosen, method=name, **options) for name in names}
@@ -95,7 +99,7 @@ def tune(
         run_options: where data come from and results go.
         hardware: what to train on.
     """
-    chosen, options = _prepared(recipe, seeds, changes, run_options, hardware)
+    chosen, options = _prepared(recipe, [method], seeds, changes, run_options, hardware)
     chosen, names = _with_methods(chosen, [method], changes)
     tuned = chosen.tuning_grid.get(chosen.choose(names[0]).mixer, {})
     for name in parse_settings(changes.set or ()):
@@ -148,8 +152,9 @@ def sweep(
     """
     named = {"beta": beta, "gamma": gamma, "tau": tau, "omega": omega}
     grid = _grid(named | {"partition_size": partition_size}, vary)
-    chosen, options = _prepared(recipe, seeds, changes, run_options, hardware)
-    words = [method or chosen.method]
+    asked = [] if method is None else [method]
+    chosen, options = _prepared(recipe, asked, seeds, changes, run_options, hardware)
+    words = asked or [chosen.method]
     chosen, names = _with_methods(chosen, words, changes)
     settings = chosen.choose(names[0]).settings
     for name in parse_settings(changes.set or ()):
@@ -191,17 +196,29 @@ def _grid(named: Mapping[str, tuple[Any, ...]], vary: Sequence[str]) -> dict[str
 
 def _prepared(
     word: str,
+    methods: Sequence[str],
     seeds: tuple[int, ...],
     changes: Changes,
     run_options: RunOptions,
     hardware: HardwareOptions,
 ) -> tuple[Recipe, TrainOptions]:
-    """Returns the recipe that a word means, changed, and the keywords of `training.train`."""
+    """Returns the recipe that a word means, changed, and the keywords of `training.train`.
+
+    What can be checked without torch and without the images is checked first.
+    """
     on, checkpoint_steps = Hardware(**given(hardware)), run_options.checkpoint_steps
     check_run_options(seeds, on, checkpoint_steps)
     fields = changed_fields(changes)
     path = None if word in RECIPES and word != FOLDER else _path_of(word, run_options)
-    check_writable(run_options.out)
+    check_writable("--out", run_options.out)
+    base = RECIPES[word if path is None else FOLDER]
+    for name in methods:
+        base.choose(method_name(name, base.methods))
+    parse_settings(changes.set or ())
+    parse_settings(changes.memory or (), "--memory")
+    if "weights" in fields:
+        check_exists("--weights", Path(fields["weights"]))
+    base.changed(**{name: value for name, value in fields.items() if name not in _DEPENDENT})
     options: TrainOptions = {
         "seeds": seeds,
         "out": run_options.out,

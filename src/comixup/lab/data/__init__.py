@@ -19,8 +19,8 @@ from comixup._lazy_imports import lazy_imports
 if TYPE_CHECKING:
     from comixup.lab.data._data_set import DataSet as DataSet
     from comixup.lab.data._load import load as load
-    from comixup.lab.data._load import names as names
     from comixup.lab.data._roots import data_root as data_root
+    from comixup.lab.data._roots import names as names
     from comixup.lab.data._split import Loader as Loader
     from comixup.lab.data._split import Split as Split
     from comixup.lab.data._tiny_imagenet import tiny_imagenet_boxes as tiny_imagenet_boxes

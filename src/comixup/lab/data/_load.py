@@ -17,7 +17,7 @@ from comixup.lab.data._cifar import KINDS, read_cifar
 from comixup.lab.data._data_set import DataSet, hold_out, keep_classes, keep_images
 from comixup.lab.data._folder import read_imagenet, read_own
 from comixup.lab.data._in_memory import MemorySplit
-from comixup.lab.data._roots import data_root
+from comixup.lab.data._roots import data_root, names
 from comixup.lab.data._speech import read_speech
 from comixup.lab.data._tiny_imagenet import read_tiny_imagenet
 
@@ -26,15 +26,6 @@ _OF_IMAGE_FILES: dict[str, Callable[[str, Path, bool], DataSet]] = {
     "tiny-imagenet": read_tiny_imagenet,
 }
 _FOLDER, _SPEECH, _DIGITS = "folder", "speech-commands", "digits"
-
-
-def names() -> list[str]:
-    """Returns the names of the data sets that `load` knows, sorted.
-
-    >>> "cifar100" in names()
-    True
-    """
-    return sorted([*_OF_IMAGE_FILES, _FOLDER, *KINDS, _SPEECH, _DIGITS])
 
 
 def load(

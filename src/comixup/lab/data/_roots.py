@@ -1,4 +1,4 @@
-"""Where data sets lie on disk, and the error messages for when they do not."""
+"""Names of data sets, where they lie on disk, and the error messages for when they do not."""
 
 from __future__ import annotations
 
@@ -7,9 +7,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from comixup._checks import reason_of
-from comixup.lab._image_files import check_regular
 
 DEFAULT_ROOT = "data"
+_NAMES = (
+    *("cifar10", "cifar100", "digits", "folder", "imagenet", "speech-commands", "tiny-imagenet"),
+)
+
+
+def names() -> list[str]:
+    """Returns the names of the data sets that `load` knows, sorted.
+
+    >>> "cifar100" in names()
+    True
+    """
+    return sorted(_NAMES)
 
 
 def data_root(root: str | Path | None, *, or_csv: bool = False) -> Path:
@@ -72,6 +83,8 @@ def find_folder(
 
 def lines_of(path: Path, what: str) -> list[str]:
     """Returns a text file's lines that are not empty."""
+    from comixup.lab._image_files import check_regular  # noqa: PLC0415 - needs torch
+
     try:
         check_regular(path)
         text = path.read_text(encoding="utf-8-sig")  # editors on Windows write a mark in front

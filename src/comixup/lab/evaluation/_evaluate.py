@@ -16,8 +16,7 @@ from rich.text import Text
 from torch import Tensor
 
 from comixup._atomic_write import atomic_write, make_folder
-from comixup._checks import check_count
-from comixup.lab._limits import MAX_SEED, MAX_SIDE
+from comixup.lab._limits import check_numbers
 from comixup.lab._locks import locked
 from comixup.lab._networks import check_finite
 from comixup.lab._progress import progress_bar
@@ -35,7 +34,6 @@ from comixup.lab.evaluation._pictures import (
 )
 from comixup.lab.evaluation._runs import RunRecord
 from comixup.lab.evaluation._trained import Trained
-from comixup.lab.training._hardware import MAX_WORKERS
 
 BATCH = 250
 RELIABILITY, LOCALISATION, CORRUPTION = "reliability.png", "localisation.png", "corruption.png"
@@ -219,14 +217,6 @@ def _json(value: Any) -> Any:
     return None if value != value else value  # noqa: PLR0124 - NaN
 
 
-def check_options(*, workers: int = 0, seed: int = 0, image_size: int | None = None) -> None:
-    """Raises `ValueError` for numbers that no evaluation can have; see `evaluate`."""
-    check_count("workers", workers, low=0, high=MAX_WORKERS)
-    check_count("seed", seed, low=0, high=MAX_SEED)
-    if image_size is not None:
-        check_count("image_size", image_size, high=MAX_SIDE)
-
-
 def evaluate(
     trained: Trained,
     data: DataSet,
@@ -255,7 +245,7 @@ def evaluate(
         seed: of the corruption.
         console: where to show progress; None is silent.
     """
-    check_options(workers=workers, seed=seed, image_size=image_size)
+    check_numbers(workers=workers, seed=seed, image_size=image_size)
     trained.check_data(data)
     loading: dict[str, Any] = {
         "image_size": trained.image_size(data, image_size),

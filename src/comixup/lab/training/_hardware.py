@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from comixup._checks import check_choice, check_count, check_number, check_positive
-from comixup.lab._limits import MAX_SEED
+from comixup.lab._limits import MAX_SEED, MAX_WORKERS
 from comixup.lab.training._recipe import Recipe
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ MAX_DEVICES = 16
 """Processes on a machine that has fewer cores and GPUs: more would only fill its memory."""
 MAX_NODES = 10_000
 MAX_MICRO_BATCHES = 10**6
-MAX_WORKERS = 1024
-"""Most processes that read images."""
 MAX_MINUTES = 10**5
 MAX_STEPS = 10**9
 """From one checkpoint to the next: no epoch has as many."""
