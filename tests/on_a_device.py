@@ -146,8 +146,8 @@ def test_one_pass_mixing_trains_alike(recycle):
     ours, theirs = make(), make()
     weights, counts = trained(ours, DEVICE)
     expected, _ = trained(theirs, "cpu")
-    # A clean and a mixed step: gradients of the first, and of the second if they are recycled, are
-    # copied to the host, for the maps; maps, and who is where, to the device.
+    # A clean and a mixed step. To the host: new maps, and how many are unusable, of the clean one,
+    # and of the mixed one too if it is recycled. To the device: maps, and who is where.
     copies = (4, 7) if recycle else (2, 4)
     assert (counts["to host"], counts["to device"], counts["waits"]) == (*copies, 0)
     assert_same(weights, expected)
