@@ -34,7 +34,7 @@ points, mean over paired seeds and 95 % confidence interval; positive is in favo
 *p*: paired t-test, adjusted by Holm's method within its table. *Scaled*: after temperature scaling,
 fitted on the images held out.
 
-{records}
+{curves}{records}
 
 {search}"""
 _RECORDS = """## Records
@@ -85,7 +85,11 @@ _TITLES = {
     "trivial-coin": "TrivialAugment, input mixup or CutMix, p = 0.5",
     "trivial-one-pass": "TrivialAugment, one-pass Co-Mixup",
 }
-_ENDINGS = {"-ema": "averaged weights", stages.SHUFFLED: "other images' maps"}
+_ENDINGS = {
+    "-ema": "averaged weights",
+    stages.SHUFFLED: "other images' maps",
+    stages.UNAUGMENTED: "crops and flips",
+}
 _REUSED = {
     "vanilla-double": "no-mixing",
     "input-p0.5-double": "input-1",
@@ -186,6 +190,7 @@ def write_page(folder: Path = FOLDER) -> None:
         answer=answer(),
         status=status,
         tables="\n\n".join(f"## {each.title}\n\n{comparison_table(each)}" for each in found),
+        curves=curves_tables(),
         records=records_table(),
         search=_search(),
     )
@@ -234,6 +239,38 @@ def comparison_table(found: Comparison) -> str:
         )
     metrics = ("error, %", "ECE, %", "NLL", "ECE, scaled, %", "NLL, scaled", "CPU-minutes")
     return markdown_table(["", "seeds", *metrics, "minus the first", "p"], rows).rstrip()
+
+
+def curves_tables() -> str:
+    """Returns errors by images per class and by epochs as Markdown; nothing before any of them."""
+    if not any(run.recipe.startswith("curves/") for run in stages.collected()):
+        return ""
+    epochs = stages.condition()[1]
+    by_images = {f"{n} images": (n, epochs) for n in stages.IMAGES}
+    by_epochs = {f"{n} epochs": (stages.CONFIRMED_IMAGES, n) for n in stages.EPOCHS}
+    tables = []
+    for points in (by_images, by_epochs):
+        rows = [
+            [
+                title_of(arm),
+                *(_few(stages.curve_condition(arm, *at), arm) for at in points.values()),
+            ]
+            for arm in stages.curve_words()
+        ]
+        tables.append(markdown_table(["error, %", *points], rows))
+    return f"""## Where would it win?
+
+Exploratory, three seeds: images per class with {epochs} epochs, and epochs with
+{stages.CONFIRMED_IMAGES} images per class, otherwise as confirmed on CIFAR-100.
+
+{tables[0]}
+{tables[1]}
+"""
+
+
+def _few(where: str, arm: str) -> str:
+    errors = stages.errors(where, arm, stages.FEW_SEEDS).values()
+    return f"{statistics.fmean(errors):.1f}" if len(errors) == len(stages.FEW_SEEDS) else ""
 
 
 def records_table() -> str:

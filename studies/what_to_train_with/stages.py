@@ -405,28 +405,48 @@ def _ranked_rates(data: str, arm: str, rates: Sequence[str], seeds: Sequence[int
 # ---- Curves --------------------------------------------------------------------------------------
 
 FEW_SEEDS = range(3)
-IMAGES, EPOCHS = (20, 50, 250), (60, 120, 480)
-"""Per class, and of training: what the confirmation has not."""
+IMAGES, EPOCHS = (20, 50, 100, 250), (60, 120, 240, 480)
+"""Per class, and of training; the confirmation has 100 images, and one of the lengths."""
+CONFIRMED_IMAGES = 100
+UNAUGMENTED = "-crop-flip"
+"""Ends the name of an arm without the study's augmentation."""
+
+
+def curve_words() -> dict[str, tuple[str, ...]]:
+    """Returns method and options of each arm of the curves: the chosen mode is the first."""
+    words, mode, (vanilla, *rivals) = confirmed_words(), chosen_mode(), chosen_rivals()
+    augment, _ = condition()
+    rival = strongest(confirmed_on("cifar100"), rivals)[0]
+    augmented = {arm: (*words[arm], "--augment", augment) for arm in (mode, vanilla, rival)}
+    return augmented | {vanilla + UNAUGMENTED: (*words[vanilla], "--augment", "crop-flip")}
+
+
+def curve_condition(arm: str, images: int, epochs: int) -> str:
+    """Returns the condition of an arm's runs at a point of the curves.
+
+    Where both curves meet, most arms have been confirmed.
+    """
+    if images != CONFIRMED_IMAGES:
+        return f"curves/{images}-images"
+    confirmed = not arm.endswith(UNAUGMENTED) and epochs == condition()[1]
+    return confirmed_on("cifar100") if confirmed else f"curves/{epochs}-epochs"
 
 
 def curves() -> Iterator[Task]:
     """Yields the runs that ask where the mode would win, if it is not recommended."""
     if recommended():
         return
-    words, mode = confirmed_words(), chosen_mode()
-    vanilla, *rivals = chosen_rivals()
-    augment, epochs = condition()
-    rival = strongest(confirmed_on("cifar100"), rivals)[0]
-    shared = ("--classes", "50-69", "--width", "16", "--augment", augment)
-    conditions = {
-        f"curves/{images}-images": ("--epochs", str(epochs), "--images-per-class", str(images))
-        for images in IMAGES
-    }
-    conditions |= {f"curves/{length}-epochs": ("--epochs", str(length)) for length in EPOCHS}
-    for where, options in conditions.items():
+    _, epochs = condition()
+    points = [(images, epochs) for images in IMAGES]
+    points += [(CONFIRMED_IMAGES, length) for length in EPOCHS if length != epochs]
+    for images, length in points:
+        shared = ("--classes", "50-69", "--width", "16", "--epochs", str(length))
         for seed in FEW_SEEDS:
-            for arm in (mode, vanilla, rival):
-                yield Task(where, arm, seed, (*words[arm], *shared, *options))
+            for arm, words in curve_words().items():
+                where = curve_condition(arm, images, length)
+                if where.startswith("curves/"):
+                    options = (*shared, "--images-per-class", str(images))
+                    yield Task(where, arm, seed, (*words, *options))
 
 
 # ---- Records -------------------------------------------------------------------------------------

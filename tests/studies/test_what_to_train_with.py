@@ -81,10 +81,16 @@ def test_curves_of_a_mode_that_did_not_win(
     ]
     write_runs(lost, stages.RUNS)
     assert stages.recommended() is False
-    assert {task.arm for task in stages.curves()} == {"one-pass-cutmix", "no-mixing", "input-2-ema"}
+    augmented = {"one-pass-cutmix", "no-mixing", "input-2-ema"}
+    assert {task.arm for task in stages.curves()} == {*augmented, "no-mixing-crop-flip"}
     asked = {f"curves/{n}-images" for n in (20, 50, 250)}
     asked |= {f"curves/{n}-epochs" for n in (60, 120, 480)}
-    assert Counter(task.condition for task in stages.curves()) == dict.fromkeys(asked, 9)
+    wanted = dict.fromkeys(asked, 12) | {"curves/240-epochs": 3}  # without the augmentation
+    assert Counter(task.condition for task in stages.curves()) == wanted
+    write_runs([*lost, *map(record, stages.curves())], stages.RUNS)
+    rows = [line.split(" | ") for line in page.curves_tables().splitlines() if "| " in line]
+    assert sum(row[0] == "| Vanilla, crops and flips" for row in rows) == 2
+    assert all(cell.strip(" |") for row in rows for cell in row)  # no point is missing
 
 
 def test_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
