@@ -21,6 +21,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 
 from comixup._atomic_write import atomic_write
 from comixup.lab import paper
+from comixup.lab._cluster import HERE, Cluster
 from comixup.lab._tables import markdown_table
 from comixup.lab.evaluation import RunRecord
 from comixup.lab.paper._report import spread
@@ -87,7 +88,7 @@ def run(
     results: Path = paper.RESULTS,
     out: Path = paper.OUT,
     data: Path | None = None,
-    workers: int = 1,
+    cluster: str = HERE,
 ) -> None:
     """Train and measure the runs that are not there.
 
@@ -95,13 +96,14 @@ def run(
         results: folder of the committed runs.
         out: the output folder.
         data: folder of the data sets.
-        workers: runs at a time.
+        cluster: what trains them, as of `comixup train`.
     """
     there = trained(results, out)
     jobs = [paper.training_job(each) for each in planned() if each not in there]
-    outcome = paper.run_jobs(jobs, paper.Workspace(out, data), workers=workers)
-    for key, why in outcome.failed.items():
-        print(f"FAILED: {key}: {why}")
+    done = paper.run_jobs(jobs, paper.Workspace(out, data), Cluster(cluster))
+    for one in done:
+        if one.error is not None:
+            print(f"FAILED: {one.key}: {one.reason}")
 
 
 def collect(results: Path = paper.RESULTS, out: Path = paper.OUT) -> None:

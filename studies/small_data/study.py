@@ -21,6 +21,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 
 from comixup._atomic_write import atomic_write
 from comixup.lab import paper
+from comixup.lab._cluster import HERE, Cluster
 from comixup.lab.evaluation import read_runs
 from run_tables import add_finished, collected, print_planned
 from small_data.arms import RECIPE, RUNS, seeds_of_arms
@@ -57,23 +58,23 @@ def show(runs: Path = RUNS) -> None:
     print_planned(planned, {run.key[1:] for run in collected(runs) if run.recipe == RECIPE})
 
 
-def run(runs: Path = RUNS, out: Path = OUT, data: Path | None = None, workers: int = 1) -> None:
+def run(runs: Path = RUNS, out: Path = OUT, data: Path | None = None, cluster: str = HERE) -> None:
     """Train what is missing, and add it to the table.
 
     Args:
         runs: the table.
         out: folder of the runs.
         data: folder of the data sets.
-        workers: runs at a time.
+        cluster: what trains them, as of `comixup train`.
     """
     left = missing(runs)
     workspace = paper.Workspace(out, data)
-    outcome = paper.run_jobs(
-        [paper.training_job(each) for each in left], workspace, workers=workers
-    )
+    jobs = [paper.training_job(each) for each in left]
+    done = paper.run_jobs(jobs, workspace, Cluster(cluster))
     collect(*(workspace.run_folder(each) for each in left), runs=runs)
-    for key, why in outcome.failed.items():
-        print(f"FAILED: {key}: {why}")
+    for one in done:
+        if one.error is not None:
+            print(f"FAILED: {one.key}: {one.reason}")
 
 
 def collect(*folders: tyro.conf.Positional[Path], runs: Path = RUNS) -> None:

@@ -12,7 +12,6 @@ import torch
 
 from comixup.lab import paper
 from comixup.lab.evaluation import holm, paired_test, read_runs, write_runs
-from comixup.lab.paper._scheduler import Outcome
 from small_data import study
 from small_data.arms import (
     EXPLORED,
@@ -110,7 +109,7 @@ def test_what_was_trained_is_what_is_reported(tmp_path, monkeypatch):
     chosen = recipe(images_per_class=3, validation=0.4, validation_seed=0)
     here = train_here(data, tmp_path / "trained", "comixup", chosen)
 
-    def train(jobs, workspace, *, workers=1):
+    def train(jobs, workspace, cluster):
         assert [job.key for job in jobs] == [f"runs/{RECIPE}/comixup/seed-0"]
         folder = workspace.run_folder(paper.Run(RECIPE, "comixup", 0))
         shutil.copytree(here, folder)
@@ -125,7 +124,7 @@ def test_what_was_trained_is_what_is_reported(tmp_path, monkeypatch):
             content = json.loads((folder / name).read_text())
             change(content)
             (folder / name).write_text(json.dumps(content))
-        return Outcome()
+        return []
 
     monkeypatch.setattr(paper, "run_jobs", train)
     table = tmp_path / "runs.csv"

@@ -20,6 +20,7 @@ from comixup._did_you_mean import did_you_mean
 from comixup._methods import METHODS
 from comixup.cli._values import metavar
 from comixup.lab import data as data_sets
+from comixup.lab._cluster import Cluster
 from comixup.lab.training._hardware import Hardware
 from comixup.lab.training._recipe import Method, Phase, Recipe
 
@@ -141,6 +142,7 @@ _HELPS = help_of(Recipe.changed, Recipe, Method) | {
 if TYPE_CHECKING:
     Changes: TypeAlias = Any
     HardwareOptions: TypeAlias = Any
+    ClusterOptions: TypeAlias = Any
 else:
     Changes = _option_class(
         "Changes",
@@ -155,6 +157,13 @@ else:
         typing.get_type_hints(Hardware),
         help_of(Hardware),
         Hardware(),
+    )
+    ClusterOptions = _option_class(
+        "ClusterOptions",
+        "Where runs are trained.",
+        typing.get_type_hints(Cluster),
+        help_of(Cluster),
+        Cluster(),
     )
 
 
@@ -185,6 +194,9 @@ RunOptionsArgument: TypeAlias = Annotated[
 ]
 HardwareArgument: TypeAlias = Annotated[
     HardwareOptions, tyro.conf.OmitArgPrefixes, tyro.conf.arg(name="hardware")
+]
+ClusterArgument: TypeAlias = Annotated[
+    ClusterOptions, tyro.conf.OmitArgPrefixes, tyro.conf.arg(name="cluster")
 ]
 
 

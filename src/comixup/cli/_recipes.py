@@ -15,12 +15,18 @@ from rich.table import Table
 from rich.text import Text
 
 from comixup._did_you_mean import did_you_mean
-from comixup.cli._options import option_help, print_line
+from comixup.cli._options import (
+    ClusterArgument,
+    ClusterOptions,
+    given,
+    option_help,
+    print_line,
+)
 from comixup.lab import paper
+from comixup.lab._cluster import Cluster, Done, check_done
 from comixup.lab.training._recipes import FOLDER, RECIPES
 
 if TYPE_CHECKING:
-    from comixup.lab.paper import Outcome
     from comixup.lab.training import Method, Recipe
 
 _REPORTED = {
@@ -174,12 +180,11 @@ def reproduce(
     data: Annotated[
         Path | None, option_help("FOLDER", "(default: $COMIXUP_DATA, else ./data)")
     ] = None,
-    workers: Annotated[int, option_help("N")] = 1,
-    shard: Annotated[str, option_help("I/N")] = "1/1",
     results: Annotated[Path, option_help("FOLDER")] = paper.RESULTS,
     report: Annotated[bool, tyro.conf.FlagCreatePairsOff, option_help("", "")] = False,
     collect: Annotated[bool, tyro.conf.FlagCreatePairsOff, option_help("", "")] = False,
     check: Annotated[int | None, option_help("N", "(default: none)")] = None,
+    cluster: ClusterArgument = ClusterOptions(),  # noqa: B008
 ) -> None:
     """Make the paper's tables and figures; without a name, list them.
 
@@ -191,42 +196,29 @@ def reproduce(
         scale: the paper's recipes, or small ones for CPU cores.
         out: where jobs, runs, figures and the report go.
         data: folder of the data sets.
-        workers: processes that run jobs side by side.
-        shard: run every N-th job from the I-th on, for clusters.
         results: folder of the committed results.
         report: write the report from the results that there are.
         collect: add the results of the output folder to the committed ones.
         check: draw so many committed jobs of the named tables and figures at random, run them
             again in the output folder, and compare.
+        cluster: where jobs are run.
     """
     console = Console()
-    chosen, part = paper.chosen_items(names), paper.shard_of(shard)
+    chosen, on = paper.chosen_items(names), Cluster(**given(cluster))
     if not (names or report or collect):
         for paragraph in paper.listing(results, out, console.width):
             print_line(console, paragraph)
         return
-    failed, workspace = None, paper.Workspace(out, data, console)
+    done: list[Done] = []
+    workspace = paper.Workspace(out, data, console)
     if check is not None:
-        found, outcome = paper.check(chosen, check, results, workspace, workers=workers)
+        found, done = paper.check(chosen, check, results, workspace, on)
         for comparison in found:
             print_line(console, str(comparison))
-        failed = _told(console, outcome)
     elif names:
         jobs = [job for item in chosen for job in paper.jobs_of(item, scale)]
-        failed = _told(console, paper.run_jobs(jobs, workspace, workers=workers, shard=part))
+        done = paper.run_jobs(jobs, workspace, on)
     if collect:
         print_line(console, f"{results}: {paper.collect(results, out)} new results.")
     print_line(console, f"The report is {paper.write_report(results, out)}.")
-    if failed is not None:
-        raise RuntimeError(failed)
-
-
-def _told(console: Console, outcome: Outcome) -> str | None:
-    """Prints what became of jobs; returns the error message if some failed."""
-    if outcome.elsewhere:
-        count = len(outcome.elsewhere)
-        print_line(console, f"{count} jobs are left to other processes, which hold their locks.")
-    if not outcome.failed:
-        return None
-    reasons = dict.fromkeys(outcome.failed.values())
-    return f"{len(outcome.failed)} jobs failed: {' '.join(reasons)}"
+    check_done(done)

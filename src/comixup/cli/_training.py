@@ -13,6 +13,8 @@ from comixup.cli._options import (
     SCHEDULES,
     Changes,
     ChangesOption,
+    ClusterArgument,
+    ClusterOptions,
     HardwareArgument,
     HardwareOptions,
     RecipeName,
@@ -31,6 +33,7 @@ from comixup.cli._options import (
 )
 from comixup.cli._values import parse_settings
 from comixup.lab import data, training
+from comixup.lab._cluster import Cluster, check_done
 from comixup.lab.training._hardware import Hardware, check_run_options
 from comixup.lab.training._recipes import FOLDER, RECIPES
 
@@ -52,6 +55,7 @@ def train(
     changes: ChangesOption = Changes(),  # noqa: B008
     run_options: RunOptionsArgument = RunOptions(),  # noqa: B008
     hardware: HardwareArgument = HardwareOptions(),  # noqa: B008
+    cluster: ClusterArgument = ClusterOptions(),  # noqa: B008
 ) -> None:
     """Train a recipe. The same command resumes where it was interrupted.
 
@@ -64,14 +68,16 @@ def train(
         changes: what to change in the recipe; the rest stays as it is.
         run_options: where data come from and results go.
         hardware: what to train on.
+        cluster: where runs are trained.
     """
+    on = Cluster(**given(cluster))
     asked = () if method == ("all",) else method
     chosen, options = _prepared(recipe, asked, seeds, changes, run_options, hardware)
     words = asked or (tuple(chosen.methods) if method else (chosen.method,))
     chosen, names = _with_methods(chosen, words, changes)
-    first = _launch(options, words, names)
-    results = {name: training.train(chosen, method=name, **options) for name in names}
-    if first:
+    first = _launch(options, on, words, names)
+    results, done = training.train_all(chosen, names, on, **options)
+    if first and results:
         from comixup.lab.training._results import classes_table, results_table  # noqa: PLC0415
 
         console = Console()
@@ -79,6 +85,7 @@ def train(
         if chosen.data == FOLDER:
             console.print(classes_table(chosen, results))
         print_line(console, f"Runs are in {run_options.out / chosen.name}.")
+    check_done(done)
 
 
 def tune(
@@ -88,6 +95,7 @@ def tune(
     changes: ChangesOption = Changes(),  # noqa: B008
     run_options: RunOptionsArgument = RunOptions(),  # noqa: B008
     hardware: HardwareArgument = HardwareOptions(),  # noqa: B008
+    cluster: ClusterArgument = ClusterOptions(),  # noqa: B008
 ) -> None:
     """Choose a baseline's alpha in {0.2, 1, 2} by images held out of the training ones.
 
@@ -98,7 +106,9 @@ def tune(
         changes: what to change in the recipe; the rest stays as it is.
         run_options: where data come from and results go.
         hardware: what to train on.
+        cluster: where runs are trained.
     """
+    on = Cluster(**given(cluster))
     chosen, options = _prepared(recipe, [method], seeds, changes, run_options, hardware)
     chosen, names = _with_methods(chosen, [method], changes)
     tuned = chosen.tuning_grid.get(chosen.choose(names[0]).mixer, {})
@@ -109,8 +119,8 @@ def tune(
                 f"`--set` must leave {name} alone, which tune itself tries with {values}. Leave it "
                 "out, or use comixup train."
             )
-    first = _launch(options, [method], names)
-    found = training.tune(chosen, names[0], **options)
+    first = _launch(options, on, [method], names)
+    found = training.tune(chosen, names[0], cluster=on, **options)
     if first:
         from comixup.lab.training._sweep import tuning_table  # noqa: PLC0415
 
@@ -130,6 +140,7 @@ def sweep(
     changes: ChangesOption = Changes(),  # noqa: B008
     run_options: RunOptionsArgument = RunOptions(),  # noqa: B008
     hardware: HardwareArgument = HardwareOptions(),  # noqa: B008
+    cluster: ClusterArgument = ClusterOptions(),  # noqa: B008
 ) -> None:
     """Train a recipe with each setting varied alone, as in the paper's table of sensitivity.
 
@@ -149,7 +160,9 @@ def sweep(
         changes: what to change in the recipe; the rest stays as it is.
         run_options: where data come from and results go.
         hardware: what to train on.
+        cluster: where runs are trained.
     """
+    on = Cluster(**given(cluster))
     named = {"beta": beta, "gamma": gamma, "tau": tau, "omega": omega}
     grid = _grid(named | {"partition_size": partition_size}, vary)
     asked = [] if method is None else [method]
@@ -163,8 +176,8 @@ def sweep(
                 f"`--set` must set what the sweep does not vary, got {name}, whose values are all "
                 "given. Add the value to them, or leave --set out."
             )
-    first = _launch(options, words, names)
-    found = training.sweep(chosen, grid, method=names[0], **options)
+    first = _launch(options, on, words, names)
+    found = training.sweep(chosen, grid, method=names[0], cluster=on, **options)
     if first:
         from comixup.lab.training._sweep import sweep_table  # noqa: PLC0415
 
@@ -263,12 +276,17 @@ def _with_methods(
     return recipe, names
 
 
-def _launch(options: TrainOptions, words: Sequence[str], names: Sequence[str]) -> bool:
-    """Starts the processes asked for; returns whether this one is the first of them."""
-    options["fabric"] = fabric = (options["hardware"] or Hardware()).launch()
-    if fabric.is_global_zero:
+def _launch(
+    options: TrainOptions, cluster: Cluster, words: Sequence[str], names: Sequence[str]
+) -> bool:
+    """Starts the processes that train a run; returns whether this one is the first of them."""
+    first = True
+    if cluster.inline:
+        options["fabric"] = fabric = (options["hardware"] or Hardware()).launch()
+        first = bool(fabric.is_global_zero)
+    if first:
         print_synonyms(words, names)
-    return bool(fabric.is_global_zero)
+    return first
 
 
 def _changed(recipe: Recipe, fields: Mapping[str, Any]) -> Recipe:

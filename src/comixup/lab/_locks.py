@@ -19,6 +19,10 @@ _directories: set[int] = set()
 _training = threading.Lock()
 
 
+class InUseError(ValueError):
+    """A folder that somebody else is working in."""
+
+
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Holds a folder for this thread of this process; others that want it get an error message.
@@ -31,7 +35,7 @@ def locked(folder: Path) -> Iterator[None]:
     """
     with held_if_free(folder) as held:
         if not held:
-            raise ValueError(
+            raise InUseError(
                 f"`folder` must not be in use, but another process (or thread) is working in "
                 f"{folder}. Wait for it, or choose another folder with --out."
             )

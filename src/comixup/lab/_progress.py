@@ -1,15 +1,18 @@
-"""Progress bars on the terminal."""
+"""Progress on the terminal: bars, and a board of many tasks."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress as RichProgress
+    from rich.progress import TaskID
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -60,3 +63,96 @@ def in_threads(
     """
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         yield from track(pool.map(call, items), len(items), title)
+
+
+# ---- Many tasks ----------------------------------------------------------------------------------
+
+
+class Progress(NamedTuple):
+    """How far a task is: `done` of `total` epochs, and a note such as the error so far."""
+
+    done: float
+    total: int
+    note: str
+
+
+Tell: TypeAlias = "Callable[[Progress | str], None]"
+"""What a task calls to show a line, or how far it is."""
+
+
+class Board:
+    """Shows how far many tasks are: a bar for each that is running, or lines where nobody looks.
+
+    Args:
+        console: where to; None is silent.
+        keys: names of all tasks.
+    """
+
+    def __init__(self, console: Console | None, keys: Sequence[str]) -> None:
+        self.console, self.total, self.finished = console, len(keys), 0
+        self._begin = time.monotonic()
+        self._bars: RichProgress | None = None
+        self._rows: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Board:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+
+    def tell(self, key: str, host: str, said: Progress | str) -> None:
+        """Shows what a task tells, and on which machine it runs."""
+        title = f"{key} on {host}" if host else key
+        if self.console is None:
+            return
+        if isinstance(said, str):
+            self._print(f"{title}: {said}")
+        elif self.console.is_terminal:
+            self._move(key, title, said)
+        elif said.done == int(said.done):
+            self._print(f"{title}: epoch {said.done:.0f}/{said.total}, {said.note}")
+
+    def finish(self, key: str, failure: str | None) -> None:
+        """Tells that a task is done, or why it failed, and how long the others may take."""
+        self.finished += 1
+        if key in self._rows and self._bars is not None:
+            self._bars.remove_task(self._rows.pop(key))
+        if self.console is None or self.total == 1:
+            return
+        left = (time.monotonic() - self._begin) * (self.total / self.finished - 1)
+        rest = f"about {format_duration(left)}" if left else "nothing"
+        end = "" if failure is None else f" failed: {failure}"
+        self._print(f"{self.finished} of {self.total} done, {rest} left: {key}{end}")
+
+    def _print(self, line: str) -> None:
+        if self.console is not None:
+            self.console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+    def _move(self, key: str, title: str, said: Progress) -> None:
+        from rich import progress  # noqa: PLC0415  (slow to import)
+
+        if self._bars is None:
+            self._bars = progress.Progress(
+                progress.TextColumn("{task.description}", markup=False),
+                progress.BarColumn(bar_width=_BAR_WIDTH // 2),
+                progress.MofNCompleteColumn(),
+                progress.TextColumn("{task.fields[note]}", markup=False),
+                console=self.console,
+            )
+            self._bars.start()
+        if key not in self._rows:
+            self._rows[key] = self._bars.add_task(title, total=said.total, note="")
+        row = self._rows[key]
+        self._bars.update(row, description=title, completed=said.done, note=said.note)
+
+
+def format_duration(seconds: float) -> str:
+    """Returns a time in words.
+
+    >>> format_duration(42), format_duration(600), format_duration(10_000)
+    ('42 s', '10 min', '2.8 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -29,7 +29,6 @@ def test_everything_is_listed_with_cost_and_what_is_there(called, tmp_path):
 def test_a_picture_is_made_with_its_part_of_the_report(called, tmp_path):
     code, text, _ = called("reproduce", "compatibility", "--out", "here")
     assert code == 0
-    assert "1 of 1 jobs, nothing left: compatibility/computed" in text
     assert text.endswith("The report is here/report.md.\n")
     assert "| solve |" in (tmp_path / "here" / "report.md").read_text()
     assert (tmp_path / "here" / "tables" / "compatibility.csv").is_file()
@@ -50,12 +49,11 @@ def test_a_picture_is_made_with_its_part_of_the_report(called, tmp_path):
     ("words", "message"),
     [
         (["methodz"], r"`name` must be one of .*Did you mean methods\?"),
-        (["vat", "--shard", "3/2"], r"`--shard` must be i/n with 1 <= i <= n, got '3/2'"),
-        (["vat", "--workers", "0"], r"`workers` must be"),
+        (["vat", "--cluster", "there"], r"`cluster` must be here:N, ray or ray:HOST:PORT, got"),
         (["vat", "--check", "2"], r"`--check` must be at most the number of committed jobs, 0"),
-        (["methods", "--data", "nowhere"], r"3 jobs failed: .*not found"),
+        (["methods", "--data", "nowhere"], r"3 of 3 tasks failed: .*not found"),
     ],
-    ids=["name", "shard", "workers", "check", "data"],
+    ids=["name", "cluster", "check", "data"],
 )
 def test_mistakes(called, words, message, monkeypatch):
     if "methods" in words:  # but for the digits, which need no data

@@ -1,8 +1,8 @@
 """The paper's tables and figures from runs and measurements.
 
 1. What there is: `_items`, a table or figure each, and the numbers of `_trained_tables`;
-2. the jobs that it takes, and their list: `_jobs`, run by `_run_job` (`_analyses`, `_pictures`) in
-   the order of the `_scheduler`, kept by the `_store`;
+2. the jobs that it takes, and their list: `_jobs`, run by `_run_job` (`_analyses`, `_pictures`),
+   kept by the `_store`;
 3. what is shown: the `_report` (`_analysis_report`); `_check` runs committed jobs again.
 """
 
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from comixup.lab.paper._report import collect as collect
     from comixup.lab.paper._report import write_report as write_report
     from comixup.lab.paper._run_job import Workspace as Workspace
-    from comixup.lab.paper._scheduler import Outcome as Outcome
-    from comixup.lab.paper._scheduler import run_jobs as run_jobs
-    from comixup.lab.paper._scheduler import shard_of as shard_of
+    from comixup.lab.paper._run_job import run_jobs as run_jobs
     from comixup.lab.paper._store import OUT as OUT
     from comixup.lab.paper._store import RESULTS as RESULTS
     from comixup.lab.paper._store import read_all as read_all

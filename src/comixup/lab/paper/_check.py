@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from comixup._checks import check_count
+from comixup.lab._cluster import Cluster, Done
 from comixup.lab.paper._items import Item
 from comixup.lab.paper._jobs import Job, jobs_of
-from comixup.lab.paper._run_job import Workspace
-from comixup.lab.paper._scheduler import Outcome, run_jobs
+from comixup.lab.paper._run_job import Workspace, run_jobs
 from comixup.lab.paper._store import JobResult, read_committed, read_out
 from comixup.lab.paper._trained_tables import SCALES
 
@@ -39,8 +39,12 @@ class Comparison:
 
 
 def check(
-    items: Sequence[Item], count: int, results: Path, workspace: Workspace, *, workers: int = 1
-) -> tuple[list[Comparison], Outcome]:
+    items: Sequence[Item],
+    count: int,
+    results: Path,
+    workspace: Workspace,
+    cluster: Cluster | None = None,
+) -> tuple[list[Comparison], list[Done]]:
     """Returns how jobs compare that are drawn at random and run again, and what became of them.
 
     Trained runs give the same numbers on the same machine and number of threads; elsewhere sums
@@ -51,17 +55,17 @@ def check(
         count: how many to draw.
         results: folder of the committed results.
         workspace: where to run them again, in a folder `check`.
-        workers: processes that run jobs side by side.
+        cluster: what runs them; see `run_jobs`.
     """
     check_count("count", count)
     committed = read_committed(results)
     workspace = replace(workspace, out=workspace.out / "check")
     jobs = {job.key: job for item in items for scale in SCALES for job in jobs_of(item, scale)}
     drawn = draw(jobs, committed, count)
-    outcome = run_jobs(drawn, workspace, workers=workers)
+    done = run_jobs(drawn, workspace, cluster)
     again = read_out(workspace.out)
     made = [job.key for job in drawn if job.key in again]
-    return [compared(key, committed[key], again[key]) for key in made], outcome
+    return [compared(key, committed[key], again[key]) for key in made], done
 
 
 def draw(jobs: Mapping[str, Job], committed: Mapping[str, JobResult], count: int) -> list[Job]:

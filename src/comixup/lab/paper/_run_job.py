@@ -6,6 +6,7 @@ import contextlib
 import os
 import platform
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from importlib import metadata
@@ -16,9 +17,12 @@ from rich.console import Console
 
 from comixup.lab import data as data_sets
 from comixup.lab import evaluation, training
+from comixup.lab._cluster import Cluster, Done, Task
+from comixup.lab._locks import locked
+from comixup.lab._progress import Tell
 from comixup.lab._source_commit import source_commit
-from comixup.lab.paper._jobs import Job
-from comixup.lab.paper._store import JobResult, Row
+from comixup.lab.paper._jobs import Job, with_needed
+from comixup.lab.paper._store import JobResult, Row, is_done, job_folder, write_result
 from comixup.lab.paper._trained_tables import Run, recipe_named
 
 if TYPE_CHECKING:
@@ -40,11 +44,13 @@ class Workspace:
         out: the output folder.
         data_root: see `comixup.lab.data.load`.
         console: shows the progress of a run; None is silent.
+        tell: is told the progress of a run where there is no console.
     """
 
     out: Path
     data_root: Path | None = None
     console: Console | None = None
+    tell: Tell | None = None
 
     def run_folder(self, run: Run) -> Path:
         """Returns the folder of a trained run: that of its own settings, if there are several."""
@@ -53,6 +59,46 @@ class Workspace:
 
         trained = Trained(recipe_named(run.recipe), run.method, run.seed)
         return run_folder(self.out / "runs", trained)[0].path
+
+
+def run_jobs(
+    jobs: Sequence[Job], workspace: Workspace, cluster: Cluster | None = None
+) -> list[Done]:
+    """Runs the jobs that are not done yet; returns what became of them, in the order they ended.
+
+    Whoever runs a job holds the lock of its folder meanwhile, and writes its result as a whole at
+    the end: any number of calls may work on the same output folder.
+
+    Args:
+        jobs: what to run; what they need is run too.
+        workspace: where to.
+        cluster: what runs them; None means this process, one by one.
+    """
+    cluster = cluster or Cluster()
+    pending = [job for job in with_needed(jobs) if not is_done(workspace.out, job.key)]
+    left = {job.key for job in pending}
+    inside = workspace
+    if not cluster.inline:  # other processes may have another folder as their own
+        root = data_sets.data_root(workspace.data_root)
+        inside = Workspace(workspace.out.absolute(), root)
+    tasks = [
+        Task(
+            job.key,
+            finish_job,
+            (job, inside),
+            needs=tuple(needed.key for needed in job.needs if needed.key in left),
+            trains=job.maker == "run",
+        )
+        for job in pending
+    ]
+    return list(cluster.run(tasks, workspace.console, workspace.out))
+
+
+def finish_job(tell: Tell, job: Job, workspace: Workspace) -> None:
+    """Runs a job and writes its result, unless another process has done so."""
+    with locked(job_folder(workspace.out, job.key)):
+        if not is_done(workspace.out, job.key):
+            write_result(workspace.out, job.key, run_job(job, replace(workspace, tell=tell)))
 
 
 def run_job(job: Job, workspace: Workspace) -> JobResult:
@@ -114,6 +160,7 @@ def measured_run(
         out=workspace.out / "runs",
         data_root=workspace.data_root,
         console=workspace.console,
+        tell=workspace.tell,
     )
     folder = trained[seed].folder or Path()
     run = evaluation.measure_run(folder)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from comixup.lab.training._sweep import sweep as sweep
     from comixup.lab.training._sweep import tune as tune
     from comixup.lab.training._train import train as train
+    from comixup.lab.training._train import train_all as train_all
     from comixup.lab.training._vat import vat_loss as vat_loss
 else:
     __getattr__, __dir__, __all__ = lazy_imports(__name__)

@@ -17,22 +17,25 @@ from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
-    Progress,
     TaskID,
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.progress import Progress as Bars
 from torch import Tensor
 from torch.utils.tensorboard import SummaryWriter
 
 from comixup import Plan, plot_batch
 from comixup._figures import BLUE, GREEN, RED, write_figure
+from comixup.lab._progress import Progress, Tell
 from comixup.lab.data import DataSet, Loader
 from comixup.mixers import Mixed
 
 _REFRESH_SECONDS = 0.5
 """How often the bar reads the loss: a reading makes the host wait for the device."""
 _BAR_WIDTH = 12
+_NOT_WHOLE = 0.999
+"""Of an epoch, until it is evaluated too."""
 _WIDE = 110
 """Columns of a terminal from which on the bar also shows how the last epoch was mixed."""
 _EVENTS = "events.out.tfevents"
@@ -48,6 +51,7 @@ class Reporter:
         epochs: of the recipe.
         first_epoch: epochs that are done already.
         events: folder for TensorBoard; None writes none.
+        tell: is told the same where there is no console.
     """
 
     def __init__(
@@ -57,10 +61,12 @@ class Reporter:
         epochs: int,
         first_epoch: int = 0,
         events: Path | None = None,
+        tell: Tell | None = None,
     ) -> None:
+        self._tell = tell if console is None else None
         self.console, self.title, self.epochs = console, title, epochs
         self._first_epoch, self._folder = first_epoch, events
-        self._bar: Progress | None = None
+        self._bar: Bars | None = None
         self._events: SummaryWriter | None = None
         self._task, self._note = TaskID(0), ""
         self._shown = self._images = 0.0
@@ -72,7 +78,7 @@ class Reporter:
         self.tell(f"{self.title}, {epochs}")
         if self.console.is_terminal:
             # The title has a line of its own: what changes fits into eighty columns without it.
-            self._bar = Progress(
+            self._bar = Bars(
                 BarColumn(bar_width=_BAR_WIDTH),
                 MofNCompleteColumn(),
                 TextColumn("{task.fields[note]}"),
@@ -95,7 +101,13 @@ class Reporter:
     def step(self, epoch: int, done: int, steps: int, sums: Tensor) -> None:
         """Shows how far an epoch is; `sums` are the epoch's, the loss and the images first."""
         now = time.perf_counter()
-        if self._bar is None or now - self._shown < _REFRESH_SECONDS:
+        if now - self._shown < _REFRESH_SECONDS:
+            return
+        if self._tell is not None:
+            self._shown = now
+            note = self._note.removeprefix(", ")
+            self._tell(Progress(epoch + min(done / steps, _NOT_WHOLE), self.epochs, note))
+        if self._bar is None:
             return
         loss, images = sums[:2].tolist()
         new = max(images - self._images, 0) if self._shown else 0.0
@@ -114,6 +126,8 @@ class Reporter:
             if self.console is not None and self.console.width >= _WIDE:
                 self._note += _mixing(row, before=", ")
         self._images = 0.0
+        if self._tell is not None:
+            self._tell(Progress(row["epoch"], self.epochs, self._note.removeprefix(", ")))
         if self._folder is not None:
             for name, value in row.items():
                 self._writer(self._folder).add_scalar(name, value, int(row["epoch"]))
@@ -134,6 +148,8 @@ class Reporter:
 
     def tell(self, text: str) -> None:
         """Prints a line, above the bar if there is one."""
+        if self._tell is not None:
+            self._tell(text)
         if self.console is not None:
             self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 

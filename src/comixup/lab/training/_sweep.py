@@ -18,8 +18,9 @@ from rich.text import Text
 
 from comixup._atomic_write import atomic_write, make_folder
 from comixup._figures import BLUE, GREY, write_figure
+from comixup.lab._cluster import Cluster, check_done
 from comixup.lab._tables import NOTHING, csv_table, markdown_table
-from comixup.lab.training._hardware import Hardware, check_run_options
+from comixup.lab.training._hardware import Hardware
 from comixup.lab.training._mixers import (
     Scalar,
     change_method,
@@ -30,7 +31,7 @@ from comixup.lab.training._mixers import (
 )
 from comixup.lab.training._recipe import Method, Recipe
 from comixup.lab.training._results import Result, spread
-from comixup.lab.training._train import TrainOptions, train
+from comixup.lab.training._train import TrainOptions, train_all
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -129,7 +130,13 @@ class Sweep:
         ]
 
 
-def tune(recipe: Recipe, method: str | None = None, **options: Unpack[TrainOptions]) -> Sweep:
+def tune(
+    recipe: Recipe,
+    method: str | None = None,
+    *,
+    cluster: Cluster | None = None,
+    **options: Unpack[TrainOptions],
+) -> Sweep:
     """Returns the sweep over `recipe.tuning_grid`, of which `Sweep.best` is to be chosen.
 
     For the baselines it is alpha in {0.2, 1, 2}, where the paper tunes it. The best has the lowest
@@ -139,6 +146,7 @@ def tune(recipe: Recipe, method: str | None = None, **options: Unpack[TrainOptio
     Args:
         recipe: what to train.
         method: which of its methods to tune; None means the recipe's own.
+        cluster: what trains the runs; see `train_all`.
         **options: keywords of `train`.
     """
     name = method or recipe.method
@@ -154,7 +162,7 @@ def tune(recipe: Recipe, method: str | None = None, **options: Unpack[TrainOptio
     own_split = recipe.patience is not None or recipe.reported == "validation"
     if recipe.validation is None and not own_split:
         recipe = dataclasses.replace(recipe, validation=HELD_OUT)
-    return _train_variants(recipe, grid, name, "tune", options)
+    return _train_variants(recipe, grid, name, "tune", cluster, options)
 
 
 def sweep(
@@ -162,6 +170,7 @@ def sweep(
     grid: Mapping[str, Sequence[Scalar]],
     *,
     method: str | None = None,
+    cluster: Cluster | None = None,
     **options: Unpack[TrainOptions],
 ) -> Sweep:
     """Returns the errors with each setting varied alone, training what is not yet trained.
@@ -174,9 +183,10 @@ def sweep(
         recipe: what to train, with all changes made.
         grid: the values to try, by setting: keywords of the method's mixer.
         method: the name of one of the recipe's methods; None means its own.
+        cluster: what trains the runs; see `train_all`.
         **options: keywords of `train`.
     """
-    return _train_variants(recipe, grid, method or recipe.method, "sweep", options)
+    return _train_variants(recipe, grid, method or recipe.method, "sweep", cluster, options)
 
 
 def _train_variants(
@@ -184,6 +194,7 @@ def _train_variants(
     grid: Mapping[str, Sequence[Scalar]],
     method: str,
     suffix: str,
+    cluster: Cluster | None,
     options: TrainOptions,
 ) -> Sweep:
     """Trains all variants as methods of one recipe, whose runs have a folder of their own."""
@@ -191,22 +202,30 @@ def _train_variants(
     methods = {one.name: one.method for one in found.variants}
     name = f"{recipe.name}-{suffix}"
     trained = dataclasses.replace(recipe, name=name, methods=methods, method=next(iter(methods)))
-    hardware = options.get("hardware") or Hardware()
-    seeds, checkpoint_steps = options.get("seeds", (0,)), options.get("checkpoint_steps")
-    check_run_options(seeds, hardware, checkpoint_steps, trained)
-    options["fabric"] = fabric = options.get("fabric") or hardware.launch()
-    folder = options.get("out", Path("runs")) / name
-    for label in methods:
-        results = train(trained, method=label, **options)
-        variants = [
-            dataclasses.replace(one, results=results) if one.name == label else one
-            for one in found.variants
-        ]
-        found = dataclasses.replace(found, variants=tuple(variants))
-        if fabric.is_global_zero:
-            write_tables(found, folder)
-    if fabric.is_global_zero:
+    folder, first = options.get("out", Path("runs")) / name, True
+    if (cluster or Cluster()).inline:
+        hardware = options.get("hardware") or Hardware()
+        options["fabric"] = fabric = options.get("fabric") or hardware.launch()
+        first = fabric.is_global_zero
+
+    def with_results(results: Mapping[str, Mapping[int, Result]]) -> Sweep:
+        variants = (
+            dataclasses.replace(one, results=results.get(one.name, {})) for one in found.variants
+        )
+        return dataclasses.replace(found, variants=tuple(variants))
+
+    trained_so_far: dict[str, dict[int, Result]] = {}
+
+    def write(label: str, seed: int, result: Result) -> None:
+        trained_so_far.setdefault(label, {})[seed] = result
+        if first:
+            write_tables(with_results(trained_so_far), folder)
+
+    results, done = train_all(trained, list(methods), cluster, each=write, **options)
+    found = with_results(results)
+    if results and first:
         write_figure(sweep_figure(found), folder / f"{STEM}.png")
+    check_done(done)
     return found
 
 

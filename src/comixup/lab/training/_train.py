@@ -6,12 +6,14 @@ import contextlib
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from lightning_fabric import Fabric
 from rich.console import Console
 
+from comixup.lab._cluster import Cluster, Done, Task
 from comixup.lab._locks import locked, sole_training
+from comixup.lab._progress import Tell
 from comixup.lab.data import DataSet
 from comixup.lab.data import data_root as find_root
 from comixup.lab.training._folder import (
@@ -24,12 +26,19 @@ from comixup.lab.training._folder import (
     write_metadata,
 )
 from comixup.lab.training._hardware import Hardware, check_run_options
-from comixup.lab.training._processes import explaining_lost_processes, from_first_process
+from comixup.lab.training._processes import (
+    check_alone,
+    explaining_lost_processes,
+    from_first_process,
+)
 from comixup.lab.training._recipe import Recipe
 from comixup.lab.training._report import Reporter
 from comixup.lab.training._results import Result, result_of
 from comixup.lab.training._run import Run
 from comixup.lab.training._trainer import Trainer
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class TrainOptions(TypedDict, total=False):
@@ -44,6 +53,76 @@ class TrainOptions(TypedDict, total=False):
     checkpoint_steps: int | None
     console: Console | None
     data: Mapping[int, DataSet] | None
+    tell: Tell | None
+
+
+def train_all(
+    recipe: Recipe,
+    methods: Sequence[str],
+    cluster: Cluster | None = None,
+    *,
+    each: Callable[[str, int, Result], None] | None = None,
+    **options: Unpack[TrainOptions],
+) -> tuple[dict[str, dict[int, Result]], list[Done]]:
+    """Returns the result of each method and seed, and what became of all runs; see `check_done`.
+
+    Where one fails the others go on.
+
+    Args:
+        recipe: what to train, with all changes made.
+        methods: names of methods of it.
+        cluster: what trains them; None means this process, one by one. The weights do not depend on
+            it: a run has the folder that `train` gives it.
+        each: called with method, seed and result as they come.
+        **options: keywords of `train`. Runs of other processes load their data themselves.
+    """
+    cluster, hardware = cluster or Cluster(), options.get("hardware") or Hardware()
+    seeds, out = options.get("seeds", (0,)), options.get("out", Path("runs"))
+    check_run_options(seeds, hardware, options.get("checkpoint_steps"), recipe)
+    console, several = options.get("console"), False
+    if cluster.inline:
+        options["fabric"] = fabric = options.get("fabric") or hardware.launch()
+        console, several = console if fabric.is_global_zero else None, fabric.world_size > 1
+    else:
+        check_alone(f"--cluster {cluster.cluster}")
+        if (hardware.devices or 1) * (hardware.num_nodes or 1) > 1:
+            raise ValueError(
+                f"`devices` and `num_nodes` must be 1 with --cluster {cluster.cluster}, got "
+                f"{hardware.devices or 1} and {hardware.num_nodes or 1}: its processes train a run "
+                "each."
+            )
+        root = find_root(options.get("data_root"), or_csv=True)
+        options = {**options, "out": out.absolute(), "data_root": root}
+        options |= {"console": None, "fabric": None, "data": None}
+    runs = {
+        f"{recipe.name}: {method}, seed {seed}": (method, seed)
+        for method in methods
+        for seed in seeds
+    }
+    tasks = [
+        Task(key, _train_one, (recipe, *run, options), trains=True) for key, run in runs.items()
+    ]
+    found: dict[tuple[str, int], Result] = {}
+    everything = []
+    for done in cluster.run(tasks, console, out):
+        everything.append(done)
+        if done.error is None:
+            found[runs[done.key]] = done.result
+            if each is not None:
+                each(*runs[done.key], done.result)
+        elif several or len(tasks) == 1:  # processes that train together have lost each other
+            raise done.error
+    results: dict[str, dict[int, Result]] = {}
+    for method, seed in runs.values():
+        if (method, seed) in found:
+            results.setdefault(method, {})[seed] = found[method, seed]
+    return results, everything
+
+
+def _train_one(tell: Tell, recipe: Recipe, method: str, seed: int, options: TrainOptions) -> Result:
+    """Returns the result of a run: a task of `train_all`."""
+    keywords: TrainOptions = {**options, "seeds": (seed,), "tell": tell}
+    return train(recipe, method=method, **keywords)[seed]
 
 
 def train(
@@ -59,6 +138,7 @@ def train(
     checkpoint_steps: int | None = None,
     console: Console | None = None,
     data: Mapping[int, DataSet] | None = None,
+    tell: Tell | None = None,
 ) -> dict[int, Result]:
     """Returns the result of each seed, training what is not yet trained.
 
@@ -78,6 +158,7 @@ def train(
         checkpoint_steps: save every so many steps too, not only after each epoch.
         console: where to report; None is silent.
         data: data sets that are loaded already, by seed.
+        tell: is told what the console would show, where there is none.
     """
     hardware = (hardware or Hardware()).resolved()
     check_run_options(seeds, hardware, checkpoint_steps, recipe)
@@ -96,7 +177,7 @@ def train(
             }
             with explaining_lost_processes(fabric, hardware.timeout_minutes):
                 results[run.seed] = _train_run(
-                    run, out, load, about, fabric, hardware, checkpoint_steps, console
+                    run, out, load, about, fabric, hardware, checkpoint_steps, console, tell
                 )
     return results
 
@@ -110,6 +191,7 @@ def _train_run(
     hardware: Hardware,
     checkpoint_steps: int | None,
     console: Console | None,
+    tell: Tell | None,
 ) -> Result:
     """Returns the result of a run, after training what remains of it in its folder."""
     with contextlib.ExitStack() as stack:
@@ -146,7 +228,7 @@ def _train_run(
         if told is not None and data.missing_note is not None:
             told.print(data.missing_note, highlight=False, markup=False, soft_wrap=True)
         events = folder.events if first and not state.finished else None
-        reporter = Reporter(told, run.title, run.trained.epochs, state.epoch, events)
+        reporter = Reporter(told, run.title, run.trained.epochs, state.epoch, events, tell)
         stack.enter_context(reporter)
         if differs:
             reporter.tell(
