@@ -28,7 +28,7 @@ from comixup import (
 )
 from comixup.core.solve import solve_checked
 from comixup.core.weights import Weights
-from comixup.mixers import _comixup
+from comixup.mixers import RecursiveMix, RMix, _comixup
 from problems import generator
 
 ROOT = Path(__file__).parents[1]
@@ -137,12 +137,14 @@ def test_a_batch_takes_no_more_calls_than_contributing_says():
         InputMixup(alpha=0.2),
         ManifoldMixup(3, layers=["input", "0"]),
         NoMix(7),
+        RecursiveMix(7, share=(0.1, 0.3)),
+        RMix(7, alpha=0.2, grid=(2, 4)),
         OnePass(CoMixup(10, tau=0.5), SaliencyMemory(num_examples=30), rate=0.25),
     ],
     ids=lambda mixer: type(mixer).__name__,
 )
 def test_a_mixer_can_be_typed_back_from_its_repr(mixer):
-    again = eval(repr(mixer), {**vars(comixup), "torch": torch})
+    again = eval(repr(mixer), {**vars(comixup), **vars(comixup.mixers), "torch": torch})
     assert repr(again) == repr(mixer)
     assert type(again) is type(mixer)
 

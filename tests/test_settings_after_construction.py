@@ -25,6 +25,7 @@ from comixup import (
     Step,
     Terms,
 )
+from comixup._methods import METHODS
 from comixup.adapters.lightning import KeepCleanGradient
 from comixup.adapters.origins import WithOrigins
 from comixup.adapters.timm import MinMaxCutMix, Mixup
@@ -69,6 +70,8 @@ BAD = [math.nan, -5, "no such word"]
 def public_classes():
     """Every public class of the package and of its adapters that can be made."""
     public = [getattr(comixup, name) for name in comixup.__all__]
+    public += [getattr(comixup.mixers, listed.mixer) for listed in METHODS.values()]
+    public = list(dict.fromkeys(public))
     classes = [one for one in public if isinstance(one, type) and not inspect.isabstract(one)]
     classes = [one for one in classes if not getattr(one, "_is_protocol", False)]
     return [*classes, Mixup, MinMaxCutMix, BatchMix, WithOrigins, KeepCleanGradient]

@@ -29,6 +29,7 @@ METHODS: Mapping[str, Listed] = {
     "fmix": Listed("FMix", "FMix"),
     "guidedmixup": Listed("GuidedMixup", "GuidedMixup"),
     "rmix": Listed("RMix", "R-Mix"),
+    "recursivemix": Listed("RecursiveMix", "RecursiveMix"),
 }
 """The paper's first, in the order of its columns."""
 PAPER = tuple(METHODS)[:6]

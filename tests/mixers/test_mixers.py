@@ -136,8 +136,8 @@ def test_one_seed_one_result(method):
     given, state = batch(12), torch.get_rng_state()
     runs = []
     for seed in (1, 1, 2):
-        mixer = method(CLASSES, p=0.8, generator=generator(seed))
-        runs.append([run(mixer, *given) for _ in range(9)])
+        mixer = method(CLASSES, p=0.5, generator=generator(seed))
+        runs.append([run(mixer, *given) for _ in range(5)])
     assert torch.equal(torch.get_rng_state(), state)  # the global generator is left alone
     for (a, b), (c, d) in zip(runs[0], runs[1], strict=True):
         assert_close(a, c, rtol=0, atol=0)

@@ -12,7 +12,7 @@ from torch.utils.data import get_worker_info
 from torchvision import tv_tensors  # type: ignore[import-untyped]
 from torchvision.transforms import v2  # type: ignore[import-untyped]
 
-from comixup import Plan, spectral_residual
+from comixup import spectral_residual
 from comixup._checks import SetOnce
 from comixup.core.masks import IGNORE_INDEX, check_mixable
 from comixup.mixers import Mixer, mixes_images
@@ -117,15 +117,25 @@ class BatchMix(SetOnce, v2.Transform):  # type: ignore[misc]  # torchvision ship
         if labels is None:  # the mixer needs some; these are not used
             targets = batch.new_zeros(len(batch), self.mixer.num_classes or 1)
         mixed, soft = self.mixer(batch, targets, maps)
-        plan = self.mixer.last.plan
         outputs = list(flat)
         outputs[images[0]] = as_before(mixed, flat[images[0]])
-        for index, item in enumerate(flat):
+        for index, (path, item) in enumerate(paths):
             if index in images[1:] or isinstance(item, tv_tensors.Mask):
-                outputs[index] = mixed_alike(item, plan, self.ignore_index)
+                outputs[index] = self._mixed_alike(f"inputs{keystr(path)}", item)
             elif labels is not None and item is labels:
                 outputs[index] = soft
         return tree_unflatten(outputs, spec)
+
+    def _mixed_alike(self, name: str, item: Tensor) -> Tensor:
+        """Returns another image or mask of the same batch, mixed by the same plan."""
+        mixer, plan = self.mixer, self.mixer.last.plan
+        if isinstance(item, tv_tensors.Mask) and not item.is_floating_point():
+            mixed = mixer.mix_also(
+                name, item.as_subclass(Tensor), lambda own: plan.mix_masks(own, self.ignore_index)
+            )
+            wrapped: Tensor = tv_tensors.wrap(mixed, like=item)
+            return wrapped
+        return as_before(mixer.mix_also(name, channels_first(item), plan.mix_images), item)
 
     def extra_repr(self) -> str:
         """Returns what `repr` shows: the method and where its saliency comes from."""
@@ -188,16 +198,6 @@ def as_before(mixed: Tensor, images: Tensor) -> Tensor:
         wrapped: Tensor = tv_tensors.wrap(mixed, like=images)
         return wrapped
     return mixed
-
-
-def mixed_alike(item: Tensor, plan: Plan, ignore_index: int | None) -> Tensor:
-    """Returns another image or mask of the same batch, mixed by the same plan."""
-    if isinstance(item, tv_tensors.Mask) and not item.is_floating_point():
-        wrapped: Tensor = tv_tensors.wrap(
-            plan.mix_masks(item.as_subclass(Tensor), ignore_index), like=item
-        )
-        return wrapped
-    return as_before(plan.mix_images(channels_first(item)), item)
 
 
 def _check_labels(flat: list[Any], labels: Any) -> None:

@@ -2,9 +2,11 @@
 
 1. The methods: `_input`, `_manifold`, `_cutmix`, `_resizemix` and `_fmix` with partners;
    `_comixup`, `_puzzlemix`, `_saliencymix`, `_guidedmixup` and `_rmix` by saliency (`_salient`),
-   `_one_pass` by remembered saliency, in workers too; `_choice` of them and how many batches they
-   mix over training. All are a `_mixer`, which tells what it needs;
-2. one step with any of them: `_training_step`; batches as dictionaries: `_mix_dict`;
+   `_one_pass` by remembered saliency, in workers too; `_recursivemix` with the last batch;
+   `_choice` of them and how many batches they mix over training. All are a `_mixer`, which tells
+   what it needs;
+2. one step with any of them: `_training_step`; a loss for mixtures: `_decoupled`; batches as
+   dictionaries: `_mix_dict`;
 3. what they hang on a model: `_hooks`.
 """
 
@@ -13,6 +15,7 @@ from comixup.mixers._choice import Schedule as Schedule
 from comixup.mixers._comixup import CoMixup as CoMixup
 from comixup.mixers._cutmix import Boxes as Boxes
 from comixup.mixers._cutmix import CutMix as CutMix
+from comixup.mixers._decoupled import decoupled_cross_entropy as decoupled_cross_entropy
 from comixup.mixers._fmix import FMix as FMix
 from comixup.mixers._guidedmixup import GuidedMixup as GuidedMixup
 from comixup.mixers._input import Blend as Blend
@@ -27,6 +30,7 @@ from comixup.mixers._one_pass import OnePass as OnePass
 from comixup.mixers._one_pass import OnePassCollate as OnePassCollate
 from comixup.mixers._puzzlemix import Puzzle as Puzzle
 from comixup.mixers._puzzlemix import PuzzleMix as PuzzleMix
+from comixup.mixers._recursivemix import RecursiveMix as RecursiveMix
 from comixup.mixers._resizemix import ResizeMix as ResizeMix
 from comixup.mixers._rmix import RMix as RMix
 from comixup.mixers._saliencymix import SaliencyMix as SaliencyMix

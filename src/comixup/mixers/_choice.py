@@ -38,6 +38,7 @@ class Choice(Mixer):
     Attributes:
         num_classes: that of the methods.
         needs_saliency: whether one of them does, of a weight above 0.
+        recalls: likewise.
 
     >>> from comixup import CoMixup, CutMix
     >>> mixup = Choice([CoMixup(num_classes=10), CutMix(num_classes=10)], weights=[2, 1])
@@ -74,8 +75,10 @@ class Choice(Mixer):
         self._possible = [index for index, weight in enumerate(every) if weight > 0]
         self._bounds = list(itertools.accumulate(every[index] for index in self._possible))
         self.needs_saliency = any(self.mixers[index].needs_saliency for index in self._possible)
+        self.recalls = any(self.mixers[index].recalls for index in self._possible)
         for mixer in self.mixers:
-            vars(mixer)["generator"] = mixer.generator or generator
+            # The last batch is the same for all of them, whichever mixed it.
+            vars(mixer).update(generator=mixer.generator or generator, _previous=self._previous)
 
     @property
     def uniform_expected(self) -> bool:

@@ -31,6 +31,7 @@ class Boxes:
         end: the pixel after the last; equal to `begin` for an empty box.
         size: the images' spatial size.
         resized: whether a box shows all of its partner.
+        others: inputs beyond the images that are pasted over; they come after them.
     """
 
     partners: Tensor
@@ -38,11 +39,12 @@ class Boxes:
     end: Tensor
     size: tuple[int, ...]
     resized: bool = False
+    others: int = 0
 
     @property
     def num_inputs(self) -> int:
-        """m, the number of inputs, and of outputs."""
-        return len(self.partners)
+        """The number of inputs: m images, of which as many outputs are made, and others."""
+        return len(self.partners) + self.others
 
     @property
     def owner(self) -> Tensor:
@@ -65,19 +67,19 @@ class Boxes:
 
     @property
     def masks(self) -> Tensor:
-        """The share of each input at each pixel of each output, (m, m, *size)."""
-        m = self.num_inputs
+        """The share of each input at each pixel of each output, (m, inputs, *size)."""
+        m = len(self.partners)
         own = torch.arange(m, device=self.partners.device)
         sources = torch.cat([own.unsqueeze(1), self.partners], 1)
         who = sources.gather(1, self.owner.flatten(1).expand(m, -1)).view(m, 1, *self.size)
-        return torch.zeros(m, m, *self.size, device=who.device).scatter_(1, who, 1.0)
+        return torch.zeros(m, self.num_inputs, *self.size, device=who.device).scatter_(1, who, 1.0)
 
     def source_ratio(self, size: Sequence[int] | None = None) -> Tensor:
-        """Returns the share of each input in the pixels of each output, (m, m)."""
+        """Returns the share of each input in the pixels of each output, (m, inputs)."""
         self._check_size(self.size if size is None else size)
         owner, k = self.owner.flatten(1), self.partners.shape[1]
         pixels = torch.stack([(owner == source).sum(1) for source in range(k + 1)], 1)
-        return ratio_matrix(self.partners, pixels / math.prod(self.size))
+        return ratio_matrix(self.partners, pixels / math.prod(self.size), self.num_inputs)
 
     def mix_images(self, images: Tensor) -> Tensor:
         """Returns images, or any tensor (m, C, *size), with the same boxes pasted."""
@@ -88,7 +90,7 @@ class Boxes:
         partners = to_device(self.partners, images.device)
         if len(self.begin) > 1 and not self.resized:
             return self._mix_by_masks(images, partners)
-        mixed = images.clone()
+        mixed = images[: len(self.partners)].clone()
         for row, corners in enumerate(torch.stack([self.begin, self.end], -1).tolist()):
             rows = slice(None) if len(self.begin) == 1 else slice(row, row + 1)
             for partner, box in zip(partners[rows].unbind(1), corners, strict=True):
@@ -104,11 +106,11 @@ class Boxes:
     def mix_masks(self, masks: Tensor, ignore_index: int | None = IGNORE_INDEX) -> Tensor:
         """Returns masks of class indices, (m, *size) integers, with the same boxes pasted."""
         check_masks(masks, ignore_index)
-        return self.mix_images(with_channels(masks, len(self.size))).view(masks.shape)
+        return self.mix_images(with_channels(masks, len(self.size))).view(-1, *masks.shape[1:])
 
     def _mix_by_masks(self, images: Tensor, partners: Tensor) -> Tensor:
         owner = to_device(self.owner.unsqueeze(1), images.device)
-        mixed = images
+        mixed = images[: len(self.partners)]
         for k, partner in enumerate(partners.unbind(1), start=1):
             mixed = torch.where(owner == k, images.index_select(0, partner), mixed)
         return in_format_of(images, mixed)

@@ -172,10 +172,11 @@ def check_same_batch(images: Tensor, m: int, name: str = "images") -> None:
         )
 
 
-def ratio_matrix(partners: Tensor, ratios: Tensor) -> Tensor:
+def ratio_matrix(partners: Tensor, ratios: Tensor, num_inputs: int | None = None) -> Tensor:
     """Returns the share of each input in each output, (m, m), from those of image and partners.
 
-    Where these are of each cell of a grid, (m or 1, 1 + k, *grid), so are the answers.
+    With more inputs than outputs, (m, num_inputs). Where the shares are of each cell of a grid,
+    (m or 1, 1 + k, *grid), so are the answers.
 
     >>> ratio_matrix(torch.tensor([[1], [0]]), torch.tensor([[0.75, 0.25]])).tolist()
     [[0.75, 0.25], [0.25, 0.75]]
@@ -185,5 +186,5 @@ def ratio_matrix(partners: Tensor, ratios: Tensor) -> Tensor:
     grid = ratios.shape[2:]
     sources = sources.view(*sources.shape, *[1] * len(grid)).expand(-1, -1, *grid)
     sources = to_device(sources, ratios.device)
-    matrix = torch.zeros(m, m, *grid, device=ratios.device)
+    matrix = torch.zeros(m, num_inputs or m, *grid, device=ratios.device)
     return matrix.scatter_add_(1, sources, ratios.expand(sources.shape))

@@ -13,6 +13,9 @@ from comixup.core.mix import mix_targets, soft_targets
 from comixup.core.tensors import check_images
 from comixup.mixers._mixer import Mixer, mixes_images
 
+_ENTRY = "batch[{!r}]"
+"""What the mixer calls entries, which is not what it calls the images and targets it is given."""
+
 
 def mix_dict(
     mixer: Mixer,
@@ -73,14 +76,20 @@ def mix_dict(
     mixed = {named["images"][0]: mixer(first, unused, saliency)[0]}
     decided = mixer.last
     for name in named["images"][1:]:
-        mixed[name] = decided.plan.mix_images(batch[name])
+        mixed[name] = mixer.mix_also(_ENTRY.format(name), batch[name], decided.plan.mix_images)
     for name in named["masks"]:
-        mixed[name] = decided.plan.mix_masks(batch[name], ignore_index)
+        mixed[name] = mixer.mix_also(
+            _ENTRY.format(name),
+            batch[name],
+            lambda own: decided.plan.mix_masks(own, ignore_index),
+        )
     ratio = decided.target_ratio
     if ratio is None:
         ratio = decided.plan.source_ratio(first.shape[2:])
     for name, target in soft.items():
-        mixed[name] = mix_targets(target, ratio)
+        mixed[name] = mixer.mix_also(
+            _ENTRY.format(name), target, lambda own: mix_targets(own, ratio)
+        )
     return {name: mixed.get(name, value) for name, value in batch.items()}
 
 

@@ -138,6 +138,8 @@ class Mixer(SetOnce, ABC):
         needs_saliency: whether the call takes saliency maps; of a `Choice`, whether it may.
         mixes_inside: whether images are mixed in a layer of the model (`attach`), not by the call.
         mixes_nothing: whether all batches stay as they are.
+        recalls: whether the last batch is mixed into the next one, so that they have to come in
+            their order, to one process.
         memory: of the examples' saliency, for methods that remember it; otherwise None.
         num_outputs: images to make of a batch; None: as many as it has.
     """
@@ -150,7 +152,7 @@ class Mixer(SetOnce, ABC):
     generator: torch.Generator | None = None
     validate: bool = False
 
-    needs_saliency = mixes_inside = mixes_nothing = False
+    needs_saliency = mixes_inside = mixes_nothing = recalls = False
     keep_gradients = True
     saliency_scale = 1.0
     memory: SaliencyMemory | None = field(default=None, init=False)
@@ -181,6 +183,7 @@ class Mixer(SetOnce, ABC):
         self._last: Mixed | None = None
         self._next: NextBatch | None = None
         self._kept = KeptGradient()
+        self._previous: dict[str, Tensor] = {}
 
     @eager
     def __call__(
@@ -210,7 +213,40 @@ class Mixer(SetOnce, ABC):
             self._last = decided = self.decide(images, saliency)
             if decided.layer is not None:  # which mixes the images inside the model
                 return images, mix_targets(soft, decided.plan.source_ratio())
-            return mix_checked(images, soft, decided.plan, decided.target_ratio)
+            if not self.recalls:
+                return mix_checked(images, soft, decided.plan, decided.target_ratio)
+            plan, ratio = decided.plan, decided.target_ratio
+            if ratio is None:
+                ratio = plan.source_ratio(images.shape[2:])
+            soft = self.mix_also("targets", soft, lambda own: mix_targets(own, ratio))
+            return self.mix_also("images", images, plan.mix_images), soft
+
+    @property
+    def previous(self) -> Mapping[str, Tensor]:
+        """What is kept of the last batch, as it was mixed, by methods that recall it."""
+        return self._previous
+
+    def mix_also(self, name: str, values: Tensor, mix: Callable[[Tensor], Tensor]) -> Tensor:
+        """Returns another entry of the last batch mixed: its masks, another image of each example.
+
+        `mix(values)`, of a function of `last.plan`; methods that recall the batch before put that
+        one's entry of the same name behind it, and keep the answer for the next.
+        """
+        if not self.recalls:
+            return mix(values)
+        count = self.last.plan.num_inputs - len(values)
+        if count:
+            before = self._previous.get(name)
+            if before is None or len(before) < count or before.shape[1:] != values.shape[1:]:
+                got = "none" if before is None else f"one of shape {tuple(before.shape)}"
+                raise ValueError(
+                    f"`{name}` must be in every batch, with {tuple(values.shape[1:])} for each "
+                    f"image, got {got} in the last. Call end_epoch() where batches change."
+                )
+            values = torch.cat([values, before[:count].to(values)])
+        mixed = mix(values)
+        self._previous[name] = mixed.detach().clone()
+        return mixed
 
     def soft_targets(self, targets: Tensor, num_inputs: int) -> Tensor:
         """Returns the targets of a clean batch as those of mixed ones are: (m, classes) float32."""
@@ -434,7 +470,8 @@ class Mixer(SetOnce, ABC):
         """Stops mixing inside the model until the next call."""
 
     def end_epoch(self) -> None:
-        """Lets methods that remember saliency read what was written in this epoch."""
+        """Lets methods that remember saliency read what was written; forgets the last batch."""
+        self._previous.clear()
 
     @property
     def generators(self) -> tuple[torch.Generator, ...]:
@@ -450,10 +487,12 @@ class Mixer(SetOnce, ABC):
     def state_dict(self) -> dict[str, Any]:
         """Returns the states of the mixer's own generators, and `fraction`, for a checkpoint.
 
-        Draws from torch's global generator (`generator=None`) are not part of it.
+        And `previous`, of methods that recall the last batch. Draws from torch's global generator
+        (`generator=None`) are not part of it.
         """
         states = [generator.get_state() for generator in self.generators]
-        return {"generators": states, "fraction": self.fraction}
+        state = {"generators": states, "fraction": self.fraction}
+        return {**state, "previous": dict(self._previous)} if self.recalls else state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Takes over what `state_dict` returned, of a mixer with as many generators of its own."""
@@ -468,6 +507,8 @@ class Mixer(SetOnce, ABC):
         self.fraction = state["fraction"]
         for generator, saved_state in zip(own, saved, strict=True):
             generator.set_state(saved_state)
+        self._previous.clear()
+        self._previous.update(state.get("previous", {}))
 
     def __repr__(self) -> str:
         """Returns the call that makes such a mixer, of arguments that are not at their defaults.

@@ -148,6 +148,11 @@ class OnePass(Mixer):
                 "`mixer` must do without a clean pass, got a Choice with a method that needs no "
                 "saliency and has `clean_weight` above 0. Set it to 0 there."
             )
+        if mixer.recalls:
+            raise ValueError(
+                "`mixer` must mix batches that do not depend on the one before, got a Choice with "
+                "RecursiveMix. Clean and mixed batches take turns here: train it by itself."
+            )
         if not isinstance(memory, SaliencyMemory):
             raise TypeError(
                 f"`memory` must be a SaliencyMemory, got {type(memory).__name__}. Use "

@@ -21,7 +21,7 @@ PERCENTILES = tuple(step * 0.11 for step in range(10))
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class RMix(SaliencyMixer):
-    """R-Mix (Luong et al., 2023): cells above a random percentile of saliency beat those below.
+    """R-Mix (Luu et al., 2022): cells above a random percentile of saliency beat those below.
 
     Saliency is averaged over the cells of a grid. For each image a percentile t is drawn: its cells
     above it are its top, the others low, both as an image and as a partner. Where one of a pair is

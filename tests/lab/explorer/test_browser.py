@@ -140,7 +140,7 @@ def test_the_page_shows_everything_and_asks_nobody_else(page):
         image = page.one(f"#{part} img")
         assert page.driver.execute_script("return arguments[0].naturalWidth", image) > 500
         assert image.get_attribute("alt")
-    assert len(page.all("#baselines img")) == 3
+    assert len(page.all("#baselines img")) == 9
     assert "solved in" in page.one("#numbers").text
     wide = page.driver.execute_script("return document.documentElement.scrollWidth")
     assert wide <= SIZE[0], "the page must fit a laptop's width"

@@ -15,6 +15,7 @@ from torch.testing import assert_close
 
 import comixup
 from cases import each_case
+from comixup._methods import METHODS
 from comixup.lab import explorer
 from comixup.lab.explorer import Settings, _images
 from comixup.lab.explorer._explore import Workbench, python_lines
@@ -29,6 +30,8 @@ from comixup.lab.explorer._settings import (
 )
 
 sys.path.append(str(Path(__file__).parents[1] / "training"))
+
+NOT_BESIDE = ("vanilla", "manifold", "comixup")
 
 
 @pytest.fixture(scope="module")
@@ -249,9 +252,14 @@ def test_partitions_have_blocks_of_the_compatibility_matrix(digits, maps):
 
 def test_other_methods_mix_the_same_batch(digits, maps):
     result = explorer.explore(digits, maps, Settings())
-    assert list(result.baselines) == ["Input mixup", "CutMix", "Puzzle Mix"]
-    for mixed in result.baselines.values():
-        assert mixed.plan.mix_images(digits.images).shape == digits.images.shape
+    others = [METHODS[name].title for name in METHODS if name not in NOT_BESIDE]
+    assert list(result.baselines) == others
+    for batch, mixed in result.baselines.values():
+        assert mixed.mixed
+        assert mixed.plan.mix_images(batch.images).shape == digits.images.shape
+        assert torch.equal(batch.images[: len(digits.images)], digits.images)
+    twice, _ = result.baselines["RecursiveMix"]  # with what the batch before was mixed to
+    assert len(twice.images) == 2 * len(digits.images)
     assert result.solve_milliseconds > 0
 
 

@@ -105,3 +105,17 @@ def test_methods_that_a_recipe_says_nothing_of_have_their_own_defaults():
     assert set(METHODS) <= set(recipe.known_methods)
     with pytest.raises(ValueError, match=r"`method` must be one of .*cutmix.*got 'cutmixx'"):
         recipe.choose("cutmixx")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_listed_method_is_made_from_its_name_and_settings(name):
+    kind = MIXERS[name]
+    assert kind.__name__ == METHODS[name].mixer
+    settings = {} if kind is NoMix else {"p": 1, "validate": True}
+    mixer = made(Method(name, settings))
+    assert type(mixer) is kind
+    assert kind is NoMix or mixer.validate
+
+
+def test_two_numbers_are_a_list_in_a_recipe():
+    assert made(Method("resizemix", {"scale": [0.2, 0.4]})).scale == (0.2, 0.4)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from comixup._methods import METHODS
+from comixup._methods import PAPER
 from comixup.lab.training import Hardware
 from comixup.lab.training._folder import METADATA, METRICS
 from small_runs import (
@@ -72,7 +72,8 @@ def together(data, tmp_path_factory):
     return out
 
 
-@pytest.mark.parametrize("method", METHODS)
+# RecursiveMix is another method by two processes: each mixes with the last batch of its own.
+@pytest.mark.parametrize("method", PAPER)
 def test_two_processes_train_as_one_that_cuts_its_batches_in_two(data, tmp_path, together, method):
     # Each part has its own seed, whoever trains it: dropout and mixing are the same too.
     halves = Hardware(accelerator="cpu", accumulate=2)

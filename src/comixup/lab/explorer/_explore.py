@@ -7,7 +7,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -45,7 +45,8 @@ from comixup.lab.models import Classifier
 from comixup.lab.training._mixers import MIXERS
 from comixup.plots import plot_tracked
 
-_BASELINES = ("input", "cutmix", "puzzlemix")
+_BASELINES = tuple(n for n in METHODS if n not in ("vanilla", "manifold", "comixup"))
+"""Those that mix images."""
 _FIELDS = ["beta", "gamma", "tau", "omega", "eta", "grid", "partition_size", "levels", "sweeps"]
 """Of the settings: those of `CoMixup`."""
 _TIMES = 3
@@ -69,7 +70,8 @@ class Result:
         compatibility: (m, m) the matrix A, NaN between inputs of different partitions.
         inputs_per_output: (m,) how many inputs each output shows.
         solve_milliseconds: of the solver alone, on one thread.
-        baselines: what the other methods decided for the same batch, by their names.
+        baselines: what each of the other methods mixed, the same batch or with it the one before,
+            and what it decided; by their titles.
     """
 
     whole: Batch
@@ -84,7 +86,7 @@ class Result:
     compatibility: Tensor
     inputs_per_output: Tensor
     solve_milliseconds: float
-    baselines: Mapping[str, Mixed]
+    baselines: Mapping[str, tuple[Batch, Mixed]]
 
 
 def explore(batch: Batch, saliency: Tensor, settings: Settings) -> Result:
@@ -109,7 +111,7 @@ def explore(batch: Batch, saliency: Tensor, settings: Settings) -> Result:
     terms = []
     for other in (*early, {}):  # another number of sweeps leaves all draws as they are
         mixer = CoMixup(len(batch.class_names), **chosen | other, generator=_seeded(settings))
-        images, targets = _mix(mixer, batch, saliency)
+        _, (images, targets) = _mix(mixer, batch, saliency)
         assert isinstance(mixer.last.plan, Labelling)
         terms.append(objective(mixer.last.problems, mixer.last.plan))
     return Result(
@@ -129,12 +131,32 @@ def explore(batch: Batch, saliency: Tensor, settings: Settings) -> Result:
     )
 
 
-def _mix(mixer: Mixer, batch: Batch, saliency: Tensor | None) -> tuple[Tensor, Tensor]:
+def _mix(
+    mixer: Mixer, batch: Batch, saliency: Tensor | None
+) -> tuple[Batch, tuple[Tensor, Tensor]]:
+    """Returns what is mixed, and what becomes of it.
+
+    Methods that mix the batch before into each one have had the same images before, each time in
+    another order; what they were mixed to is part of what is mixed.
+    """
     mixer.uniform_expected = True  # the page tells of images in which nothing stands out
-    return mixer(batch.images, batch.targets, saliency if mixer.needs_saliency else None)
+    inputs = batch
+    if mixer.recalls:
+        for turn in (2, 1):
+            mixer(batch.images.roll(turn, 0), batch.targets.roll(turn, 0))
+        own, before = mixer.soft_targets(batch.targets, len(batch.images)), mixer.previous
+        inputs = replace(
+            batch,
+            images=torch.cat([batch.images, before["images"]]),
+            targets=torch.cat([own, before["targets"]]),
+        )
+    maps = saliency if mixer.needs_saliency else None
+    return inputs, mixer(batch.images, batch.targets, maps)
 
 
-def _baselines(batch: Batch, saliency: Tensor, settings: Settings) -> dict[str, Mixed]:
+def _baselines(
+    batch: Batch, saliency: Tensor, settings: Settings
+) -> dict[str, tuple[Batch, Mixed]]:
     """Returns what the other methods decide for a batch, at their own defaults, by their titles."""
     # Blocks can change places only if all have the same size.
     even = all(side % settings.grid == 0 for side in batch.images.shape[2:])
@@ -143,8 +165,8 @@ def _baselines(batch: Batch, saliency: Tensor, settings: Settings) -> dict[str, 
         own = {"grid": settings.grid, "transport": even} if name == "puzzlemix" else {}
         make: Callable[..., Mixer] = MIXERS[name]
         mixer = make(len(batch.class_names), generator=_seeded(settings), **own)
-        _mix(mixer, batch, saliency)
-        found[METHODS[name].title] = mixer.last
+        inputs, _ = _mix(mixer, batch, saliency)
+        found[METHODS[name].title] = inputs, mixer.last
     return found
 
 
@@ -255,7 +277,7 @@ def mix_files(
 
     Args:
         files: images; their folders are their classes if there are several of these.
-        method: "comixup", "puzzlemix", "cutmix" or "input".
+        method: a name of `comixup._methods`, of those that mix images: "comixup", "cutmix", ...
         settings: keywords of the method's mixer.
         source: of saliency, for methods that need it: "spectral residual", or see `load_network`.
             None for the default of `Settings`.
@@ -293,7 +315,7 @@ def mix_files(
         whole, before = batch, maps
         batch, maps = augmented(whole, before, augment, seed=seed)
         tracked = plot_tracked(whole.images, before, batch.images, maps)
-    _mix(mixer, batch, maps)
+    batch, _ = _mix(mixer, batch, maps)
     more = f", of {len(files)}" if len(files) > len(chosen) else ""
     told = f"{title} of {len(chosen)} images{more}"
     figure = plot_batch(

@@ -65,8 +65,8 @@ def _part_of(batch: Batch, mixed: Mixed, part: str, count: int) -> Figure:
 def baselines_html(result: Result) -> str:
     """Returns some outputs of each of the other methods."""
     return "".join(
-        f"<h4>{html.escape(name)}</h4>{outputs_html(result.batch, mixed, name, _BESIDE)}"
-        for name, mixed in result.baselines.items()
+        f"<h4>{html.escape(name)}</h4>{outputs_html(batch, mixed, name, _BESIDE)}"
+        for name, (batch, mixed) in result.baselines.items()
     )
 
 

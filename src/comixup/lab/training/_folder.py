@@ -177,7 +177,8 @@ class State:
         seconds: time spent in training so far.
         finished: whether the run has come to its end.
         final: what the last weights are measured to have, by split; empty before the end.
-        memory: remembered saliency maps, of methods that take one pass.
+        memory: remembered saliency maps, of methods that take one pass; the last batch of the first
+            process, of those that mix it into the next.
         best: weights and buffers after the epoch with the lowest validation error, where that is
             what a recipe reports.
         trained: weights and buffers in training, where `model` holds their averages; else empty.

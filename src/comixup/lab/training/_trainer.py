@@ -370,6 +370,8 @@ class Trainer:
         mixer, epoch = self.mixer, self.state.epoch
         if not self.fabric.is_global_zero or not (mixer.last.mixed or mixer.mixes_nothing):
             return
+        if mixer.recalls:  # the batch before, which is in the picture, is not at hand any more
+            return
         no_better = {"validation_error": math.inf}
         may_be_last = out_of_patience(self.recipe, [*self.state.history, no_better])
         late = not mixer.mixes_nothing and (epoch == self._last_mixed_epoch or may_be_last)
@@ -424,6 +426,8 @@ class Trainer:
             return
         if self.mixer.memory is not None:
             state.memory = self.mixer.memory.state_dict()
+        elif self.mixer.recalls:
+            state.memory = dict(self.mixer.previous)
         state.model = self.evaluated.state_dict()
         if self.average is not None:
             state.trained = unwrapped(self.model).state_dict()
@@ -445,6 +449,9 @@ class Trainer:
             self.fabric.strategy.precision.load_state_dict(state.precision)
             if self.mixer.memory is not None:
                 self.mixer.memory.load_state_dict(state.memory)
+            elif self.mixer.recalls:
+                kept = {**self.mixer.state_dict(), "previous": state.memory}
+                self.mixer.load_state_dict(kept)
         except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as why:
             raise ValueError(
                 f"`checkpoint` must fit this run's network and optimiser, but that of "

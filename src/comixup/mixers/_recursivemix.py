@@ -1,0 +1,62 @@
+"""RecursiveMix: the last mixed batch, made smaller, pasted over this one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from comixup._checks import check_boolean
+from comixup.mixers._cutmix import Boxes, boxes_inside
+from comixup.mixers._mixer import Mixed, Mixer
+from comixup.mixers._resizemix import checked_range
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class RecursiveMix(Mixer):
+    """RecursiveMix (Yang et al., NeurIPS 2022): the last mixed batch, smaller, over each image.
+
+    Image j of the last batch, as it was mixed, is scaled into a box inside image j of this one. The
+    box covers a share u ~ U(low, high) of the area, by which the last targets are weighed: older
+    batches come in smaller and smaller. The paper's consistency loss of regions is left out.
+
+    The first batch of an epoch (after `end_epoch`) is left whole, and so is one with more images
+    than the last, or of another size; if it has fewer, the last one's first images are taken. The
+    last batch is all that is kept: detached, on its device, in each process its own, and part of
+    `state_dict`. Its plan mixes this batch's images followed by the last one's; in dictionaries
+    every entry has to be in all batches.
+
+    Args:
+        share: low and high, 0 <= low <= high <= 1.
+        per_sample: draw shares and places for each image rather than for the batch.
+        num_classes, p, clean_weight, clean_reduction, generator, validate: see `Mixer`.
+
+    >>> mixup = RecursiveMix(num_classes=10)
+    >>> for _ in range(2):
+    ...     images, targets = mixup(torch.rand(8, 3, 32, 32), torch.arange(8))
+    >>> images.shape, targets.shape, mixup.last.plan.num_inputs
+    (torch.Size([8, 3, 32, 32]), torch.Size([8, 10]), 16)
+    """
+
+    recalls = True
+    share: tuple[float, float] = (0.0, 0.5)
+    per_sample: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        vars(self)["share"] = checked_range("share", self.share)
+        check_boolean("per_sample", self.per_sample)
+
+    def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
+        """Returns the boxes for a batch; that it is left whole, if none came before."""
+        m, size = len(images), tuple(images.shape[2:])
+        last = self.previous.get("images")
+        if last is None or len(last) < m or last.shape[1:] != images.shape[1:]:
+            return Mixed(self.leave(images), mixed=False)
+        low, high = self.share
+        rows = m if self.per_sample else 1
+        area = low + (high - low) * torch.rand(rows, 1, 1, generator=self.generator)
+        begin, end = boxes_inside(area ** (1 / len(size)), size, self.generator)
+        partners = torch.arange(m, 2 * m).unsqueeze(1)
+        return Mixed(Boxes(partners, begin, end, size, resized=True, others=m))
