@@ -19,6 +19,7 @@ from comixup import (
     Origin,
     SaliencyMemory,
     _native,
+    selfcheck,
     training_step,
 )
 from pretend_device import DEVICE, Elsewhere, counted, on_host
@@ -208,3 +209,22 @@ def test_a_memory_on_the_device():
     other.write(indices, saliency)
     other.end_epoch()
     assert_same([read], [other.read(indices, SIZE)])
+
+
+# ---- comixup check -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mixing equals the CPU's",
+        "saliency equals the CPU's",
+        "one-pass maps equal the CPU's",
+        "channels_last",
+    ],
+)
+def test_the_checks_pass_here_too(name):
+    """As a rehearsal: on a GPU they are the first that is known of it."""
+    with counted():
+        outcome = selfcheck.run_check(name, DEVICE)
+    assert outcome.status == "passed", outcome.detail

@@ -145,6 +145,13 @@ def test_times_are_of_everything_named(monkeypatch):
     assert all(value > 0 for value in times.values())
 
 
+def test_times_are_told_relative_to_a_plain_step():
+    report = _report.Report(["a machine"], times={"step without mixing": 2.0, "CutMix": 3.0})
+    plain, cutmix = report.text().splitlines()[4:6]
+    assert plain.endswith(" 2.00")
+    assert cutmix.endswith(" 3.00  1.50 times a step without mixing")
+
+
 class TestReport:
     def test_has_versions_outcomes_and_counts(self):
         seen = []

@@ -28,6 +28,7 @@ from comixup.selfcheck._checks import (
 Status: TypeAlias = Literal["passed", "FAILED", "not run"]
 _BATCH, _WIDTH, _WARM_UP = 100, 32, 2
 """Of what is timed: images, width of the network, steps that are not counted."""
+PLAIN_STEP = "step without mixing"
 TIMES = "times per step"
 """The name of what is measured and cannot fail."""
 
@@ -61,6 +62,13 @@ class Report:
         """Whether a check has failed."""
         return any(outcome.status == "FAILED" for outcome in self.outcomes)
 
+    def _of_plain(self, name: str) -> str:
+        """Returns how much longer than without mixing a step takes."""
+        plain = self.times.get(PLAIN_STEP)
+        if plain is None or name == PLAIN_STEP:
+            return ""
+        return f"  {self.times[name] / plain:.2f} times a step without mixing"
+
     def text(self) -> str:
         """Returns the report as lines to paste into an issue."""
         lines = [*self.machine, ""]
@@ -68,7 +76,10 @@ class Report:
             lines.append(f"{outcome.status:8} {outcome.name:30} {outcome.detail}")
         if self.times:
             lines += ["", "times, ms (batch of 100, 32 x 32, three convolutions):"]
-            lines += [f"  {name:42} {value:8.2f}" for name, value in self.times.items()]
+            lines += [
+                f"  {name:42} {value:8.2f}{self._of_plain(name)}"
+                for name, value in self.times.items()
+            ]
         counts = [
             f"{sum(outcome.status == status for outcome in self.outcomes)} {status.lower()}"
             for status in ("passed", "FAILED", "not run")
@@ -169,7 +180,7 @@ def step_times(device: torch.device, repeats: int = 5) -> dict[str, float]:
 
     alone = make_mixer("CoMixup")
     timed: dict[str, Callable[[], object]] = {
-        "step without mixing": step(None),
+        PLAIN_STEP: step(None),
         "step with CutMix": step(CutMix(CLASSES)),
         "step with CoMixup": step(CoMixup(CLASSES)),
         "step with CoMixup(keep_gradients=False)": step(CoMixup(CLASSES, keep_gradients=False)),
