@@ -95,6 +95,7 @@ ADAPTERS = {
     "comixup.adapters.lightning.KeepCleanGradient",
     "comixup.adapters.origins.WithOrigins",
     "comixup.adapters.timm.Mixup",
+    "comixup.adapters.timm.OriginLoader",
     "comixup.adapters.torchvision.BatchMix",
 }
 

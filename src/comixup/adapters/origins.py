@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import functools
+import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import numpy as np
 import PIL.Image
 import torch
 import torchvision  # type: ignore[import-untyped]
@@ -17,12 +18,11 @@ from torchvision.transforms import v2  # type: ignore[import-untyped]
 
 from comixup import Origin, SaliencyMemory
 from comixup._checks import SetOnce
+from comixup.adapters._replayed import TORCHVISION, Colours, Tracked, nested
 from comixup.adapters.cell_numbers import CellNumbers
 
 Sample: TypeAlias = tuple[Any, Any, Origin]
 """An image, its target, and where it comes from."""
-Tracked: TypeAlias = Callable[[Any, CellNumbers], tuple[Any, CellNumbers]]
-"""A transform of an image and of its cell numbers."""
 
 
 def _kinds(*names: str) -> tuple[Any, ...]:
@@ -31,7 +31,14 @@ def _kinds(*names: str) -> tuple[Any, ...]:
 
 
 _SEQUENCES = (nn.Sequential, v2.Compose, torchvision.transforms.Compose)
-_RANDOM_STEPS = _kinds("RandomApply", "RandomChoice", "RandomOrder")
+_RANDOM_STEPS = (
+    *_kinds("RandomApply", "RandomChoice", "RandomOrder"),
+    torchvision.transforms.RandomApply,
+    torchvision.transforms.RandomChoice,
+    torchvision.transforms.RandomOrder,
+)
+_LIBRARIES = {"timm": "comixup.adapters.timm", "albumentations": "comixup.adapters.albumentations"}
+"""Where the steps of other libraries are, by the first name of their module."""
 _AUTO_AUGMENT = _kinds("AutoAugment", "RandAugment", "TrivialAugmentWide")
 _MOVING = _kinds(
     "CenterCrop",
@@ -88,12 +95,15 @@ _COLOURS = _kinds(
 _UNTRACKABLE = {
     "AugMix": "it blends several copies of an image, each moved otherwise, so that a pixel shows "
     "several places of its example. Use TrivialAugmentWide, RandAugment or AutoAugment",
+    "AugMixAugment": "it blends several copies of an image. Use RandAugment or AutoAugment",
     "FiveCrop": "it makes several images of one. Use RandomCrop",
     "TenCrop": "it makes several images of one. Use RandomCrop",
     "RandomIoUCrop": "it crops by bounding boxes. Use RandomResizedCrop",
     "CutMix": "it mixes batches. Use comixup.CutMix on batches",
     "MixUp": "it mixes batches. Use comixup.InputMixup on batches",
     "LinearTransformation": "every pixel becomes a sum of all others",
+    "Patchify": "it makes patches of an image. Use sizes that change per batch instead of NaFlex",
+    "RandomResizedCropToSequence": "its sizes are those of NaFlex. Use RandomResizedCrop",
 }
 _FIXED = ("CenterCrop", "Pad", "Resize")
 """Transforms that move pixels in the same way every time: a data set may have them."""
@@ -104,6 +114,7 @@ _BEHAVIOUR = (
     *("_needs_transform_list", "_transformed_types", _OPERATION),
 )
 """What decides what a v2 transform does to its inputs."""
+_OF_LIBRARIES = ("torchvision.", *(f"{name}." for name in _LIBRARIES))
 
 
 class WithOrigins(SetOnce, Dataset[Sample]):
@@ -115,11 +126,12 @@ class WithOrigins(SetOnce, Dataset[Sample]):
     give, from the same draws.
 
     Args:
-        dataset: of (image, target), with PIL images or tensors (C, H, W) that no transform has
-            moved yet.
+        dataset: of (image, target), with PIL images, tensors (C, H, W) or arrays (H, W, C) that no
+            transform has moved yet.
         memory: says what the cells are.
-        transform: torchvision's v2 transforms, as you would give them to the data set: moving
-            pixels and changing colours, in any order and nesting. Erased pixels count for no cell.
+        transform: transforms of torchvision (v2 and the first ones), timm or Albumentations, as you
+            would give them to the data set: moving pixels and changing colours, in any order and
+            nesting. Erased pixels count for no cell.
         colours_only: transforms of your own in it, by class, function or object, that move no
             pixel. They are given the image.
         moves_pixels: transforms of your own in it that are called as v2 transforms are, with the
@@ -159,14 +171,21 @@ class WithOrigins(SetOnce, Dataset[Sample]):
                 f"{len(memory)}. Use SaliencyMemory(num_examples={len(dataset)})."
             )
         _check_unmoved(dataset, colours_only)
-        self.dataset, self.memory, self.transform = dataset, memory, transform
+        self.dataset, self.memory = dataset, memory
         self.colours_only, self.moves_pixels = colours_only, moves_pixels
         self.grid = memory.grid
-        self._tracked = (
-            None
-            if transform is None
-            else tracked(transform, colours_only=colours_only, moves_pixels=moves_pixels)
-        )
+        self.transform = transform
+
+    @property
+    def transform(self) -> Callable[..., Any] | None:
+        """What images and their cell numbers go through; timm's `create_loader` sets it."""
+        return self._transform
+
+    @transform.setter
+    def transform(self, value: Callable[..., Any] | None) -> None:
+        declared = {"colours_only": self.colours_only, "moves_pixels": self.moves_pixels}
+        self._tracked = None if value is None else tracked(value, **declared)
+        self._transform = value
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -180,8 +199,9 @@ class WithOrigins(SetOnce, Dataset[Sample]):
         size = _size(image) if pair else None
         if size is None:
             raise TypeError(
-                "`dataset` must return pairs of an image, PIL or a tensor (C, H, W), and a target, "
-                f"got {_kinds_of(sample)} for example {index}. Give transforms to WithOrigins, and "
+                "`dataset` must return pairs of an image (PIL, a tensor (C, H, W) or an array "
+                "(H, W, C)) and a target, got "
+                f" {_kinds_of(sample)} for example {index}. Give transforms to WithOrigins, and "
                 "other samples by a data set of your own around this one."
             )
         numbers = CellNumbers.of(size, self.grid)
@@ -213,56 +233,59 @@ def tracked(
     [[2, 1], [2, 1]]
     """
     follow = functools.partial(tracked, colours_only=colours_only, moves_pixels=moves_pixels)
-    known = _is_torchvisions(transform)
+    known = _is_unchanged(transform)
     if known and isinstance(transform, _SEQUENCES):
         return _Steps(map(follow, _steps(transform)))
     if known and isinstance(transform, _RANDOM_STEPS):
-        # A copy that holds other steps: that of the caller stays as it is.
-        container: Any = copy.copy(transform)
-        container._modules = {k: v for k, v in container._modules.items() if k != "transforms"}
-        container.transforms = list(map(follow, transform.transforms))
-        follow_some: Tracked = container
-        return follow_some
+        return nested(transform, follow)
     for kinds, declared, step in (
-        (_COLOURS, colours_only, _Colours),
+        (_COLOURS, colours_only, Colours),
         (_MOVING, moves_pixels, _Moves),
         (_AUTO_AUGMENT, (), _AutoAugment),
     ):
         if _declared(transform, declared) or (known and isinstance(transform, kinds)):
             return step(transform)
-    raise _rejection(transform)
+    of_library = _step_of(transform) if known else None
+    if of_library is None:
+        raise _rejection(transform)
+    return of_library(transform)
+
+
+def _step_of(transform: Any) -> Callable[[Any], Tracked] | None:
+    """Returns what makes a tracked step of a transform of torchvision's first, or of a library."""
+    for kind in type(transform).__mro__:
+        library = _LIBRARIES.get(kind.__module__.partition(".")[0])
+        steps = TORCHVISION if library is None else importlib.import_module(library).STEPS
+        if kind.__name__ in steps.get(kind.__module__, ()):
+            step: Callable[[Any], Tracked] = steps[kind.__module__][kind.__name__]
+            return step
+    return None
 
 
 def _rejection(transform: Any) -> Exception:
     """Returns the error of a transform that cell numbers cannot follow."""
     kind = type(transform)
     name = getattr(getattr(transform, "lambd", transform), "__name__", kind.__name__)
-    if kind.__module__.startswith("torchvision."):
-        if name in _UNTRACKABLE:
-            return ValueError(
-                f"`transform` must be one that cell numbers can follow, got {name}: "
-                f"{_UNTRACKABLE[name]}."
-            )
-        if ".v2" not in kind.__module__ and hasattr(v2, name):
-            return TypeError(
-                "`transform` must be made of torchvision's v2 transforms, which cell numbers "
-                f"follow, got {kind.__module__}.{name}. Use torchvision.transforms.v2.{name}."
-            )
+    if kind.__module__.startswith(_OF_LIBRARIES) and name in _UNTRACKABLE:
+        return ValueError(
+            f"`transform` must be one that cell numbers can follow, got {name}: "
+            f"{_UNTRACKABLE[name]}."
+        )
     return TypeError(
-        "`transform` must be made of torchvision's v2 transforms, unchanged, which cell numbers "
-        f"follow, got {kind.__module__}.{kind.__name__} ({name}). If it moves no pixel, declare it "
-        f"by colours_only=[{name}]; if it moves an image and its cell numbers alike, as v2 "
-        f"transforms do, by moves_pixels=[{name}]. Otherwise take saliency from small images: "
-        "comixup.saliency(..., scale=0.5)."
+        "`transform` must be made of transforms of torchvision, timm or Albumentations, unchanged, "
+        f"which cell numbers follow, got {kind.__module__}.{kind.__name__} ({name}). If it moves "
+        f"no pixel, declare it by colours_only=[{name}]; if it moves an image and its cell numbers "
+        f"alike, as v2 transforms do, by moves_pixels=[{name}]. Otherwise take saliency from "
+        "small images: comixup.saliency(..., scale=0.5)."
     )
 
 
-def _is_torchvisions(transform: Any) -> bool:
-    """Whether what a transform does is torchvision's own code; that of a subclass may do more."""
+def _is_unchanged(transform: Any) -> bool:
+    """Whether what a transform does is its library's own code; that of a subclass may do more."""
     layers = [
         kind
         for kind in type(transform).__mro__
-        if not kind.__module__.startswith(("torch.", "torchvision.", "builtins"))
+        if not kind.__module__.startswith(("torch.", "builtins", *_OF_LIBRARIES))
     ]
     places = [vars(transform), *map(vars, layers)] if hasattr(transform, "__dict__") else []
     hooks = any(vars(transform).get(name) for name in ("_forward_hooks", "_forward_pre_hooks"))
@@ -284,16 +307,6 @@ class _Steps(list[Tracked]):
 
 
 @dataclass(frozen=True)
-class _Colours:
-    """A transform that moves no pixel."""
-
-    transform: Callable[[Any], Any]
-
-    def __call__(self, image: Any, numbers: CellNumbers) -> tuple[Any, CellNumbers]:
-        return self.transform(image), numbers
-
-
-@dataclass(frozen=True)
 class _Moves:
     """A transform that moves pixels, and cell numbers by the kernels of `CellNumbers`."""
 
@@ -303,7 +316,7 @@ class _Moves:
     def _plain(self) -> bool:
         """Whether it is one of torchvision's own, of a version with a public `make_params`."""
         step = self.transform
-        return isinstance(step, _MOVING) and _is_torchvisions(step) and hasattr(step, "make_params")
+        return isinstance(step, _MOVING) and _is_unchanged(step) and hasattr(step, "make_params")
 
     def __call__(self, image: Any, numbers: CellNumbers) -> tuple[Any, CellNumbers]:
         numbers.pil = isinstance(image, PIL.Image.Image)
@@ -379,7 +392,7 @@ def _moves_none(transform: Any, colours_only: Sequence[Any]) -> bool:
     """Whether a transform is known to show the same pixels at the same places every time."""
     if _declared(transform, colours_only):
         return True
-    if not _is_torchvisions(transform):
+    if not _is_unchanged(transform):
         return False
     if isinstance(transform, (*_SEQUENCES, *_RANDOM_STEPS)):
         return all(_moves_none(step, colours_only) for step in _steps(transform))
@@ -401,4 +414,6 @@ def _size(image: Any) -> tuple[int, int] | None:
         return image.height, image.width
     if isinstance(image, Tensor) and image.ndim >= 3:
         return image.shape[-2], image.shape[-1]
+    if isinstance(image, np.ndarray) and image.ndim in (2, 3):  # of Albumentations: channels last
+        return image.shape[0], image.shape[1]
     return None

@@ -1,14 +1,28 @@
-"""A replacement for timm's `Mixup` that also knows Co-Mixup: same arguments, same call."""
+"""timm's `Mixup` with Co-Mixup in it, and its transforms and loader with one-pass mixing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import copy
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils.data import Dataset, default_collate
 
-from comixup import spectral_residual
+from comixup import Origin, spectral_residual
 from comixup._checks import check_boolean, check_number
+from comixup.adapters._replayed import (
+    Colours,
+    Nested,
+    OfPair,
+    Replayed,
+    ReplayedErasing,
+    Tracked,
+)
+from comixup.adapters.origins import WithOrigins
 from comixup.mixers import (
     Boxes,
     Choice,
@@ -232,3 +246,197 @@ def _check_mixer(mixer: Mixer, num_classes: int) -> None:
             f"`mixer` must have num_classes = {num_classes}, as given here, got "
             f"{mixer.num_classes}."
         )
+
+
+# ---- Transforms ----------------------------------------------------------------------------------
+
+_MOVING_OPERATIONS = {
+    *("Rotate", "ShearX", "ShearY"),
+    *("TranslateX", "TranslateXRel", "TranslateY", "TranslateYRel"),
+}
+_COLOUR_OPERATIONS = {
+    *("AutoContrast", "Brightness", "BrightnessIncreasing", "Color", "ColorIncreasing", "Contrast"),
+    *("ContrastIncreasing", "Desaturate", "Equalize", "GaussianBlur", "GaussianBlurRand", "Invert"),
+    *("Posterize", "PosterizeIncreasing", "PosterizeOriginal", "Sharpness", "SharpnessIncreasing"),
+    *("Solarize", "SolarizeAdd", "SolarizeIncreasing"),
+}
+
+
+class ReplayedOperation(Replayed):
+    """A moving operation of timm's RandAugment or AutoAugment."""
+
+    def by_nearest(self) -> Any:
+        """Returns a copy that takes the nearest pixel, and 0 outside of the image."""
+        operation = copy.copy(self.transform)
+        modes = operation.kwargs["resample"]  # of several, it draws one
+        nearest = (0,) * len(modes) if isinstance(modes, tuple | list) else 0
+        operation.kwargs = {**operation.kwargs, "resample": nearest, "fillcolor": 0}
+        return operation
+
+
+def _operation(operation: Any) -> OfPair:
+    """Returns the tracked form of an `AugmentOp`."""
+    if operation.name in _MOVING_OPERATIONS:
+        return OfPair(ReplayedOperation(operation))
+    if operation.name in _COLOUR_OPERATIONS:
+        return OfPair(Colours(operation))
+    raise ValueError(
+        "`transform` must have operations of timm 1.0 that cell numbers can follow, got "
+        f"{operation.name}. Known ones are {sorted(_MOVING_OPERATIONS | _COLOUR_OPERATIONS)}."
+    )
+
+
+def _rand_augment(transform: Any) -> Tracked:
+    held = copy.copy(transform)
+    held.ops = list(map(_operation, transform.ops))
+    return Nested(held)
+
+
+def _auto_augment(transform: Any) -> Tracked:
+    held = copy.copy(transform)
+    held.policy = [list(map(_operation, operations)) for operations in transform.policy]
+    return Nested(held)
+
+
+STEPS: dict[str, dict[str, Callable[[Any], Tracked]]] = {
+    "timm.data.transforms": {
+        **dict.fromkeys(
+            (
+                *("CenterCropOrPad", "RandomCropOrPad", "RandomPad", "ResizeKeepRatio"),
+                *("RandomResizedCropAndInterpolation", "TrimBorder"),
+            ),
+            Replayed,
+        ),
+        **dict.fromkeys(("MaybePILToTensor", "MaybeToTensor", "ToTensor"), Colours),
+    },
+    "timm.data.auto_augment": {"AutoAugment": _auto_augment, "RandAugment": _rand_augment},
+    "timm.data.random_erasing": {"RandomErasing": ReplayedErasing},
+}
+"""timm's transforms that `WithOrigins` follows, by module and class."""
+
+
+# ---- Loader --------------------------------------------------------------------------------------
+
+
+class _Packed(NamedTuple):
+    """What `PrefetchLoader` takes for a batch's target, and moves to the device."""
+
+    targets: Any
+    origin: Origin
+
+    def to(self, **settings: Any) -> _Packed:
+        """Returns it on another device."""
+        origin = Origin(*(part.to(**settings) for part in self.origin if part is not None))
+        return _Packed(self.targets.to(**settings), origin)
+
+
+def _collate(samples: list[Any]) -> tuple[Any, _Packed]:
+    """Returns images and what goes with them, as the two things that timm's loader expects."""
+    images, targets, origin = default_collate(samples)
+    return images, _Packed(targets, origin)
+
+
+def _collate_sized(samples: list[Any]) -> tuple[Any, _Packed]:
+    return _collate([sample for (sample,) in samples])
+
+
+@dataclass(frozen=True)
+class _Indices(Dataset[tuple[int]]):
+    """A data set of its own indices."""
+
+    length: int
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> tuple[int]:
+        return (index,)
+
+
+class OriginLoader:
+    """A loader of timm's `create_loader` whose batches are (input, target, origin).
+
+    `create_loader` puts images through its transform on the way; give it a `WithOrigins` without
+    one, and this class what it returns, which it changes. Prefetcher, random erasing on the device,
+    repeated augmentation and sizes that change per batch stay timm's.
+
+        dataset = WithOrigins(dataset, memory)
+        loader = OriginLoader(create_loader(dataset, 224, batch_size, is_training=True, ...))
+        for input, target, origin in loader:
+            input, target = mixup(input, target, origin)
+
+    Args:
+        loader: made by `timm.data.create_loader`, before anything was read from it.
+    """
+
+    def __init__(self, loader: Any) -> None:
+        self.loader = loader
+        batches = getattr(loader, "loader", loader)  # within a PrefetchLoader
+        self._erasing = getattr(loader, "random_erasing", None)
+        if self._erasing is not None:
+            loader.random_erasing = _Erasing(self._erasing)
+        dataset = batches.dataset
+        sized = hasattr(dataset, "transforms")  # ScheduledTransformDataset: one for each size
+        origins = dataset.dataset if sized else dataset
+        if not isinstance(origins, WithOrigins):
+            raise TypeError(
+                "`loader` must be of a WithOrigins, got one of "
+                f"{type(origins).__name__}. Call create_loader(WithOrigins(dataset, memory), ...)."
+            )
+        if sized:
+            # It hands images on to its transforms: here indices, and whole data sets for them.
+            dataset.transforms = tuple(
+                WithOrigins(
+                    origins.dataset,
+                    origins.memory,
+                    transform,
+                    colours_only=origins.colours_only,
+                    moves_pixels=origins.moves_pixels,
+                ).__getitem__
+                for transform in dataset.transforms
+            )
+            dataset.dataset = _Indices(len(origins))
+        batches.collate_fn = _collate_sized if sized else _collate
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Any, Origin]]:
+        for images, (targets, origin) in self.loader:
+            erased = getattr(images, _ERASED, None)
+            if erased is not None:
+                origin = origin._replace(cells=origin.cells.masked_fill(erased, 0))  # noqa: PLW2901
+            yield images, targets, origin
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def __getattr__(self, name: str) -> Any:
+        """Returns what timm's loader has: `sampler`, `batch_sampler`, `dataset`."""
+        if name == "loader":  # while it is unpickled
+            raise AttributeError(name)
+        return getattr(self.loader, name)
+
+
+_ERASED = "_comixup_erased"
+"""Attribute of a batch of images: which of their pixels `PrefetchLoader` has erased."""
+
+
+@dataclass(frozen=True)
+class _Erasing:
+    """timm's random erasing of batches, which notes what it has erased."""
+
+    erasing: Any
+
+    def __call__(self, images: Tensor) -> Tensor:
+        before = random.getstate()
+        images = self.erasing(images)
+        after = random.getstate()
+        # It draws boxes from Python's generator; with 0 in them it draws from no other.
+        constant = copy.copy(self.erasing)
+        constant.rand_color = constant.per_pixel = False
+        unseen = torch.full_like(images[:, :1], torch.nan)
+        random.setstate(before)
+        try:
+            erased = ~constant(unseen).isnan().squeeze(1)
+        finally:
+            random.setstate(after)
+        setattr(images, _ERASED, erased)
+        return images
