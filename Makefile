@@ -51,7 +51,7 @@ check: $(VENV)/.stamp-dev $(VENV)/.stamp-kernel  ## lint, formatting and types, 
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/clang-format --dry-run -Werror $(filter native/%,$(KERNEL)) $(NATIVE_TESTS)
+	$(BIN)/clang-format --dry-run -Werror $(filter native/%,$(KERNEL)) $(wildcard native/tests/*)
 
 # Warnings are errors: links and names that lead nowhere, docstrings and formulas that cannot be read.
 docs: $(VENV)/.stamp-docs $(VENV)/.stamp-kernel  ## build the documentation site in build/docs, open index.html there
@@ -64,7 +64,7 @@ bench: $(VENV)/.stamp-bench $(VENV)/.stamp-kernel  ## run the benchmarks against
 format: $(VENV)/.stamp-dev  ## rewrite Python and C++ in the project's layout
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
-	$(BIN)/clang-format -i $(filter native/%,$(KERNEL)) $(NATIVE_TESTS)
+	$(BIN)/clang-format -i $(filter native/%,$(KERNEL)) $(wildcard native/tests/*)
 
 native: $(NATIVE_TESTS:native/tests/%.cpp=$(PROGRAMS)/%)  ## compile and run the kernel's C++ tests (another compiler: CXX=clang++)
 	set -e; for program in $^; do $$program; done
@@ -143,10 +143,10 @@ $(BROWSER)/.stamp-explorer: $(VENV)/.stamp-dev pyproject.toml constraints-explor
 	$(PIP) --python $(BROWSER)/venv/bin/python install -q -c constraints-explorer.txt 'comixup[browser]'
 	touch $@
 
-$(PROGRAMS)/%: native/tests/%.cpp $(KERNEL)
+$(PROGRAMS)/%: native/tests/%.cpp native/tests/checks.hpp $(KERNEL)
 	mkdir -p $(PROGRAMS)
 	$(CXX) -std=c++17 -O2 -ffp-contract=off -Wall -Wextra -Wno-psabi -Inative $< -o $@ -pthread
 
-$(SANITIZED)/%: native/tests/%.cpp $(KERNEL)
+$(SANITIZED)/%: native/tests/%.cpp native/tests/checks.hpp $(KERNEL)
 	mkdir -p $(SANITIZED)
 	$(CXX) -std=c++17 -g -O1 $(SANITIZERS) -Wall -Wextra -Wno-psabi -Inative $< -o $@ -pthread

@@ -24,10 +24,10 @@ from torch import Tensor, nn
 from comixup.lab import models
 from comixup.lab._networks import MEMORY_FORMAT
 from comixup.lab.data import DataSet, load
-from comixup.lab.evaluation import localise, measure, predict
-from comixup.lab.evaluation._boxes import read_tiny_imagenet_boxes
+from comixup.lab.evaluation import measure, predict
 from comixup.lab.evaluation._corruption import CORRUPTIONS, CorruptedLoader
 from comixup.lab.evaluation._evaluate import BATCH
+from comixup.lab.evaluation._localisation import localise
 from common import console, options, progress, seeded, table, target
 
 WANTED = 0.9
@@ -63,9 +63,9 @@ class ForwardClock:
 
 
 def boxes_of(data: DataSet) -> Tensor:
-    """Returns Tiny-ImageNet's boxes, or made-up ones around the middle."""
-    if data.name == "tiny-imagenet":
-        return read_tiny_imagenet_boxes()
+    """Returns the data's own boxes, or made-up ones around the middle."""
+    if data.test_boxes is not None:
+        return data.test_boxes
     side = data.shape[1]
     edges = torch.randint(1, side // 2, (len(data.test), 1, 2), generator=seeded(0))
     return torch.cat((edges, side - edges), 2)

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from comixup import selfcheck as diagnostics
+from comixup.selfcheck import _report
 
 CUDA = torch.device("cuda")
 
@@ -18,24 +19,24 @@ CUDA = torch.device("cuda")
 @pytest.mark.parametrize("name", [name for name in diagnostics.CHECKS if name != "two processes"])
 @pytest.mark.filterwarnings("default")  # of compilers
 def test_passes_on_cuda(name):
-    outcome = diagnostics.run_check(name, CUDA)
+    outcome = _report.run_check(name, CUDA)
     assert outcome.status == "passed", outcome.detail
 
 
 @pytest.mark.cuda
 def test_two_processes_on_two_devices():
-    outcome = diagnostics.run_check("two processes", CUDA)
+    outcome = _report.run_check("two processes", CUDA)
     expected = "passed" if torch.cuda.device_count() > 1 else "not run"
     assert outcome.status == expected, outcome.detail
 
 
 @pytest.mark.cuda
 def test_times_on_cuda():
-    assert all(value > 0 for value in diagnostics.step_times(CUDA).values())
+    assert all(value > 0 for value in _report.step_times(CUDA).values())
 
 
 def test_they_are_deselected_by_default_and_fail_without_cuda():
     settings = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
     assert settings.count("and not cuda") == 2  # plain pytest's, and that of the wheels
     if not torch.cuda.is_available():
-        assert diagnostics.run_check("channels_last", CUDA).status == "FAILED"
+        assert _report.run_check("channels_last", CUDA).status == "FAILED"

@@ -20,8 +20,9 @@ from comixup import CoMixup, Labelling, Problem, PuzzleMix, mix, objective, solv
 from comixup.lab import data
 from comixup.lab.data import DataSet
 from comixup.lab.data._in_memory import MemorySplit
-from comixup.lab.evaluation import localise, measure, predictions_of
+from comixup.lab.evaluation import measure, predictions_of
 from comixup.lab.evaluation._corruption import CorruptedLoader
+from comixup.lab.evaluation._localisation import localise
 from data_files import write_cifar100, write_speech, write_tiny_imagenet
 from problems import generator
 

@@ -1,23 +1,14 @@
 // Checks FourWide against the general dynamic programme, and one Vec8f against the other.
 #include <algorithm>
-#include <cstdio>
 #include <random>
 #include <vector>
 
 #include "solver/four_wide.hpp"
+#include "tests/checks.hpp"
 
 namespace {
 
 using namespace comixup;
-
-long checks = 0;
-long failures = 0;
-
-void check(bool ok, const char* what) {
-  ++checks;
-  if (ok) return;
-  if (++failures <= 20) std::printf("FAILED: %s\n", what);
-}
 
 /// Random unary and pairwise costs; those among the first `alike` labels are equal.
 void fill(InnerProblem& problem, int n, int labels, int alike, float beta, std::mt19937& random) {
@@ -100,6 +91,5 @@ void test_answers() {
 int main() {
   test_which_grids_suit();
   test_answers();
-  std::printf("%ld checks, %ld failures\n", checks, failures);
-  return failures == 0 ? 0 : 1;
+  return comixup::report();
 }

@@ -2,28 +2,20 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdio>
 #include <limits>
 #include <random>
 #include <utility>
 #include <vector>
 
 #include "common/maxflow.hpp"
+#include "tests/checks.hpp"
 
 namespace {
 
+using comixup::check;
 using comixup::MinCut;
 using comixup::Topology;
 using Edges = std::vector<std::pair<int, int>>;
-
-long checks = 0;
-long failures = 0;
-
-void check(bool ok, const char* what, const char* where) {
-  ++checks;
-  if (ok) return;
-  if (++failures <= 20) std::printf("FAILED: %s (%s)\n", what, where);
-}
 
 Edges grid_edges(int nx, int ny, int nz) {
   Edges edges;
@@ -337,10 +329,5 @@ int main() {
   const int large[][3] = {{16, 16, 1}, {8, 8, 8}, {1, 100, 1}, {4, 4, 4}, {8, 8, 1}, {5, 13, 1}};
   for (const auto& n : large) against_dinic(n[0], n[1], n[2], 180, &rng);
   against_dinic(32, 32, 1, 18, &rng);
-  if (failures != 0) {
-    std::printf("maxflow: %ld of %ld checks FAILED\n", failures, checks);
-    return 1;
-  }
-  std::printf("maxflow: %ld checks passed\n", checks);
-  return 0;
+  return comixup::report();
 }

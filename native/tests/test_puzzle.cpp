@@ -1,25 +1,16 @@
 // Checks the bounds of masks against their definition.
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <random>
 #include <stdexcept>
 #include <vector>
 
 #include "puzzle/masks.hpp"
+#include "tests/checks.hpp"
 
 namespace {
 
 using namespace comixup;
-
-long checks = 0;
-long failures = 0;
-
-void check(bool ok, const char* what) {
-  ++checks;
-  if (ok) return;
-  if (++failures <= 20) std::printf("FAILED: %s\n", what);
-}
 
 int product(const std::vector<int>& sides) {
   int size = 1;
@@ -95,6 +86,5 @@ int main() {
     for (const auto& sides : std::vector<std::vector<int>>{
              {1}, {6}, {2, 2}, {3, 5}, {8, 8}, {1, 7}, {9, 4}, {3, 2, 5}, {16, 16}})
       test_bounds(sides, levels, random);
-  std::printf("%ld checks, %ld failures\n", checks, failures);
-  return failures == 0 ? 0 : 1;
+  return comixup::report();
 }

@@ -2,7 +2,6 @@
 // thrown on one thread ends the work on all.
 #include <atomic>
 #include <chrono>
-#include <cstdio>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -10,19 +9,11 @@
 #include <vector>
 
 #include "common/threads.hpp"
+#include "tests/checks.hpp"
 
 namespace {
 
 using namespace comixup;
-
-long checks = 0;
-long failures = 0;
-
-void check(bool ok, const char* what) {
-  ++checks;
-  if (ok) return;
-  if (++failures <= 20) std::printf("FAILED: %s\n", what);
-}
 
 void nothing() {}
 
@@ -146,6 +137,5 @@ int main() {
   test_an_exception_stops_all_threads();
   test_the_check_stops_all_threads();
   test_a_checkpoint_of_its_own_never_stops();
-  std::printf("threads: %ld checks, %ld failures\n", checks, failures);
-  return failures == 0 ? 0 : 1;
+  return comixup::report();
 }

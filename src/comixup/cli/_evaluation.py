@@ -79,7 +79,10 @@ def evaluate(
     if out is not None:
         check_writable("--out", out)
     # Here, so that --help does not wait for torch.
-    from comixup.lab.evaluation._evaluate import output_folders  # noqa: PLC0415
+    from comixup.lab.evaluation._evaluate import (  # noqa: PLC0415
+        output_folders,
+        write_evaluation,
+    )
     from comixup.lab.training._processes import check_alone  # noqa: PLC0415
     from comixup.lab.training._setup import shape_of  # noqa: PLC0415
 
@@ -122,7 +125,7 @@ def evaluate(
             )
             console.print(found.table())
             try:
-                evaluation.write_evaluation(found, folder)
+                write_evaluation(found, folder)
             except OSError:  # printed, so that it is not lost
                 print(found.text, end="", flush=True)
                 raise
@@ -148,10 +151,11 @@ def compare(
 
     check_alone("compare")
     # Here, so that --help does not wait for scipy.
-    from comixup.lab.evaluation._tables import as_rich  # noqa: PLC0415
+    from comixup.lab.evaluation._measure_run import read_evaluation  # noqa: PLC0415
+    from comixup.lab.evaluation._tables import as_rich, write_comparison  # noqa: PLC0415
 
     console = Console()
-    read = [evaluation.read_evaluation(run) for run in runs]
+    read = [read_evaluation(run) for run in runs]
     if reference is not None:
         known = dict.fromkeys(run.method for run in read)
         given, reference = reference, method_name(reference, known)
@@ -160,7 +164,7 @@ def compare(
     panels: dict[str, list[evaluation.RunRecord]] = {}
     for run in read:
         panels.setdefault(run.method, []).append(run)
-    evaluation.write_comparison(found, out)
+    write_comparison(found, out)
     evaluation.draw_reliability(panels, out / "reliability.png")
     console.print(as_rich(found))
     print_line(console, f"Tables and reliability diagrams are in {out}.")
@@ -267,13 +271,14 @@ def export(
     check_writable("--out", folder if out is None else out.parent)
     # Here, so that --help does not wait for torch.
     from comixup.lab import models  # noqa: PLC0415
+    from comixup.lab.models._export import FORMATS  # noqa: PLC0415
 
     console, classifier = Console(), models.load(run)
     images, kind = _test_images(run, data), "test"
     if images is None:
         kind = "random"
         print_line(console, "The data were not found: random images are compared.")
-    found = models.export(classifier, out or folder / models.FORMATS[to], to, images)
+    found = models.export(classifier, out or folder / FORMATS[to], to, images)
     print_line(
         console,
         f"{found.path} is written. Its logits of {found.images} {kind} images differ from the "

@@ -6,7 +6,7 @@ import pytest
 import torch
 from PIL import Image
 
-from comixup.lab.data import load, tiny_imagenet_boxes
+from comixup.lab.data import load
 from data_files import batches, write_cifar100, write_folder, write_tiny_imagenet
 
 
@@ -38,7 +38,7 @@ def test_tiny_imagenet_rejects_a_damaged_image_by_name(tiny, place):
 
 
 def test_tiny_imagenet_leaves_out_damaged_images_of_both_splits(tiny):
-    whole, boxes = load("tiny-imagenet", tiny), tiny_imagenet_boxes(tiny)
+    whole = load("tiny-imagenet", tiny)
     shorten(tiny / "val/images/val_3.JPEG")
     (tiny / "train/n01/images/n01_1.JPEG").write_bytes(b"")
     with pytest.warns(UserWarning, match="are left out") as caught:
@@ -54,10 +54,7 @@ def test_tiny_imagenet_leaves_out_damaged_images_of_both_splits(tiny):
     torch.testing.assert_close(data.test.targets, whole.test.targets[kept])
     rest = torch.tensor([0, 2, 3, 4, 5, 6, 7, 8])  # the classes are sorted, so n01 comes first
     torch.testing.assert_close(data.train.images, whole.train.images[rest])
-    # The boxes are of the same images.
-    with pytest.warns(UserWarning, match="1 of 7 images"):
-        left = tiny_imagenet_boxes(tiny, skip_bad=True)
-    torch.testing.assert_close(left, boxes[kept])
+    torch.testing.assert_close(data.test_boxes, whole.test_boxes[kept])
 
 
 def test_tiny_imagenet_leaves_out_images_of_another_size(tiny):

@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from comixup.lab.data import load, tiny_imagenet_boxes
+from comixup.lab.data import load
 from data_files import smooth_picture, write_tiny_imagenet
 
 
@@ -59,21 +59,12 @@ def test_a_changed_file_is_decoded_again(tmp_path, folder):
 
 
 def test_boxes_are_in_the_order_of_the_images(tmp_path, folder):
-    train = tiny_imagenet_boxes(tmp_path, "train")
-    kinds = {"n03": 0, "n01": 1, "n02": 2}  # as written
-    expected = [
-        [number, kinds[wnid], number + 10, kinds[wnid] + 20]
-        for wnid in ("n01", "n02", "n03")
-        for number in range(4)
-    ]
-    assert train.tolist() == expected
-    assert tiny_imagenet_boxes(tmp_path).tolist() == [[n, 1, n + 5, 9] for n in range(5)]
-
-
-def test_boxes_follow_file_names_where_numbers_have_two_digits(tmp_path):
-    write_tiny_imagenet(tmp_path, wnids=("n01",), each=12)
-    boxes = tiny_imagenet_boxes(tmp_path, "train")
-    assert boxes[:, 0].tolist() == [0, 1, 10, 11, *range(2, 10)]
+    # In files they end with the last pixel inside, here behind it.
+    whole = load("tiny-imagenet", tmp_path)
+    assert whole.test_boxes.tolist() == [[[n, 1, n + 6, 10]] for n in range(5)]
+    some = load("tiny-imagenet", tmp_path, classes=[1])
+    assert torch.equal(some.test_boxes, whole.test_boxes[whole.test.targets == 1])
+    assert 0 < len(some.test_boxes) == len(some.test) < 5
 
 
 def test_a_selection_of_classes_is_found_by_its_name(tmp_path, folder):
@@ -174,16 +165,9 @@ def test_images_of_other_sizes_are_rejected(tmp_path, folder):
         load("tiny-imagenet", tmp_path)
 
 
-def test_only_known_splits_have_boxes(tmp_path):
-    with pytest.raises(ValueError, match="`split` must be one of"):
-        tiny_imagenet_boxes(tmp_path, "val")
-
-
-def test_images_without_boxes_are_named(tmp_path, folder):
+def test_training_images_need_no_boxes(tmp_path, folder):
     (folder / "train" / "n01" / "n01_boxes.txt").unlink()
     assert len(load("tiny-imagenet", tmp_path).train) == 12
-    with pytest.raises(ValueError, match=r"no box for .*n01_0.JPEG"):
-        tiny_imagenet_boxes(tmp_path, "train")
 
 
 @pytest.mark.data
@@ -191,9 +175,8 @@ def test_the_real_set():
     data = load("tiny-imagenet")
     assert data.train.targets.bincount().tolist() == [500] * data.num_classes
     assert data.test.targets.bincount().tolist() == [50] * data.num_classes
-    boxes = tiny_imagenet_boxes(split="train")
-    assert boxes.shape == (len(data.train), 4)
-    assert boxes.min() >= 0
-    assert boxes.max() <= 63
-    assert (boxes[:, 2:] >= boxes[:, :2]).all()
-    assert len(tiny_imagenet_boxes(split="test")) == len(data.test)
+    boxes = data.test_boxes
+    assert boxes.shape == (len(data.test), 1, 4)
+    assert boxes.min() == 0
+    assert boxes.max() == 64
+    assert (boxes[..., 2:] > boxes[..., :2]).all()

@@ -8,13 +8,11 @@ import torch
 from PIL import Image
 
 from comixup.lab._image_files import read_image
-from comixup.lab.data import load
 from comixup.lab.evaluation._boxes import (
     MAX_XML_BYTES,
     box_areas,
     check_boxes,
     read_boxes,
-    read_tiny_imagenet_boxes,
 )
 
 
@@ -165,17 +163,6 @@ def test_checks():
         check_boxes(torch.zeros(2, 1, 4))
     with pytest.raises(ValueError, match="each of the 3 images, got 2"):
         check_boxes(torch.zeros(2, 1, 4, dtype=torch.int64), 3)
-
-
-@pytest.mark.data
-def test_tiny_imagenet():
-    root = os.environ["COMIXUP_DATA"]
-    boxes = read_tiny_imagenet_boxes(root)
-    assert len(boxes) == len(load("tiny-imagenet", root=root).test)
-    assert boxes.shape[1:] == (1, 4)
-    assert (box_areas(boxes) > 0).all()
-    assert boxes.max() == 64
-    assert boxes.min() == 0
 
 
 @pytest.mark.parametrize("suffix", [".png", ".tif"])

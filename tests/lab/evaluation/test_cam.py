@@ -7,12 +7,17 @@ from torch import nn
 from torch.testing import assert_close
 from torchvision.models.vgg import VGG, make_layers
 
-from comixup.lab.evaluation._cam import ActivationMaps, class_activation_maps
+from comixup.lab.evaluation._cam import ActivationMaps
 from comixup.lab.models import build
 
 
 def images(n=3, channels=3, size=64, seed=0):
     return torch.rand(n, channels, size, size, generator=torch.Generator().manual_seed(seed))
+
+
+def maps_of(model, batch, classes=None, **options):
+    maps, _ = ActivationMaps(model, batch, **options)(batch, classes)
+    return maps
 
 
 def made(name, classes=7, shape=(3, 64, 64)):
@@ -74,7 +79,7 @@ def test_each_place_by_hand():
     model, batch = made("small"), images()
     with torch.no_grad():
         features = model.features(batch)
-    maps = class_activation_maps(model, batch, torch.tensor([2, 2, 4]))
+    maps = maps_of(model, batch, torch.tensor([2, 2, 4]))
     for number, label in enumerate((2, 2, 4)):
         for row in range(maps.shape[1]):
             place = features[number, :, row, 1]
@@ -85,17 +90,17 @@ def test_each_place_by_hand():
 def test_no_classes_are_the_predicted_ones():
     model, batch = made("small"), images()
     predicted = model(batch).argmax(1)
-    other = class_activation_maps(model, batch, (predicted + 1) % 7)
-    maps = class_activation_maps(model, batch)
-    assert_close(maps, class_activation_maps(model, batch, predicted))
+    other = maps_of(model, batch, (predicted + 1) % 7)
+    maps = maps_of(model, batch)
+    assert_close(maps, maps_of(model, batch, predicted))
     assert not torch.equal(maps, other)
 
 
 def test_grad_cam_is_the_positive_part_of_cam_where_both_fit():
     # The score's derivative by each map's pixel is then its weight over the number of pixels.
     model, batch, classes = made("small"), images(), torch.tensor([0, 1, 2])
-    cam = class_activation_maps(model, batch, classes)
-    grad_cam = class_activation_maps(model, batch, classes, method="grad-cam")
+    cam = maps_of(model, batch, classes)
+    grad_cam = maps_of(model, batch, classes, method="grad-cam")
     assert_close(grad_cam, cam.relu() / cam[0].numel(), rtol=1e-4, atol=1e-7)
     assert (cam < 0).any()
 
@@ -131,9 +136,9 @@ def test_other_heads_need_grad_cam(name):
     shape = (1, 28, 28) if name == "lenet" else (3, 64, 64)
     model, batch = made(name, shape=shape), images(channels=shape[0], size=shape[1])
     with pytest.raises(ValueError, match=r"`model` must average .* method='grad-cam'"):
-        class_activation_maps(model, batch)
+        maps_of(model, batch)
     parameters = [parameter.clone() for parameter in model.parameters()]
-    maps = class_activation_maps(model, batch, method="grad-cam")
+    maps = maps_of(model, batch, method="grad-cam")
     assert maps.ndim == 3
     assert (maps >= 0).all()
     assert all(parameter.grad is None for parameter in model.parameters())
@@ -148,33 +153,33 @@ def test_grad_cam_takes_the_maps_before_the_last_pooling():
 def test_transformers_have_no_maps():
     model = timm.create_model("vit_tiny_patch16_224", num_classes=5, img_size=64).eval()
     with pytest.raises(ValueError, match="`model` must average"):
-        class_activation_maps(model, images())
+        maps_of(model, images())
     with pytest.raises(ValueError, match=r"`model` must end in convolutions.* by `layer`"):
-        class_activation_maps(model, images(), method="grad-cam")
+        maps_of(model, images(), method="grad-cam")
 
 
 def test_maps_of_one_pixel_are_none():
     with pytest.raises(ValueError, match="larger images"):
-        class_activation_maps(made("torchvision:resnet18"), images(size=32))
+        maps_of(made("torchvision:resnet18"), images(size=32))
 
 
 def test_a_layer_by_name():
     model, batch = made("torchvision:resnet18"), images()
-    named = class_activation_maps(model, batch, layer="layer4.1")
-    assert_close(named, class_activation_maps(model, batch))
-    deep = class_activation_maps(model, batch, layer="layer2", method="grad-cam")
+    named = maps_of(model, batch, layer="layer4.1")
+    assert_close(named, maps_of(model, batch))
+    deep = maps_of(model, batch, layer="layer2", method="grad-cam")
     assert deep.shape == (3, 8, 8)
     with pytest.raises(ValueError, match=r"`layer` must name a module .* 'layer3'"):
-        class_activation_maps(model, batch, layer="layer3")
+        maps_of(model, batch, layer="layer3")
     with pytest.raises(ValueError, match=r"`layer` must be the name .* 'layer9'"):
-        class_activation_maps(model, batch, layer="layer9")
+        maps_of(model, batch, layer="layer9")
     with pytest.raises(ValueError, match=r"`layer` must name .* 'fc'"):
-        class_activation_maps(model, batch, layer="fc", method="grad-cam")
+        maps_of(model, batch, layer="fc", method="grad-cam")
 
 
 def test_frozen_networks_have_grad_cam_too_and_no_hook_stays():
     model, batch = made("small").requires_grad_(False), images()
-    maps = class_activation_maps(model, batch, method="grad-cam")
+    maps = maps_of(model, batch, method="grad-cam")
     assert maps.shape == (3, 4, 4)
     assert not any(module._forward_hooks for module in model.modules())
 
@@ -189,14 +194,14 @@ def test_frozen_networks_have_grad_cam_too_and_no_hook_stays():
 )
 def test_wrong_classes(classes, words):
     with pytest.raises(ValueError, match=words):
-        class_activation_maps(made("small"), images(), classes)
+        maps_of(made("small"), images(), classes)
 
 
 def test_wrong_calls():
     model = made("small")
     with pytest.raises(ValueError, match="`method` must be one of"):
-        class_activation_maps(model, images(), method="lime")
+        maps_of(model, images(), method="lime")
     with pytest.raises(ValueError, match="`images` must have shape"):
-        class_activation_maps(model, images()[0])
+        maps_of(model, images()[0])
     with pytest.raises(ValueError, match=r"Call model.eval\(\) first"):
-        class_activation_maps(model.train(), images())
+        maps_of(model.train(), images())

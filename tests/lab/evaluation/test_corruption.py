@@ -12,7 +12,6 @@ sys.path.append(str(Path(__file__).parents[1] / "data"))
 
 from comixup.lab.data import DataSet, load
 from comixup.lab.data._in_memory import MemorySplit
-from comixup.lab.evaluation._boxes import read_tiny_imagenet_boxes
 from comixup.lab.evaluation._corruption import CORRUPTIONS, SIGMA, CorruptedLoader
 from data_files import memory_split
 
@@ -184,7 +183,8 @@ def test_wrong_splits():
 @pytest.mark.parametrize("kind", CORRUPTIONS)
 def test_tiny_imagenet(kind):
     root = os.environ["COMIXUP_DATA"]
-    data, boxes = load("tiny-imagenet", root=root), read_tiny_imagenet_boxes(root)
+    data = load("tiny-imagenet", root=root)
+    boxes = data.test_boxes
     loader = CorruptedLoader(data, data.test, boxes, kind, 50)
     images, targets = next(loader.epoch())
     clean, classes = next(data.test.loader(50).epoch(0))

@@ -23,9 +23,9 @@ sys.path.append(str(Path(__file__).parents[1] / "data"))
 
 from comixup.lab import evaluation, models
 from comixup.lab.data import load
-from comixup.lab.evaluation._boxes import read_tiny_imagenet_boxes
 from comixup.lab.evaluation._corruption import CORRUPTIONS, CorruptedLoader
-from comixup.lab.evaluation._measure_run import FILE, compute_of
+from comixup.lab.evaluation._evaluate import write_evaluation
+from comixup.lab.evaluation._measure_run import FILE, compute_of, read_evaluation
 from comixup.lab.training import RECIPES, Hardware, train
 from data_files import write_tiny_imagenet
 
@@ -86,12 +86,12 @@ def slow(root, run):
 
 
 @pytest.fixture(scope="module")
-def boxes(root, slow):
+def boxes(data, slow):
     """Returns boxes of all images but two, one of which is predicted right and one wrong."""
     targets, shares, _ = slow
     pairs = zip(targets, shares, strict=True)
     wrong = [max(range(CLASSES), key=row.__getitem__) != t for t, row in pairs]
-    found = read_tiny_imagenet_boxes(root)
+    found = data.test_boxes.clone()
     found[wrong.index(False)] = 0
     found[len(wrong) // 2 + wrong[len(wrong) // 2 :].index(True)] = 0
     return found
@@ -143,7 +143,8 @@ def test_localisation(found, slow, data, boxes):
     kept = [k for k in range(IMAGES) if boxes[k].any()]
     for k in kept:
         target = torch.tensor([targets[k]])
-        heat = evaluation.class_activation_maps(network, images[k : k + 1], target)
+        image = images[k : k + 1]
+        heat, _ = evaluation.ActivationMaps(network, image)(image, target)
         heat = interpolate(heat[None], size=(64, 64), mode="bicubic")[0, 0]
         heat = (heat - heat.min()) / (heat.max() - heat.min())
         labels, count = ndimage.label(heat.numpy() > 0.25, structure=np.ones((3, 3)))
@@ -219,8 +220,8 @@ def test_the_table_has_every_figure(found):
 
 
 def test_what_is_written_comes_back(found, tmp_path):
-    evaluation.write_evaluation(found, tmp_path / "new" / "folder")
-    run = evaluation.read_evaluation(tmp_path / "new" / "folder")
+    write_evaluation(found, tmp_path / "new" / "folder")
+    run = read_evaluation(tmp_path / "new" / "folder")
     assert (run.method, run.seed, run.recipe) == ("vanilla", 2, "tiny-imagenet-small")
     assert run.metrics == found.summary
     np.testing.assert_equal(asdict(run), asdict(found.record))  # empty bins have NaN
@@ -281,36 +282,36 @@ DAMAGED = {
 
 @pytest.mark.parametrize("damage", DAMAGED)
 def test_a_damaged_file_gets_an_error_message(found, tmp_path, damage):
-    evaluation.write_evaluation(found, tmp_path)
+    write_evaluation(found, tmp_path)
     file = tmp_path / FILE
     damaged = DAMAGED[damage](json.loads(file.read_text()))
     file.write_bytes(damaged.encode(errors="surrogatepass"))
     with pytest.raises(ValueError, match=r"must be what comixup evaluate writes.* again\.") as told:
-        evaluation.read_evaluation(tmp_path)
+        read_evaluation(tmp_path)
     assert str(file) in str(told.value)
 
 
 def test_an_evaluation_of_other_weights_is_not_compared(found, run, tmp_path):
     copy = shutil.copytree(run, tmp_path / "run")
-    evaluation.write_evaluation(found, copy)
-    row = evaluation.read_evaluation(copy)
+    write_evaluation(found, copy)
+    row = read_evaluation(copy)
     assert row.metrics == found.summary
     weights = copy / "weights.safetensors"
     content = bytearray(weights.read_bytes())
     content[-1] ^= 1  # as if trained again, to something else
     weights.write_bytes(content)
     with pytest.raises(ValueError, match=r"is of other weights than .* evaluate .* again"):
-        evaluation.read_evaluation(copy)
+        read_evaluation(copy)
     weights.unlink()  # moved away: there is nothing to compare it with
-    evaluation.read_evaluation(copy)
+    read_evaluation(copy)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e300, -1e31])
 def test_numbers_that_cannot_be_compared(found, tmp_path, value):
-    evaluation.write_evaluation(found, tmp_path)
+    write_evaluation(found, tmp_path)
     file = tmp_path / FILE
     file.write_text(with_changes(summary={"error": value})(json.loads(file.read_text())))
-    row = evaluation.read_evaluation(tmp_path)
+    row = read_evaluation(tmp_path)
     with pytest.raises(ValueError, match="must be finite and at most"):
         evaluation.compare([row])
 
@@ -352,7 +353,7 @@ def test_what_is_wrong_is_found_out_before_anything_is_computed(run, data, boxes
 
 def test_a_run_that_is_not_evaluated_gets_an_error_message(run):
     with pytest.raises(FileNotFoundError, match=r"must be evaluated .* Run comixup evaluate"):
-        evaluation.read_evaluation(run)
+        read_evaluation(run)
 
 
 def test_other_classes_are_rejected(run, root, tmp_path):

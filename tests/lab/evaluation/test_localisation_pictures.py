@@ -11,7 +11,6 @@ import torch
 sys.path.append(str(Path(__file__).parents[1] / "data"))
 
 from comixup.lab.data import DataSet, load
-from comixup.lab.evaluation._boxes import read_tiny_imagenet_boxes
 from comixup.lab.evaluation._localisation import localise
 from comixup.lab.evaluation._pictures import (
     FOUND,
@@ -100,6 +99,7 @@ def test_wrong_calls(tmp_path):
 @pytest.mark.data
 def test_tiny_imagenet(tmp_path):
     root = os.environ["COMIXUP_DATA"]
-    data, boxes = load("tiny-imagenet", root=root), read_tiny_imagenet_boxes(root)
+    data = load("tiny-imagenet", root=root)
+    boxes = data.test_boxes
     draw_corruptions(data, boxes, tmp_path / "corrupted.png")
     assert mpl_image.imread(tmp_path / "corrupted.png").std() > 0.1

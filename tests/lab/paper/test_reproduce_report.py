@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from comixup.lab.evaluation import Bin, RunRecord
+from comixup.lab._calibration import Bin
+from comixup.lab.evaluation import RunRecord
 from comixup.lab.paper import ITEMS, collect, jobs_of, write_report
 from comixup.lab.paper._analyses import exhaustive_rows, narasimhan_bilmes_rows, run_time_rows
 from comixup.lab.paper._check import compared, draw

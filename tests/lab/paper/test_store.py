@@ -2,7 +2,8 @@
 
 import pytest
 
-from comixup.lab.evaluation import Bin, RunRecord
+from comixup.lab._calibration import Bin
+from comixup.lab.evaluation import RunRecord
 from comixup.lab.paper._store import (
     JobResult,
     commit_results,

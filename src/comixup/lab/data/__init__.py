@@ -23,6 +23,5 @@ if TYPE_CHECKING:
     from comixup.lab.data._roots import names as names
     from comixup.lab.data._split import Loader as Loader
     from comixup.lab.data._split import Split as Split
-    from comixup.lab.data._tiny_imagenet import tiny_imagenet_boxes as tiny_imagenet_boxes
 else:
     __getattr__, __dir__, __all__ = lazy_imports(__name__)

@@ -35,7 +35,8 @@ class DataSet:
         train: to learn from.
         test: what the paper reports on (Tiny-ImageNet's and ImageNet's `val`).
         validation: to choose settings by; None if the set has none and none was held out.
-        test_indices: (n,) which of the whole data set's test images `test` has; None for all.
+        test_boxes: (n, k, 4) int64, where objects are in each test image: x0, y0, x1, y1 in pixels,
+            x1 and y1 exclusive ends; None if the set brings none.
         notes: lines on what of a folder or table was left out, and why.
         left_out: error messages of damaged images that were left out on request.
     """
@@ -48,7 +49,7 @@ class DataSet:
     train: Split
     test: Split
     validation: Split | None = None
-    test_indices: Tensor | None = None
+    test_boxes: Tensor | None = None
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
 
@@ -174,7 +175,8 @@ def keep_classes(data: DataSet, classes: Sequence[str | int]) -> DataSet:
     parts: dict[str, Any] = {name: data.splits[name].subset(chosen[name]) for name in chosen}
     splits = {name: replace(part, targets=number[part.targets]) for name, part in parts.items()}
     names = tuple(data.classes[index] for index in kept)
-    return replace(data, classes=names, test_indices=chosen["test"], **splits)
+    boxes = None if data.test_boxes is None else data.test_boxes[chosen["test"]]
+    return replace(data, classes=names, test_boxes=boxes, **splits)
 
 
 def _class_index(data: DataSet, given: str | int) -> int:

@@ -11,15 +11,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
-from comixup._checks import check_choice
 from comixup.lab._image_files import read_image
 from comixup.lab._progress import in_threads
 from comixup.lab.data._cache import cached
 from comixup.lab.data._data_set import DataSet
 from comixup.lab.data._in_memory import MemorySplit
-from comixup.lab.data._roots import data_root, find_folder, lines_of
+from comixup.lab.data._roots import find_folder, lines_of
 from comixup.lab.data._scan import scan
 from comixup.lab.data._split import file_sources
 
@@ -39,16 +37,16 @@ Box = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class _Image:
-    """A file with its class index and, where known, its box."""
+    """A file with its class index and, of test images, its box."""
 
     file: Path
     target: int
-    box: Box | None
+    box: Box | None = None
 
 
 def read_tiny_imagenet(name: str, root: Path, skip_bad: bool = False) -> DataSet:
     """Returns Tiny-ImageNet; JPEGs are decoded once and kept in the cache."""
-    folder = _find(root)
+    folder = find_folder(root, _FOLDERS, _NEEDED, TITLE, _SOURCE)
     wnids = _class_ids(folder)
     splits, left_out = [], list[str]()
     for split in _SPLITS:
@@ -59,6 +57,8 @@ def read_tiny_imagenet(name: str, root: Path, skip_bad: bool = False) -> DataSet
         targets = torch.tensor([image.target for image in images])
         sources = file_sources(files, contents)
         splits.append(MemorySplit(pixels, targets, MEAN, STD, PAD, flip=True, sources=sources))
+    boxes = torch.tensor([image.box for image in images]).unsqueeze(1)
+    boxes[..., 2:] += 1  # of the last column and row inside
     path = folder / "words.txt"
     words = (line.partition("\t") for line in (lines_of(path, TITLE) if path.exists() else []))
     first = {wnid: names.split(",")[0].strip() for wnid, _, names in words}
@@ -71,34 +71,9 @@ def read_tiny_imagenet(name: str, root: Path, skip_bad: bool = False) -> DataSet
         STD,
         train=splits[0],
         test=splits[1],
+        test_boxes=boxes,
         left_out=tuple(left_out),
     )
-
-
-def tiny_imagenet_boxes(
-    root: str | Path | None = None, split: str = "test", *, skip_bad: bool = False
-) -> Tensor:
-    """Returns where the object is in each image, (n, 4) int64: x0, y0, x1, y1 in pixels.
-
-    In the order of `load("tiny-imagenet").train` or `.test`, with nothing held out.
-
-    Args:
-        root: as for `load`.
-        split: "train" or "test" (the official `val`).
-        skip_bad: as for `load`.
-    """
-    check_choice("split", split, _SPLITS)
-    folder = _find(data_root(root))
-    boxes: list[Box] = []
-    for image in _list(folder, _class_ids(folder), split, skip_bad)[0]:
-        if image.box is None:
-            raise ValueError(f"{TITLE} has no box for {image.file}. Unpack it again.")
-        boxes.append(image.box)
-    return torch.tensor(boxes)
-
-
-def _find(root: Path) -> Path:
-    return find_folder(root, _FOLDERS, _NEEDED, TITLE, _SOURCE)
 
 
 def _class_ids(folder: Path) -> list[str]:
@@ -113,14 +88,6 @@ def _class_ids(folder: Path) -> list[str]:
                 f"{wnid!r:.200}. Unpack it again."
             )
     return ids
-
-
-def _words(folder: Path) -> list[tuple[str, str]]:
-    """Returns WordNet ids with the first of their names; none if there is no words.txt."""
-    path = folder / "words.txt"
-    lines = lines_of(path, TITLE) if path.exists() else []
-    pairs = (line.partition("\t") for line in lines)
-    return [(wnid, names.split(",")[0].strip() or wnid) for wnid, _, names in pairs]
 
 
 def _list(
@@ -147,11 +114,11 @@ def _list_train(folder: Path, wnids: list[str]) -> list[_Image]:
         images, notes = folder / "train" / wnid / "images", f"{wnid}_boxes.txt"
         names = _image_names(images)
         path = images.parent / notes
-        boxes = _boxes(path, fields=5) if path.exists() else {}
-        if not names or not boxes.keys() <= set(names):
-            missing = next(iter(sorted(boxes.keys() - set(names))), "its images")
+        noted = _boxes(path, fields=5).keys() if path.exists() else set()
+        if not names or not noted <= set(names):
+            missing = next(iter(sorted(noted - set(names))), "its images")
             raise FileNotFoundError(f"{images} is not whole: {missing} missing. Unpack it again.")
-        listed += [_Image(images / name, target, boxes.get(name, ("", None))[1]) for name in names]
+        listed += [_Image(images / name, target) for name in names]
     return listed
 
 

@@ -13,19 +13,14 @@ from typing import TYPE_CHECKING
 from comixup._lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
-    from comixup.lab._calibration import Bin as Bin
     from comixup.lab.evaluation._boxes import read_boxes as read_boxes
-    from comixup.lab.evaluation._cam import class_activation_maps as class_activation_maps
+    from comixup.lab.evaluation._cam import ActivationMaps as ActivationMaps
     from comixup.lab.evaluation._compare import compare as compare
     from comixup.lab.evaluation._compare import holm as holm
     from comixup.lab.evaluation._compare import paired_interval as paired_interval
     from comixup.lab.evaluation._compare import paired_test as paired_test
     from comixup.lab.evaluation._evaluate import evaluate as evaluate
-    from comixup.lab.evaluation._evaluate import write_evaluation as write_evaluation
-    from comixup.lab.evaluation._localisation import localise as localise
     from comixup.lab.evaluation._measure_run import measure_run as measure_run
-    from comixup.lab.evaluation._measure_run import read_evaluation as read_evaluation
-    from comixup.lab.evaluation._metrics import fit_temperature as fit_temperature
     from comixup.lab.evaluation._metrics import measure as measure
     from comixup.lab.evaluation._metrics import predict as predict
     from comixup.lab.evaluation._metrics import predictions_of as predictions_of
@@ -35,7 +30,6 @@ if TYPE_CHECKING:
     from comixup.lab.evaluation._runs import merge_runs as merge_runs
     from comixup.lab.evaluation._runs import read_runs as read_runs
     from comixup.lab.evaluation._runs import write_runs as write_runs
-    from comixup.lab.evaluation._tables import write_comparison as write_comparison
     from comixup.lab.evaluation._trained import load_trained as load_trained
     from comixup.lab.evaluation._trained import trained_on as trained_on
 else:

@@ -25,7 +25,7 @@ from torch import Tensor
 from comixup._checks import check_count
 from comixup.lab._pictures import orientation_of, stored_size, upright_box, upright_size
 from comixup.lab._preprocess import CenterCrop
-from comixup.lab.data import DataSet, tiny_imagenet_boxes
+from comixup.lab.data import DataSet
 
 Box: TypeAlias = tuple[float, float, float, float]
 """x0, y0, x1, y1 as in a file: the last column and row are inside."""
@@ -40,30 +40,14 @@ _BACK = {6: 8, 8: 6}
 _CORNERS = ("xmin", "ymin", "xmax", "ymax")
 
 
-def read_tiny_imagenet_boxes(
-    root: str | Path | None = None, split: str = "test", *, skip_bad: bool = False
-) -> Tensor:
-    """Returns Tiny-ImageNet's boxes, (n, 1, 4), in the order of the images of a split."""
-    inside = tiny_imagenet_boxes(root, split, skip_bad=skip_bad)
-    return torch.cat((inside[:, :2], inside[:, 2:] + 1), 1).unsqueeze(1)
-
-
 def find_boxes(
-    data: DataSet,
-    root: Path | None,
-    source: Path | None = None,
-    *,
-    image_size: int | None = None,
-    skip_bad: bool = False,
+    data: DataSet, source: Path | None = None, image_size: int | None = None
 ) -> Tensor | None:
-    """Returns the boxes of a data set's test images: those of a source, or Tiny-ImageNet's own."""
+    """Returns the boxes of a data set's test images: those of a source, or the set's own if any."""
     if source is None:
-        if data.name != "tiny-imagenet":
-            return None
-        own = read_tiny_imagenet_boxes(root, "test", skip_bad=skip_bad)
-        return own if data.test_indices is None else own[data.test_indices]
-    files = getattr(data.test, "files", None)
-    if files is None:
+        return data.test_boxes
+    files = data.test.paths
+    if not files:
         raise ValueError(
             f"`--boxes` must belong to images in files, but those of {data.name} are not: boxes go "
             "by the files' names."

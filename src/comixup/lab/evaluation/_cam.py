@@ -29,51 +29,29 @@ _POOLING = "pool"
 _Hook: TypeAlias = Callable[[nn.Module, tuple[Any, ...], Any], Tensor | None]
 
 
-def class_activation_maps(
-    model: nn.Module,
-    images: Tensor,
-    classes: Tensor | None = None,
-    *,
-    layer: str | None = None,
-    method: CamMethod = "cam",
-) -> Tensor:
-    """Returns where each image shows a class, (n, h, w), as large as the model's last maps.
-
-    For more than one batch, make an `ActivationMaps` once: it looks for the layer only then.
+class ActivationMaps:
+    """Where images show a class: class activation maps of one model, batch after batch.
 
     Args:
         model: a classifier in evaluation mode.
-        images: (n, C, H, W), normalised as the model expects them.
-        classes: (n,) class indices; None for the class that the model predicts.
+        images: (n, C, H, W), normalised as the model expects them, of which two are shown to the
+            model to find the layer.
         layer: name of the module whose output are the maps, as in `model.named_modules()`; None
             to find it.
         method: "cam" or "grad-cam".
+
+    Attributes:
+        layer: name of the module whose output are the maps.
 
     The mean of a class activation map, plus the class's bias, is the class's logit:
 
     >>> from comixup.lab.models import build
     >>> model, images = build("small", 10).eval(), torch.rand(2, 3, 32, 32)
-    >>> maps = class_activation_maps(model, images, torch.tensor([3, 7]))
+    >>> maps, logits = ActivationMaps(model, images)(images, torch.tensor([3, 7]))
     >>> maps.shape
     torch.Size([2, 4, 4])
-    >>> logits = model(images)[[0, 1], [3, 7]]
-    >>> torch.testing.assert_close(maps.mean((1, 2)) + model.fc.bias[[3, 7]], logits)
-    """
-    maps, _ = ActivationMaps(model, images, layer=layer, method=method)(images, classes)
-    return maps
-
-
-class ActivationMaps:
-    """Class activation maps of one model, batch after batch; see `class_activation_maps`.
-
-    Args:
-        model: a classifier in evaluation mode.
-        images: a batch, of which two images are shown to the model to find the layer.
-        layer: name of the module whose output are the maps; None to find it.
-        method: "cam" or "grad-cam".
-
-    Attributes:
-        layer: name of the module whose output are the maps.
+    >>> of_classes = maps.mean((1, 2)) + model.fc.bias[[3, 7]]
+    >>> torch.testing.assert_close(of_classes, logits[[0, 1], [3, 7]])
     """
 
     def __init__(
@@ -102,9 +80,11 @@ class ActivationMaps:
         self.layer, self._head = find(model, images[:PROBED], layer)
 
     def __call__(self, images: Tensor, classes: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Returns (n, h, w) maps of the classes (None: of the predicted ones), and the logits.
+        """Returns maps, (n, h, w), as large as the model's last ones, and logits of the same pass.
 
-        The logits, (n, number of classes), come from the same pass through the model.
+        Args:
+            images: (n, C, H, W).
+            classes: (n,) class indices; None for the class that the model predicts.
         """
         self._check_evaluating()
         run = self._cam if self._method == "cam" else self._grad_cam

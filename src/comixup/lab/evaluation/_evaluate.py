@@ -154,7 +154,6 @@ class Evaluation:
                 for row in (found, *found.baselines)
                 for title, name in (("Top-1 Loc", "top1_loc"), ("GT-known Loc", "gt_known"))
             ]
-            shown.append((found, "MaxBoxAcc, %", "max_box_acc"))
             shown.append((found, "MaxBoxAccV2, %", "max_box_acc_v2"))
             for row, title, name in shown:
                 interval = getattr(row, f"{name}_interval")
@@ -240,7 +239,7 @@ def evaluate(
         device: where to compute.
         image_size: pixels per side, for weights that do not say what their training ended with.
         workers: processes that read from disk.
-        maps: "cam" or "grad-cam"; see `class_activation_maps`.
+        maps: "cam" or "grad-cam"; see `ActivationMaps`.
         layer: name of the module whose feature maps are used; None to find it.
         seed: of the corruption.
         console: where to show progress; None is silent.

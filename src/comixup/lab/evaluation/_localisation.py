@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import NamedTuple
@@ -24,11 +24,11 @@ from comixup.lab.evaluation._metrics import LEVEL, percent_and_interval
 THRESHOLD = 0.25
 """Of a map's range, above which it shows the object: the paper's."""
 SWEPT = tuple(step / 20 for step in range(1, 20))
-"""Thresholds of which MaxBoxAcc takes the best."""
+"""Thresholds of which MaxBoxAccV2 takes the best."""
 HIT = 0.5
 """Least intersection over union of a box that counts as found."""
 FINENESS = (0.3, 0.5, 0.7)
-"""The same for MaxBoxAccV2, which takes their mean."""
+"""The same for MaxBoxAccV2 (Choe et al., 2020), which takes their mean."""
 CENTRE_SIDE = math.sqrt(0.5)
 """Side of the centre box, in sides of the image: half of its area, about what objects have."""
 
@@ -38,20 +38,17 @@ class Localisation:
     """How many objects are found, in percent of the images that have a box, with 95 % intervals.
 
     The intervals are for other images of this kind, not for other seeds: Wilson's, and for the
-    mean over three finenesses the normal approximation. They leave out that MaxBoxAcc's thresholds
-    are the best ones for these very images.
+    mean over three finenesses the normal approximation. They leave out that MaxBoxAccV2's
+    thresholds are the best ones for these very images.
 
     Attributes:
         name: what the boxes come from.
         images: how many were measured.
         left_out: how many have no box.
-        best_threshold: that of `max_box_acc`.
         top1_loc: Top-1 Loc: the class is correct and the box overlaps a true one by 0.5 or more.
         top1_loc_interval: its confidence interval.
         gt_known: GT-known Loc: the same of the true class's map, whatever class is predicted.
         gt_known_interval: its confidence interval.
-        max_box_acc: MaxBoxAcc (Choe et al., 2020): GT-known Loc at the best threshold.
-        max_box_acc_interval: its confidence interval.
         max_box_acc_v2: MaxBoxAccV2: the mean over overlaps of 0.3, 0.5 and 0.7 of what is found at
             each one's best threshold, where any region may have the box, not the largest alone.
         max_box_acc_v2_interval: its confidence interval.
@@ -64,13 +61,10 @@ class Localisation:
     name: str
     images: int
     left_out: int
-    best_threshold: float
     top1_loc: float
     top1_loc_interval: tuple[float, float]
     gt_known: float
     gt_known_interval: tuple[float, float]
-    max_box_acc: float
-    max_box_acc_interval: tuple[float, float]
     max_box_acc_v2: float
     max_box_acc_v2_interval: tuple[float, float]
     indices: Tensor
@@ -81,7 +75,7 @@ class Localisation:
     @property
     def summary(self) -> dict[str, float]:
         """The single numbers by their names: what a table of comparisons is made of."""
-        names = ("top1_loc", "gt_known", "max_box_acc", "max_box_acc_v2")
+        names = ("top1_loc", "gt_known", "max_box_acc_v2")
         return {name: getattr(self, name) for name in names}
 
 
@@ -106,12 +100,12 @@ def localise(
         boxes: (n, k, 4), the true ones, in the same order; see `read_boxes`.
         device: where to compute.
         layer: name of the module whose feature maps are used; None to find it.
-        method: "cam" or "grad-cam"; see `class_activation_maps`.
+        method: "cam" or "grad-cam"; see `ActivationMaps`.
         after: called with the number of images done, after each batch.
     """
     check_boxes(boxes)
     maps_of: ActivationMaps | None = None
-    single, anywhere, found, correct = [], [], [], []
+    ious, anywhere, found, correct = [], [], [], []
     has_box = (box_areas(boxes) > 0).any(1)
     done, size = 0, (0, 0)
     for images, targets in batches:
@@ -133,21 +127,20 @@ def localise(
             correct.append((logits.argmax(1) == classes).cpu())
             heat = upsampled(maps, size).cpu().numpy()
             overlaps = [_overlaps(heat > level, truth[kept]) for level in SWEPT]
-            single.append(np.stack([largest for largest, _, _ in overlaps], 1))
-            anywhere.append(np.stack([best for _, best, _ in overlaps], 1))
-            found.append(overlaps[SWEPT.index(THRESHOLD)][2])
+            anywhere.append(np.stack([best for best, _, _ in overlaps], 1))
+            _, largest, its_box = overlaps[SWEPT.index(THRESHOLD)]
+            ious.append(largest)
+            found.append(its_box)
         if after is not None:
             after(done)
     check_boxes(boxes, done)
-    if not single:
+    if not found:
         raise ValueError("`boxes` must have a box for an image at least, got none. Read others.")
     is_correct = torch.cat(correct)
     return _summary(
         "CAM" if method == "cam" else "Grad-CAM",
         torch.from_numpy(np.concatenate(found)),
-        SWEPT,
-        SWEPT.index(THRESHOLD),
-        np.concatenate(single),
+        np.concatenate(ious),
         np.concatenate(anywhere),
         has_box,
         is_correct,
@@ -188,7 +181,7 @@ def box_overlaps(boxes: Tensor, truth: Tensor) -> Tensor:
 def _overlaps(
     masks: npt.NDArray[np.bool_], truth: Tensor
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-    """Returns the overlap of the largest region, the best of all regions, and the former's box."""
+    """Returns the best overlap of all regions, that of the largest, and the box of the largest."""
     # Pixels that touch by their corners are joined, as in OpenCV's contours, which the official
     # implementation and Choe et al. use. Paper: "largest" is by the area within the contour there,
     # holes and all; here it is by the region's own pixels.
@@ -201,42 +194,36 @@ def _overlaps(
     largest, boxes = np.zeros(len(masks), np.float32), np.zeros((len(masks), 4), np.int64)
     owners, first = np.unique(regions.owners, return_index=True)
     largest[owners], boxes[owners] = overlap[first], regions.boxes[first]
-    return largest, best, boxes
+    return best, largest, boxes
 
 
 def _summary(
     name: str,
     boxes: Tensor,
-    levels: Sequence[float],
-    at: int,
-    largest: npt.NDArray[np.float32],
+    ious: npt.NDArray[np.float32],
     anywhere: npt.NDArray[np.float32],
     has_box: Tensor,
     correct: Tensor,
     baselines: tuple[Localisation, ...] = (),
 ) -> Localisation:
-    """Returns the metrics of overlaps, (n, levels), and of the boxes of one of the levels."""
-    images, hits = len(largest), largest >= HIT
-    by_level = hits.sum(0)
+    """Returns the metrics of boxes with their overlaps, and of those at all levels, (n, levels)."""
+    images, hits = len(ious), ious >= HIT
     # For each fineness the hits of every image at the threshold that has most of them.
     best = [anywhere >= least for least in FINENESS]
     means = np.mean([found[:, found.sum(0).argmax()] for found in best], axis=0)
     fraction, spread = float(means.mean()), float(means.std(ddof=min(1, images - 1)))
     half = NormalDist().inv_cdf((1 + LEVEL) / 2) * spread / math.sqrt(images)
-    both = int((hits[:, at] & correct.numpy()).sum())
     return Localisation(
         name,
         images,
         len(has_box) - images,
-        levels[int(by_level.argmax())],
-        *percent_and_interval(both, images),
-        *percent_and_interval(int(by_level[at]), images),
-        *percent_and_interval(int(by_level.max()), images),
+        *percent_and_interval(int((hits & correct.numpy()).sum()), images),
+        *percent_and_interval(int(hits.sum()), images),
         100 * fraction,
         (100 * max(fraction - half, 0.0), 100 * min(fraction + half, 1.0)),
         indices=has_box.nonzero()[:, 0],
         boxes=boxes,
-        ious=torch.from_numpy(largest[:, at]),
+        ious=torch.from_numpy(ious),
         baselines=baselines,
     )
 
@@ -250,7 +237,7 @@ def _baselines(
     for name, (side, sides) in sweeps.items():
         at, boxes = sides.index(side), [_centre_box(swept, size, len(truth)) for swept in sides]
         overlaps = np.stack([box_overlaps(box, truth).amax(1).numpy() for box in boxes], 1)
-        rows.append(_summary(name, boxes[at], sides, at, overlaps, overlaps, has_box, correct))
+        rows.append(_summary(name, boxes[at], overlaps[:, at], overlaps, has_box, correct))
     return tuple(rows)
 
 

@@ -100,7 +100,7 @@ def predict_files(
         device: where to compute.
         maps: folder for a picture of each image with the activation map of the predicted class;
             None draws none.
-        map_method: "cam" or "grad-cam"; see `class_activation_maps`.
+        map_method: "cam" or "grad-cam"; see `ActivationMaps`.
         layer: name of the module whose feature maps are used; None to find it.
         after: called with the number of files done, after each batch.
     """

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich import box
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
@@ -22,8 +22,8 @@ SMALLEST_P = 0.001
 """Smaller p-values are printed as less than this: few seeds do not tell them apart."""
 _BEST = " *"
 """What marks the best in a terminal, where it is bold too."""
-_TEXT_WIDTH = 500
-"""Columns of a text file: nothing is folded."""
+_BESIDE, _TEXT_WIDTH = 3, 80
+"""Methods side by side, so that nothing is folded within the columns of most terminals."""
 _LATEX = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -49,9 +49,11 @@ def write_comparison(comparison: Comparison, folder: Path, stem: str = "comparis
 
 def as_rich(comparison: Comparison) -> Group:
     """Returns a comparison for the terminal: the metrics, the tests, and a note."""
-    tables: list[RenderableType] = [_Metrics(comparison)]
-    if comparison.differences:
-        tables.append(_tests(comparison))
+    head = ["", "n", *(column.title for column in comparison.columns)]
+    rows = _rows(comparison, f"{{}}{{}}{_BEST}", "±", NOTHING)
+    groups = (rows[first : first + _BESIDE] for first in range(0, len(rows), _BESIDE))
+    tables = [_rich("", [*zip(head, *group, strict=True)]) for group in groups]
+    tables += [_tests(comparison)] if comparison.differences else []
     return Group(*tables, Text(note(comparison)))
 
 
@@ -145,33 +147,8 @@ def latex(text: str) -> str:
 # ---- For the terminal --------------------------------------------------------------------------
 
 
-class _Metrics:
-    """The metrics of all methods: a row for each, or a column where rows would be folded."""
-
-    def __init__(self, comparison: Comparison) -> None:
-        titles = ["n", *(column.title for column in comparison.columns)]
-        self._rows = [["", *titles], *_rows(comparison, f"{{}}{{}}{_BEST}", "±", NOTHING)]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        head, *methods = self._rows
-
-        def fits(table: Table) -> bool:
-            unfolded = options.update_width(_TEXT_WIDTH)
-            return console.measure(table, options=unfolded).maximum <= options.max_width
-
-        if fits(wide := _rich("", [["method", *head[1:]], *methods])):
-            yield wide
-            return
-        while methods:
-            count = len(methods)
-            while count > 1 and not fits(_rich("", [*zip(head, *methods[:count], strict=True)])):
-                count -= 1
-            yield _rich("", [*zip(head, *methods[:count], strict=True)])
-            methods = methods[count:]
-
-
 def _tests(comparison: Comparison) -> Table:
-    """Returns the differences, method by method, within the 80 columns of most terminals."""
+    """Returns the differences, method by method."""
     head = ["", "difference, 95 %", *_TESTS[4:]]
     table = _rich(f"Differences from {comparison.reference}", [head])
     for method, rows in itertools.groupby(_test_rows(comparison), operator.itemgetter(0)):

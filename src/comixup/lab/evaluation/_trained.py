@@ -183,9 +183,7 @@ class TrainedOn:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             data = self.load_data(skip_bad=skip_bad)
-            found = find_boxes(
-                data, self.root, boxes, image_size=self.image_size, skip_bad=skip_bad
-            )
+            found = find_boxes(data, boxes, self.image_size)
         notes = [str(warning.message) for warning in caught] + [data.missing_note or ""]
         return data, found, [note for note in dict.fromkeys(notes) if note]
 

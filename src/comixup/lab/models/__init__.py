@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from comixup.lab.models._build import names as names
     from comixup.lab.models._build import pretrained_preprocessing as pretrained_preprocessing
     from comixup.lab.models._build import weights_are_installed as weights_are_installed
-    from comixup.lab.models._export import FORMATS as FORMATS
-    from comixup.lab.models._export import Exported as Exported
     from comixup.lab.models._export import export as export
     from comixup.lab.models._load import Classifier as Classifier
     from comixup.lab.models._load import Header as Header

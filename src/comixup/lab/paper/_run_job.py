@@ -174,12 +174,13 @@ def _boxed(folder: Path, workspace: Workspace) -> dict[str, float]:
     """
     from torch.cuda import is_available  # noqa: PLC0415 - not for lists
 
+    from comixup.lab.evaluation._evaluate import write_evaluation  # noqa: PLC0415
     from comixup.lab.paper._images import load_run  # noqa: PLC0415
 
     trained, data, _ = load_run(folder, workspace.data_root)
     boxes, device = _boxes_of(data, workspace), "cuda" if is_available() else "cpu"
     found = evaluation.evaluate(trained, data, boxes, device=device, console=workspace.console)
-    evaluation.write_evaluation(found, folder)
+    write_evaluation(found, folder)
     summary = dict(found.summary)
     for box in () if found.localisation is None else found.localisation.baselines:
         summary |= {f"{box.name.split()[0]}_{name}": value for name, value in box.summary.items()}
@@ -191,7 +192,7 @@ def _boxes_of(data: DataSet, workspace: Workspace) -> Tensor | None:
     folders = sorted(root.glob(_ANNOTATIONS)) if data.name == "imagenet" else []
     from comixup.lab.evaluation._boxes import find_boxes  # noqa: PLC0415 - not for lists
 
-    return find_boxes(data, root, folders[0] if folders else None)
+    return find_boxes(data, folders[0] if folders else None)
 
 
 def _about() -> dict[str, float | str]:
