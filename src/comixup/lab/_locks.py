@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +13,6 @@ from filelock import FileLock, Timeout
 from comixup._atomic_write import not_writable
 
 _FILE = "lock"
-_directories: set[int] = set()
-"""Descriptors of the folders that this process holds."""
 _training = threading.Lock()
 
 
@@ -28,7 +25,7 @@ def locked(folder: Path) -> Iterator[None]:
     """Holds a folder for this thread of this process; others that want it get an error message.
 
     The system releases the lock when the process ends, however it ends. A lock file that is left
-    behind locks nothing, and one that is deleted while its folder is held lets nobody in.
+    behind locks nothing.
 
     Args:
         folder: created if need be.
@@ -49,7 +46,6 @@ def held_if_free(folder: Path) -> Iterator[bool]:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             stack.enter_context(FileLock(folder / _FILE, timeout=0))
-            stack.enter_context(_held_directory(folder))
             held = True
         except Timeout:
             stack.close()
@@ -57,30 +53,6 @@ def held_if_free(folder: Path) -> Iterator[bool]:
         except OSError as error:
             raise not_writable(folder, error) from error
         yield held
-
-
-@contextlib.contextmanager
-def _held_directory(folder: Path) -> Iterator[None]:
-    """Holds the folder itself, where the system can: its lock file may be deleted meanwhile."""
-    if sys.platform == "win32":  # where a file that is open cannot be deleted
-        yield
-        return
-    import fcntl  # noqa: PLC0415
-
-    descriptor = os.open(folder, os.O_RDONLY)
-    _directories.add(descriptor)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Timeout(str(folder)) from None
-        except OSError:  # network file systems lock files alone, so that the lock file has to do
-            pass
-        yield
-    finally:
-        if descriptor in _directories:  # not in a fork, which has closed it
-            _directories.discard(descriptor)
-            os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -102,12 +74,9 @@ def sole_training() -> Iterator[None]:
 
 
 def _forget() -> None:
-    """Makes a forked process hold nothing: its locks would outlive the process that forked."""
+    """Lets a forked process train: the thread that trains is in the process that forked."""
     global _training  # noqa: PLW0603
     _training = threading.Lock()
-    for descriptor in _directories:
-        os.close(descriptor)
-    _directories.clear()
 
 
 if hasattr(os, "register_at_fork"):

@@ -26,7 +26,7 @@ def test_every_block_begins_as_the_identity_and_the_head_small():
     assert_close(float(model.fc.weight.detach().std()), 0.01, rtol=0.01, atol=0)
 
 
-def test_takes_other_channels_and_sizes():
-    model = resnet50_imagenet(10, in_channels=1)
-    assert model(torch.rand(2, 1, 64, 48)).shape == (2, 10)
+def test_takes_other_sizes():
+    model = resnet50_imagenet(10)
+    assert model(torch.rand(2, 3, 64, 48)).shape == (2, 10)
     assert isinstance(model.fc, nn.Linear)

@@ -8,6 +8,7 @@ import torchvision
 from torch import nn
 from torch.testing import assert_close
 
+from comixup.lab.models import build
 from comixup.lab.models._libraries import build_torchvision, torchvision_names
 from problems import generator
 from rejections import rejects
@@ -43,27 +44,18 @@ def test_lists_classifiers_and_nothing_else():
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
-@pytest.mark.parametrize("channels", [1, 3])
-def test_has_the_classes_and_channels_asked_for(name, channels):
-    model = build_torchvision(name, 7, channels=channels).eval()
-    assert model(images(channels)).shape == (2, 7)
+def test_has_the_classes_asked_for(name):
+    assert build_torchvision(name, 7).eval()(images()).shape == (2, 7)
 
 
-def test_vgg_has_the_classes_and_channels_asked_for():
-    with torch.device("meta"):  # no memory for its 129 million weights
-        model = build_torchvision("vgg11_bn", 7, channels=4)
-        assert model(torch.rand(2, 4, 32, 32)).shape == (2, 7)
-
-
-def test_a_new_first_convolution_is_drawn_like_the_old_one():
-    torch.manual_seed(0)
-    old = build_torchvision("resnet18", 7).conv1
-    new = build_torchvision("resnet18", 7, channels=6).conv1
-    assert (new.stride, new.padding, new.kernel_size) == (old.stride, old.padding, old.kernel_size)
-    assert new.bias is None
-    assert_close(
-        float(new.weight.detach().std()), float(old.weight.detach().std()), rtol=0.05, atol=0
-    )
+@pytest.mark.parametrize(
+    ("name", "advised"),
+    [("torchvision:vgg11_bn", "timm:vgg11_bn"), ("resnet50-imagenet", "timm:resnet50")],
+)
+@pytest.mark.parametrize("pretrained", [False, True])
+def test_three_channels_are_needed(name, advised, pretrained):
+    with rejects(ValueError, rf"`shape` must have 3 channels .* got 1\. .*'{advised}'"):
+        build(name, 7, shape=(1, 64, 64), pretrained=pretrained)
 
 
 @pytest.mark.parametrize("name", ["googlenet", "inception_v3"])
@@ -74,8 +66,8 @@ def test_networks_with_classifiers_inside_return_one_output_in_training(name):
 
 def test_a_transformer_is_built_for_the_size_of_the_images():
     with torch.device("meta"):  # no memory for its 87 million weights
-        model = build_torchvision("vit_b_32", 7, channels=1, size=(64, 64))
-        assert model(torch.rand(2, 1, 64, 64)).shape == (2, 7)
+        model = build_torchvision("vit_b_32", 7, size=(64, 64))
+        assert model(torch.rand(2, 3, 64, 64)).shape == (2, 7)
     with rejects(ValueError, r"`shape` must be square for torchvision's vit_b_32, got 64 x 96"):
         build_torchvision("vit_b_32", 7, size=(64, 96))
 
@@ -101,12 +93,6 @@ def test_a_head_that_is_a_convolution_is_replaced_too(cached):
     model = build_torchvision("squeezenet1_1", 7, pretrained=True).eval()
     assert model(images()).shape == (2, 7)
     assert_close(model.features(images()), trained.features(images()), rtol=0, atol=0)
-
-
-def test_pretrained_weights_need_three_channels():
-    message = r"`shape` must have 3 channels .* got 1\b.*timm:vgg"
-    with rejects(ValueError, message):
-        build_torchvision("vgg11_bn", 7, channels=1, pretrained=True)
 
 
 def test_without_torchvision_there_is_an_error_message(monkeypatch):

@@ -47,18 +47,6 @@ def test_a_locked_folder_is_free_once_its_process_is_killed(holder, tmp_path):
         pass
 
 
-def test_a_lock_file_that_is_deleted_while_its_folder_is_held_lets_nobody_in(holder, tmp_path):
-    process, _ = holder
-    (tmp_path / "lock").unlink()
-    for _ in range(2):
-        with pytest.raises(ValueError, match="another process"), locked(tmp_path):
-            pass
-    process.kill()
-    process.join()
-    with locked(tmp_path):  # though the fork still lives
-        pass
-
-
 @pytest.mark.parametrize("content", ["", "4711\n", '{"pid": 1, "host": "elsewhere"}'])
 def test_a_lock_file_that_is_left_behind_locks_nothing(tmp_path, content):
     (tmp_path / "lock").write_text(content)  # of a killed process, or of another program

@@ -14,6 +14,7 @@ from comixup._did_you_mean import did_you_mean
 from comixup.lab._limits import MAX_WIDTH
 from comixup.lab._preprocess import Preprocessing, Shape
 from comixup.lab.models._libraries import (
+    COLOURS,
     LITE,
     build_lite,
     build_timm,
@@ -96,8 +97,9 @@ def build(
             download. Another bare name is looked up in torchvision, then in timm. Case, hyphens and
             underscores do not matter: "WRN-16-8" is "wrn16-8".
         num_classes: number of classes.
-        shape: channels, height and width of the images. Our residual networks take images of any
-            size; from 64 x 64 on their first convolution has stride 2, as for Tiny-ImageNet.
+        shape: channels, height and width of the images; torchvision's networks take three channels.
+            Our residual networks take images of any size; from 64 x 64 on their first convolution
+            has stride 2, as for Tiny-ImageNet.
         width: feature maps of the stem and the first stage, which each later stage doubles; None
             for the network's own. Our pre-activation ResNets only.
         pretrained: load weights trained on ImageNet: torchvision's or timm's, downloaded the first
@@ -123,10 +125,14 @@ def build(
     library, found = resolve(name)
     if library == "timm":
         return build_timm(found, num_classes, shape=shape, pretrained=pretrained)
-    if library == "torchvision":
-        return build_torchvision(
-            found, num_classes, channels=shape[0], size=shape[1:], pretrained=pretrained
+    if (library == "torchvision" or found == _RESNET50) and shape[0] != COLOURS:
+        raise ValueError(
+            f"`shape` must have {COLOURS} channels for torchvision's {found}, got {shape[0]}. "
+            "Repeat or drop channels, or take a network of timm's, which adapts: "
+            f"'timm:{found.removesuffix('-imagenet')}'."
         )
+    if library == "torchvision":
+        return build_torchvision(found, num_classes, size=shape[1:], pretrained=pretrained)
     if found in LITE:
         return build_lite(found, num_classes, shape=shape, pretrained=pretrained)
     if pretrained:
@@ -134,7 +140,7 @@ def build(
     if found in _OF_ONE_SIZE:
         return _OF_ONE_SIZE[found](num_classes, shape=shape)
     if found == _RESNET50:
-        return resnet50_imagenet(num_classes, in_channels=shape[0])
+        return resnet50_imagenet(num_classes)
     stride = 2 if min(shape[1:]) >= LARGE_SIDE else 1
     own_width = {} if width is None else {"width": width}
     return _STAGED[found](num_classes, in_channels=shape[0], stem_stride=stride, **own_width)

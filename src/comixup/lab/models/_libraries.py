@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from comixup.lab._preprocess import Preprocessing, Shape, resized_side
@@ -56,28 +55,20 @@ def build_torchvision(
     name: str,
     num_classes: int,
     *,
-    channels: int = COLOURS,
     size: tuple[int, int] | None = None,
     pretrained: bool = False,
     **settings: Any,
 ) -> nn.Module:
-    """Returns one of torchvision's classifiers.
+    """Returns one of torchvision's classifiers, for images of three channels.
 
     Args:
         name: as in `torchvision_names()`.
         num_classes: number of classes. Pretrained weights of another number of classes lose
             their last layer, which is drawn anew.
-        channels: channels of the images; another number than 3 gets a new first convolution.
         size: height and width of the images, for networks built for one size; None for their own.
         pretrained: load torchvision's best weights, downloading them the first time.
         settings: further keywords of torchvision's own function.
     """
-    if pretrained and channels != COLOURS:
-        raise ValueError(
-            f"`shape` must have 3 channels for torchvision's pretrained weights, got {channels}. "
-            "Repeat or drop channels, or take the model from timm, which adapts its weights: "
-            f"'timm:{name}'."
-        )
     models = import_library("torchvision").models
     if name in _AUXILIARY:
         settings["aux_logits"] = False
@@ -103,8 +94,6 @@ def build_torchvision(
             f"`shape` must suit torchvision's {name}, got images of {size} ({why}). Choose another "
             "network, or images of another size."
         ) from None
-    if channels != COLOURS:
-        _replace_first_convolution(model, name, channels)
     return model
 
 
@@ -121,34 +110,12 @@ def torchvision_preprocessing(name: str) -> Preprocessing:
     return Preprocessing((COLOURS, side, side), tuple(own.mean), tuple(own.std), resize)
 
 
-def _replace_first_convolution(model: nn.Module, name: str, channels: int) -> None:
-    """Puts a convolution for another number of channels in the first one's place."""
-    convolutions = _modules_of(model, nn.Conv2d)
-    if not convolutions or convolutions[0][1].in_channels != COLOURS:
-        raise ValueError(
-            f"`shape` must have 3 channels for torchvision's {name}, which does not begin with a "
-            f"convolution of the image, got {channels}. Choose another network."
-        )
-    path, module = convolutions[0]
-    convolution = nn.Conv2d(
-        channels,
-        module.out_channels,
-        module.kernel_size,
-        module.stride,
-        module.padding,
-        bias=module.bias is not None,
-    )
-    # Each architecture has its own rule for the initial weights: their spread tells what it is.
-    with torch.no_grad():
-        convolution.weight.normal_().mul_(module.weight.std())
-        if convolution.bias is not None:
-            convolution.bias.zero_()
-    _put(model, path, convolution)
-
-
 def _replace_head(model: nn.Module, name: str, num_classes: int) -> None:
     """Puts a new last layer in place of the pretrained one if the number of classes differs."""
-    path, module = _modules_of(model, nn.Linear, nn.Conv2d)[-1]
+    layers: list[tuple[str, Any]] = [
+        named for named in model.named_modules() if isinstance(named[1], nn.Linear | nn.Conv2d)
+    ]
+    path, module = layers[-1]
     linear, bias = isinstance(module, nn.Linear), module.bias is not None
     if not linear and module.kernel_size != (1, 1):
         raise ValueError(
@@ -159,11 +126,6 @@ def _replace_head(model: nn.Module, name: str, num_classes: int) -> None:
         _put(model, path, nn.Linear(module.in_features, num_classes, bias=bias))
     elif not linear and module.out_channels != num_classes:
         _put(model, path, nn.Conv2d(module.in_channels, num_classes, 1, bias=bias))
-
-
-def _modules_of(model: nn.Module, *kinds: type[nn.Module]) -> list[tuple[str, Any]]:
-    """Returns the paths and modules of some kinds, in the order in which they were made."""
-    return [(path, module) for path, module in model.named_modules() if isinstance(module, kinds)]
 
 
 def _put(model: nn.Module, path: str, module: nn.Module) -> None:
@@ -179,7 +141,7 @@ HEAD_STD = 0.01
 """Standard deviation of the last layer's initial weights."""
 
 
-def resnet50_imagenet(num_classes: int = 1000, *, in_channels: int = 3) -> nn.Module:
+def resnet50_imagenet(num_classes: int = 1000) -> nn.Module:
     """Returns torchvision's ResNet-50 with the initial weights of the paper's ImageNet recipe.
 
     The last batch norm of each block begins at zero, so that every block begins as the identity,
@@ -190,9 +152,7 @@ def resnet50_imagenet(num_classes: int = 1000, *, in_channels: int = 3) -> nn.Mo
     >>> bool(model.layer1[0].bn3.weight.any())
     False
     """
-    model = build_torchvision(
-        "resnet50", num_classes, channels=in_channels, zero_init_residual=True
-    )
+    model = build_torchvision("resnet50", num_classes, zero_init_residual=True)
     nn.init.normal_(model.get_parameter("fc.weight"), std=HEAD_STD)
     return model
 
