@@ -48,13 +48,10 @@ def test_has_the_classes_asked_for(name):
     assert build_torchvision(name, 7).eval()(images()).shape == (2, 7)
 
 
-@pytest.mark.parametrize(
-    ("name", "advised"),
-    [("torchvision:vgg11_bn", "timm:vgg11_bn"), ("resnet50-imagenet", "timm:resnet50")],
-)
+@pytest.mark.parametrize("name", ["torchvision:vgg11_bn", "resnet50-imagenet"])
 @pytest.mark.parametrize("pretrained", [False, True])
-def test_three_channels_are_needed(name, advised, pretrained):
-    with rejects(ValueError, rf"`shape` must have 3 channels .* got 1\. .*'{advised}'"):
+def test_three_channels_are_needed(name, pretrained):
+    with rejects(ValueError, r"`shape` must have 3 channels .* got 1\. .*'timm:resnet50'"):
         build(name, 7, shape=(1, 64, 64), pretrained=pretrained)
 
 

@@ -128,8 +128,8 @@ def build(
     if (library == "torchvision" or found == _RESNET50) and shape[0] != COLOURS:
         raise ValueError(
             f"`shape` must have {COLOURS} channels for torchvision's {found}, got {shape[0]}. "
-            "Repeat or drop channels, or take a network of timm's, which adapts: "
-            f"'timm:{found.removesuffix('-imagenet')}'."
+            "Repeat or drop channels, or take one of timm's networks, such as 'timm:resnet50': "
+            "they adapt to any number."
         )
     if library == "torchvision":
         return build_torchvision(found, num_classes, size=shape[1:], pretrained=pretrained)
