@@ -30,29 +30,21 @@ def locked(folder: Path) -> Iterator[None]:
     Args:
         folder: created if need be.
     """
-    with held_if_free(folder) as held:
-        if not held:
-            raise InUseError(
-                f"`folder` must not be in use, but another process (or thread) is working in "
-                f"{folder}. Wait for it, or choose another folder with --out."
-            )
+    lock = FileLock(folder / _FILE, timeout=0)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except Timeout:
+        raise InUseError(
+            f"`folder` must not be in use, but another process (or thread) is working in {folder}. "
+            "Wait for it, or choose another folder with --out."
+        ) from None
+    except OSError as error:
+        raise not_writable(folder, error) from error
+    try:
         yield
-
-
-@contextlib.contextmanager
-def held_if_free(folder: Path) -> Iterator[bool]:
-    """Holds a folder like `locked`, unless another holds it already; yields whether it is held."""
-    with contextlib.ExitStack() as stack:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(FileLock(folder / _FILE, timeout=0))
-            held = True
-        except Timeout:
-            stack.close()
-            held = False
-        except OSError as error:
-            raise not_writable(folder, error) from error
-        yield held
+    finally:
+        lock.release()
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from comixup.lab._locks import held_if_free, locked, sole_training
+from comixup.lab._locks import locked, sole_training
 from comixup.lab.training import Hardware, train
 from small_runs import WAIT_SECONDS, folder_of, processes, recipe, train_here, write_images
 
@@ -59,19 +59,6 @@ def test_a_folder_can_be_locked_again(tmp_path):
     for _ in range(2):
         with locked(tmp_path / "new" / "folder"):
             pass
-
-
-def test_a_folder_is_held_if_it_is_free(tmp_path):
-    with held_if_free(tmp_path) as first:
-        with held_if_free(tmp_path) as second:
-            assert (first, second) == (True, False)
-        with pytest.raises(ValueError, match="must not be in use"), locked(tmp_path):
-            pass
-    with held_if_free(tmp_path / "new") as held:
-        assert held
-    (tmp_path / "file").touch()
-    with pytest.raises(OSError, match="can be written to"), held_if_free(tmp_path / "file"):
-        pass
 
 
 def test_a_file_is_no_folder(tmp_path):
