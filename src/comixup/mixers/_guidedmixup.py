@@ -50,8 +50,10 @@ class GuidedMixup(SaliencyMixer):
     def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
         """Returns partners and the shares of each pixel for a batch, on the maps' device."""
         maps = self.pooled(saliency, images, SHOWN)
-        smooth = smooth_maps(maps, tuple(images.shape[2:]))
-        partners = torch.from_numpy(next_in(farthest_cycle(distances(smooth).cpu().numpy())))
+        with torch.autocast(images.device.type, enabled=False):  # half precision is too coarse
+            smooth = smooth_maps(maps, tuple(images.shape[2:]))
+            distance = distances(smooth).cpu().numpy()
+        partners = torch.from_numpy(next_in(farthest_cycle(distance)))
         other = smooth[partners.to(smooth.device)]
         total = smooth + other
         share = torch.where(total > 0, smooth / total, 0.5)  # 0 / 0 where nothing matters in both
@@ -81,8 +83,7 @@ def distances(maps: Tensor) -> Tensor:
     """Returns the Euclidean distance of each pair of maps, (m, m), by one product of matrices."""
     flat = maps.flatten(1)
     flat = flat - flat.mean(0)  # small differences of large numbers would be lost
-    with torch.autocast(maps.device.type, enabled=False):
-        product = flat @ flat.T
+    product = flat @ flat.T
     square = product.diagonal()
     return (square.unsqueeze(0) + square.unsqueeze(1) - 2 * product).clamp(min=0).sqrt()
 
