@@ -19,9 +19,9 @@ from comixup import (
     Origin,
     SaliencyMemory,
     _native,
-    selfcheck,
     training_step,
 )
+from comixup.selfcheck._report import run_check
 from pretend_device import DEVICE, Elsewhere, counted, on_host
 from problems import generator
 
@@ -226,5 +226,5 @@ def test_a_memory_on_the_device():
 def test_the_checks_pass_here_too(name):
     """As a rehearsal: on a GPU they are the first that is known of it."""
     with counted():
-        outcome = selfcheck.run_check(name, DEVICE)
+        outcome = run_check(name, DEVICE)
     assert outcome.status == "passed", outcome.detail
