@@ -117,7 +117,8 @@ def _gather_blocks(images: Tensor, sources: Tensor) -> Tensor:
     """Returns what `gather_cells` returns, by the kernel."""
     size, format_ = tuple(images.shape[2:]), _memory_format(images)
     last = format_ is not torch.contiguous_format
-    images = images.detach().contiguous(memory_format=format_)
+    images = images.detach().resolve_conj().resolve_neg()  # the kernel reads memory as it is
+    images = images.contiguous(memory_format=format_)
     out = torch.empty(
         (len(sources), *images.shape[1:]),
         dtype=images.dtype,

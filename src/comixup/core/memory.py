@@ -14,7 +14,7 @@ from comixup._checks import SetOnce, check_count, check_number, warn_caller
 from comixup.core.grid import MAX_DIMENSIONS, cell_numbers
 from comixup.core.maps import check_grid
 from comixup.core.saliency import channel_norm
-from comixup.core.tensors import thread_count, to_device
+from comixup.core.tensors import floating, thread_count, to_device
 
 TOP = 255
 """The largest cell of a map; 0 in all cells means that nothing has been written."""
@@ -194,6 +194,7 @@ class SaliencyMemory(SetOnce):
                 f"`saliency` must have shape (m, *size) with {len(self.grid)} spatial dimensions, "
                 f"got {got}."
             )
+        saliency = floating("saliency", saliency)
         rows, numbers = self._locate(origin, saliency.shape[1:])
         _check_pixels("saliency", numbers, saliency.shape)
         self.write_cells(rows, *cell_means(numbers, saliency, self.num_cells))
@@ -212,6 +213,8 @@ class SaliencyMemory(SetOnce):
                 f"`gradient` must have shape (m, C, *size) with {len(self.grid)} spatial "
                 f"dimensions, got {tuple(gradient.shape)}."
             )
+        if gradient.is_complex():
+            raise TypeError(f"`gradient` must hold real numbers, got {gradient.dtype}.")
         layout = pixel_layout(gradient)
         if layout is None or self.device.type != "cpu":
             self.write(origin, channel_norm(gradient))

@@ -22,7 +22,11 @@ MAX_THREADS = 1024
 
 
 def floating(name: str, value: object) -> Tensor:
-    """Returns a tensor argument detached, in float32 or float64."""
+    """Returns a tensor argument detached, in float32 or float64, as its memory has it.
+
+    A conjugate's imaginary part is a view of memory with the other sign, which the kernel would
+    read.
+    """
     if not isinstance(value, Tensor):
         raise TypeError(
             f"`{name}` must be a torch tensor, got {type(value).__name__}. Wrap it in "
@@ -30,13 +34,13 @@ def floating(name: str, value: object) -> Tensor:
         )
     if value.is_complex() or value.dtype == torch.bool:
         raise TypeError(f"`{name}` must hold real numbers, got {value.dtype}.")
-    value = value.detach()
+    value = value.detach().resolve_neg()
     return value if value.dtype in (torch.float32, torch.float64) else value.float()
 
 
 def on_host(value: Tensor) -> Floats:
     """Returns a tensor as a float64 array in host memory, where checks are cheap."""
-    return np.ascontiguousarray(value.detach().cpu().numpy(), dtype=np.float64)
+    return np.ascontiguousarray(value.detach().resolve_neg().cpu().numpy(), dtype=np.float64)
 
 
 def host_copy(value: Tensor) -> Floats:
