@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import lt
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -38,6 +39,7 @@ class Labelling:
     [[0.5, 0.5], [0.0, 1.0]]
     """
 
+    on_device: ClassVar = ("sources",)
     sources: Tensor
     num_inputs: int
     objective_values: Tensor = field(default_factory=lambda: torch.empty(0, 0, dtype=torch.float64))

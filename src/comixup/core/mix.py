@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import torch
@@ -10,13 +11,14 @@ from torch import Tensor
 
 from comixup._checks import check_boolean, check_count
 from comixup.core.masks import IGNORE_INDEX, one_hot_masks
-from comixup.core.tensors import check_images, to_device
+from comixup.core.tensors import check_images, to_device, together
 
 
 class Plan(Protocol):
     """How a batch is to be mixed: drawn once, applied to as many tensors as wanted.
 
-    A `Labelling` is one; every other method has its own.
+    A `Labelling` is one; every other method has its own. One that names its tensors which images on
+    another device are mixed by, in an attribute `on_device`, has them copied there at once.
     """
 
     @property
@@ -82,6 +84,12 @@ def mix_checked(
     """Returns what `mix` does, of images that have been checked and their soft targets."""
     if source_ratio is None:
         source_ratio = plan.source_ratio(images.shape[2:])
+    names = getattr(plan, "on_device", ())
+    if names and images.device.type != "cpu":
+        values = [*(getattr(plan, name) for name in names), source_ratio]
+        *moved, source_ratio = together(values, images.device)
+        # A dataclass, as all plans that name their tensors.
+        plan = replace(plan, **dict(zip(names, moved, strict=True)))  # type: ignore[type-var]
     return plan.mix_images(images), mix_targets(soft, source_ratio)
 
 

@@ -5,6 +5,8 @@ Error messages name argument, rule, value and remedy.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -17,6 +19,8 @@ from comixup.core.grid import MAX_DIMENSIONS
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
+_ALIGNED = 8
+"""Bytes that numbers of any type are aligned to."""
 MAX_THREADS = 1024
 """More threads than this are a mistake."""
 
@@ -58,6 +62,24 @@ def to_device(
     """
     device = torch.device(device)
     return values.to(device, dtype or values.dtype, non_blocking=device.type != "cpu")
+
+
+def together(values: Sequence[Tensor], device: torch.device) -> list[Tensor]:
+    """Returns tensors on a device: what is in host memory by one copy for all of it."""
+    rows = [k for k, value in enumerate(values) if value.device != device]
+    found = list(values)
+    if len(rows) < 2:
+        return [to_device(value, device) for value in found]
+    flat = [found[k].contiguous().view(-1).view(torch.uint8) for k in rows]
+    ends = list(itertools.accumulate(-(-len(one) // _ALIGNED) * _ALIGNED for one in flat))
+    packed = torch.empty(ends[-1], dtype=torch.uint8, device="cpu")
+    for one, begin in zip(flat, [0, *ends], strict=False):
+        packed[begin : begin + len(one)] = one
+    there = to_device(packed, device)
+    for k, one, begin in zip(rows, flat, [0, *ends], strict=False):
+        bytes_ = there[begin : begin + len(one)]
+        found[k] = bytes_.view(found[k].dtype).view(found[k].shape)
+    return found
 
 
 def check_precision(name: str, value: Tensor) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -34,6 +35,7 @@ class Boxes:
         others: inputs beyond the images that are pasted over; they come after them.
     """
 
+    on_device: ClassVar = ("partners",)
     partners: Tensor
     begin: Tensor
     end: Tensor

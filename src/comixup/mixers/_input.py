@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import lt
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -26,6 +27,7 @@ class Blend:
             each. They sum to one.
     """
 
+    on_device: ClassVar = ("partners", "ratios")
     partners: Tensor
     ratios: Tensor
 
