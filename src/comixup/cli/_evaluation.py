@@ -10,6 +10,9 @@ from rich.console import Console
 
 from comixup._checks import check_count
 from comixup.cli._options import (
+    Device,
+    Flag,
+    Folder,
     check_data_set,
     check_exists,
     check_writable,
@@ -45,12 +48,12 @@ def evaluate(
     boxes: Annotated[Path | None, option_help("PATH", "(default: the data set's own)")] = None,
     model: Annotated[str | None, option_help("NAME", "(default: what the file says)")] = None,
     image_size: Annotated[int | None, option_help("N", "(default: what it was trained at)")] = None,
-    maps: Annotated[Literal["cam", "grad-cam"], option_help("cam|grad-cam")] = "cam",
+    maps: Literal["cam", "grad-cam"] = "cam",
     layer: Annotated[str | None, option_help("NAME", "(default: found)")] = None,
-    device: Annotated[str, option_help("NAME", "(default: cuda if there, else cpu)")] = "auto",
-    workers: Annotated[int, option_help("N")] = WORKERS,
-    seed: Annotated[int, option_help("N")] = 0,
-    skip_bad: Annotated[bool, tyro.conf.FlagCreatePairsOff, option_help("", "")] = False,
+    device: Device = "auto",
+    workers: int = WORKERS,
+    seed: int = 0,
+    skip_bad: Flag = False,
     out: Annotated[Path | None, option_help("FOLDER", "(default: the run's own)")] = None,
 ) -> None:
     """Measure trained networks on the test images: error, calibration and, with boxes, more.
@@ -136,7 +139,7 @@ def evaluate(
 def compare(
     runs: _Runs,
     reference: Annotated[str | None, option_help("METHOD", "(default: comixup)")] = None,
-    out: Annotated[Path, option_help("FOLDER")] = Path("comparison"),
+    out: Folder = Path("comparison"),
 ) -> None:
     """Put evaluated runs side by side: means and spreads over seeds, tests, tables, one figure.
 
@@ -174,12 +177,12 @@ def predict(
     run: Annotated[Path, tyro.conf.Positional, option_help("RUN")],
     images: Annotated[tuple[Path, ...], tyro.conf.Positional, option_help("IMAGE ...")],
     csv: Annotated[Path | None, option_help("FILE", "(default: none)")] = None,
-    calibrated: Annotated[bool, tyro.conf.FlagCreatePairsOff, option_help("", "")] = False,
+    calibrated: Flag = False,
     maps: Annotated[Path | None, option_help("FOLDER", "(default: none)")] = None,
-    map_method: Annotated[Literal["cam", "grad-cam"], option_help("cam|grad-cam")] = "cam",
+    map_method: Literal["cam", "grad-cam"] = "cam",
     layer: Annotated[str | None, option_help("NAME", "(default: found)")] = None,
-    top: Annotated[int, option_help("N")] = 3,
-    device: Annotated[str, option_help("NAME", "(default: cuda if there, else cpu)")] = "auto",
+    top: int = 3,
+    device: Device = "auto",
 ) -> None:
     """Classify image files by a trained network: a table of the most probable classes.
 
@@ -254,7 +257,7 @@ _IMAGES = 16
 
 def export(
     run: Annotated[Path, tyro.conf.Positional, option_help("RUN")],
-    to: Annotated[Literal["onnx", "pt2", "timm"], option_help("onnx|pt2|timm")],
+    to: Literal["onnx", "pt2", "timm"],
     out: Annotated[Path | None, option_help("FILE", "(default: in the run's folder)")] = None,
     data: Annotated[Path | None, option_help("FOLDER", "(default: where they lay)")] = None,
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 import tyro
 from rich.console import Console
@@ -12,6 +12,8 @@ from comixup._checks import check_count
 from comixup._did_you_mean import did_you_mean
 from comixup._methods import METHODS as ALL
 from comixup.cli._options import (
+    Device,
+    Flag,
     check_exists,
     check_writable,
     find_device,
@@ -22,11 +24,13 @@ from comixup.cli._options import (
 )
 from comixup.cli._values import parse_settings
 from comixup.lab import explorer
+from comixup.lab._augmentation import Augmentation
 from comixup.lab._limits import check_numbers
 from comixup.lab.explorer._settings import HOST, MAX_FILES, PORT
 
 METHODS = ("comixup", *(n for n in ALL if n not in ("comixup", "vanilla", "manifold")))
 _DEFAULT = "(default: the method's own)"
+_Weight: TypeAlias = Annotated[float | None, option_help("X", _DEFAULT)]
 
 
 def mix(
@@ -40,21 +44,16 @@ def mix(
             "(default: efficientnet-lite0 if its weights are installed, else spectral residual)",
         ),
     ] = None,
-    weights: Annotated[Literal["pretrained", "random"], option_help("pretrained|random")] = (
-        "pretrained"
-    ),
-    augment: Annotated[
-        Literal["none", "crop-flip", "trivial", "rand", "auto"],
-        option_help("none|crop-flip|trivial|rand|auto"),
-    ] = "none",
-    count: Annotated[int, option_help("N")] = 10,
-    image_size: Annotated[int, option_help("N")] = 224,
-    seed: Annotated[int, option_help("N")] = 0,
-    tau: Annotated[float | None, option_help("X", _DEFAULT)] = None,
-    beta: Annotated[float | None, option_help("X", _DEFAULT)] = None,
-    gamma: Annotated[float | None, option_help("X", _DEFAULT)] = None,
-    omega: Annotated[float | None, option_help("X", _DEFAULT)] = None,
-    eta: Annotated[float | None, option_help("X", _DEFAULT)] = None,
+    weights: Literal["pretrained", "random"] = "pretrained",
+    augment: Augmentation = "none",
+    count: int = 10,
+    image_size: int = 224,
+    seed: int = 0,
+    tau: _Weight = None,
+    beta: _Weight = None,
+    gamma: _Weight = None,
+    omega: _Weight = None,
+    eta: _Weight = None,
     grid: Annotated[int | None, option_help("N", _DEFAULT)] = None,
     set: Annotated[tuple[str, ...], option_help("NAME=VALUE ...", "(none)")] = (),
 ) -> None:
@@ -131,8 +130,8 @@ def mix(
 def explore(
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, option_help("RUN ...", "")] = (),
     host: Annotated[str, option_help("ADDRESS")] = HOST,
-    port: Annotated[int, option_help("N")] = PORT,
-    browser: Annotated[bool, tyro.conf.FlagCreatePairsOff, option_help("", "")] = False,
+    port: int = PORT,
+    browser: Flag = False,
 ) -> None:
     """Look at Co-Mixup on a web page: move its settings, see outputs and reasons.
 
@@ -152,7 +151,7 @@ def explore(
 
 
 def check(
-    device: Annotated[str, option_help("NAME", "(default: cuda if there, else cpu)")] = "auto",
+    device: Device = "auto",
     only: Annotated[tuple[str, ...], option_help("CHECK ...", "(default: all)")] = (),
 ) -> None:
     """Check on your own device that mixing computes what it computes on a CPU: about a minute.

@@ -54,6 +54,15 @@ def option_help(metavar: str, default: str | None = None) -> Any:
     return tyro.conf.arg(metavar=metavar, help_behavior_hint=default)
 
 
+Flag: TypeAlias = Annotated[bool, tyro.conf.FlagCreatePairsOff, option_help("", "")]
+Folder: TypeAlias = Annotated[Path, option_help("FOLDER")]
+DataFolder: TypeAlias = Annotated[
+    Path | None, option_help("FOLDER", "(default: $COMIXUP_DATA, else ./data)")
+]
+Device: TypeAlias = Annotated[str, option_help("NAME", "(default: cuda if there, else cpu)")]
+# Of numbers and choices the type tells the placeholder: see `plain_rule`.
+
+
 # ---- Generated options --------------------------------------------------------------------------
 
 
@@ -171,20 +180,18 @@ else:
 class RunOptions:
     """Where data come from and results go."""
 
-    out: Annotated[Path, option_help("FOLDER")] = Path("runs")
+    out: Folder = Path("runs")
     """Folder of all runs; each has OUT/RECIPE/METHOD/seed-N."""
-    data: Annotated[Path | None, option_help("FOLDER", "(default: $COMIXUP_DATA, else ./data)")] = (
-        None
-    )
+    data: DataFolder = None
     """Folder of the data sets."""
-    download: Annotated[bool, tyro.conf.FlagCreatePairsOff, option_help("", "")] = False
+    download: Flag = False
     """Fetch the data set if it is missing; CIFAR only."""
     checkpoint_steps: Annotated[int | None, option_help("N", "(default: none)")] = None
     """Save every so many steps too, not only after each epoch."""
 
 
 RecipeName: TypeAlias = Annotated[str, tyro.conf.Positional, option_help("RECIPE|PATH")]
-Seeds: TypeAlias = Annotated[tuple[int, ...], option_help("N ...")]
+Seeds: TypeAlias = tuple[int, ...]
 # Their options have no prefix, --epochs and not --changes.epochs; help shows them in groups.
 ChangesOption: TypeAlias = Annotated[
     Changes, tyro.conf.OmitArgPrefixes, tyro.conf.arg(name="recipe")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json as json_text
 import textwrap
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
@@ -18,6 +17,9 @@ from comixup._did_you_mean import did_you_mean
 from comixup.cli._options import (
     ClusterArgument,
     ClusterOptions,
+    DataFolder,
+    Flag,
+    Folder,
     given,
     option_help,
     print_line,
@@ -43,7 +45,7 @@ def recipes(
     name: Annotated[
         str | None, tyro.conf.Positional, option_help("RECIPE", "(default: all)")
     ] = None,
-    json: Annotated[bool, tyro.conf.FlagCreatePairsOff, option_help("", "")] = False,
+    json: Flag = False,
 ) -> None:
     """List the recipes with what they reproduce and the paper's errors, or show one in full.
 
@@ -175,14 +177,12 @@ def _settings(name: str, method: Method) -> str:
 
 def reproduce(
     names: Annotated[tuple[str, ...], tyro.conf.Positional, option_help("NAME ...", "")] = (),
-    scale: Annotated[Literal["small", "paper"], option_help("small|paper")] = "small",
-    out: Annotated[Path, option_help("FOLDER")] = paper.OUT,
-    data: Annotated[
-        Path | None, option_help("FOLDER", "(default: $COMIXUP_DATA, else ./data)")
-    ] = None,
-    results: Annotated[Path, option_help("FOLDER")] = paper.RESULTS,
-    report: Annotated[bool, tyro.conf.FlagCreatePairsOff, option_help("", "")] = False,
-    collect: Annotated[bool, tyro.conf.FlagCreatePairsOff, option_help("", "")] = False,
+    scale: Literal["small", "paper"] = "small",
+    out: Folder = paper.OUT,
+    data: DataFolder = None,
+    results: Folder = paper.RESULTS,
+    report: Flag = False,
+    collect: Flag = False,
     check: Annotated[int | None, option_help("N", "(default: none)")] = None,
     cluster: ClusterArgument = ClusterOptions(),  # noqa: B008
 ) -> None:

@@ -31,7 +31,7 @@ def plain_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
         return None
     return PrimitiveConstructorSpec(
         nargs="*" if many else 1,
-        metavar="VALUE",
+        metavar=metavar(info.type),
         instance_from_str=lambda words: tuple(map(read, words)) if many else read(words[0]),
         is_instance=lambda value: True,
         str_from_instance=lambda value: [*map(str, value)] if many and value else [str(value)],
