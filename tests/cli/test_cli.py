@@ -176,8 +176,9 @@ def test_metrics_and_result_of_a_run(run_folder):
     assert names <= set(rows[0])
     result = json.loads((run_folder / "result.json").read_text())
     errors = [float(row["test_error"]) for row in rows]
-    assert_close([result["last"], result["best"]], [errors[1], min(errors)], rtol=1e-4, atol=0)
-    assert result["error"] == result["last"]  # what the digits' recipe reports
+    found = [result["last_error"], result["best_error"]]
+    assert_close(found, [errors[1], min(errors)], rtol=1e-4, atol=0)
+    assert result["error"] == result["last_error"]  # what the digits' recipe reports
 
 
 @pytest.mark.parametrize("name", ["curves.png", "first_batch.png"])
@@ -202,7 +203,9 @@ def test_weights_of_a_run_can_be_used(run_folder):
         wrong += (model(images).argmax(1) != targets).sum().item()
         count += len(targets)
     result = json.loads((run_folder / "result.json").read_text())
-    assert_close(result["last"], 100 * wrong / count, rtol=0, atol=0.11)  # one digit, by rounding
+    assert_close(
+        result["last_error"], 100 * wrong / count, rtol=0, atol=0.11
+    )  # one digit, by rounding
 
 
 def test_events_of_a_run(run_folder):
@@ -211,7 +214,7 @@ def test_events_of_a_run(run_folder):
     result = json.loads((run_folder / "result.json").read_text())
     errors = {event.step: event.value for event in events.Scalars("test_error")}
     assert set(errors) == {1, 2}
-    assert_close(errors[2], result["last"], rtol=1e-5, atol=0)
+    assert_close(errors[2], result["last_error"], rtol=1e-5, atol=0)
 
 
 def test_the_same_command_again_trains_nothing_but_shows_the_table(called, trained, tmp_path):

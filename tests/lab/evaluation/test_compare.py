@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
+from comixup.lab._runs import RunRecord
 from comixup.lab.evaluation._compare import (
     compare,
     holm,
@@ -13,7 +14,6 @@ from comixup.lab.evaluation._compare import (
     paired_test,
     welch_test,
 )
-from comixup.lab.evaluation._runs import RunRecord
 
 
 def rows(method, values, name="error", first_seed=0, recipe=""):

@@ -115,8 +115,8 @@ def test_images_that_are_not_square(called, tmp_path):
     run = tmp_path / "runs" / "speech-small" / "vanilla" / "seed-0"
     code, _, err = called("evaluate", run)
     assert code == 0, err
-    reported = json.loads((run / "result.json").read_text())["final"]["test"]
-    assert saved(run)["metrics"]["error"] == pytest.approx(reported["error"])
+    reported = json.loads((run / "result.json").read_text())["final_error"]
+    assert saved(run)["metrics"]["error"] == pytest.approx(reported)
     assert_message(called("evaluate", run, "--image-size", "64"), "160 x 100|\\(1, 160, 100\\)")
 
 
@@ -150,7 +150,7 @@ def test_a_run_is_evaluated_on_what_it_was_trained_on(called, runs):
     assert "1,000" in text
     found, result = saved(runs[0]), json.loads((runs[0] / "result.json").read_text())
     assert (found["method"], found["seed"], found["recipe"]) == ("comixup", 0, "digits")
-    assert found["summary"]["error"] == pytest.approx(result["last"], abs=0.11)
+    assert found["summary"]["error"] == pytest.approx(result["last_error"], abs=0.11)
     assert f"{found['summary']['error']:.2f}" in text
     assert found["localisation"] is None
     assert (runs[0] / "reliability.png").exists()
@@ -473,9 +473,9 @@ def test_a_network_of_some_classes_is_measured_on_those(called, tmp_path):
     assert code == 0, said
     result = json.loads((folder / "result.json").read_text())
     found = saved(folder)["metrics"]
-    assert found["images"] == result["final"]["test"]["images"] == 300
-    assert found["error"] == pytest.approx(result["final"]["test"]["error"])
-    assert found["ece"] == pytest.approx(result["final"]["test"]["ece"], abs=1e-3)
+    assert found["images"] == result["images"] == 300
+    assert found["error"] == pytest.approx(result["final_error"])
+    assert found["ece"] == pytest.approx(result["ece"], abs=1e-3)
 
 
 def test_calibration_is_given_after_temperature_scaling_too(called, tmp_path):

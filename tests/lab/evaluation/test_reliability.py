@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from matplotlib.colors import same_color
 
+from comixup.lab._runs import Bin, RunRecord
 from comixup.lab.evaluation._pictures import draw_reliability, pooled, reliability_figure
-from comixup.lab.evaluation._runs import Bin, RunRecord
 
 pytestmark = pytest.mark.usefixtures("drawn")
 

@@ -7,9 +7,9 @@ import re
 import pytest
 from rich.console import Console
 
+from comixup.lab._runs import RunRecord
 from comixup.lab._tables import markdown_table
 from comixup.lab.evaluation._compare import compare
-from comixup.lab.evaluation._runs import RunRecord
 from comixup.lab.evaluation._tables import (
     as_csv,
     as_latex,

@@ -123,8 +123,8 @@ def test_error_and_ece_are_those_of_an_independent_computation(called, runs, pic
     error, ece = error_and_ece(logits.double().numpy(), targets)
     assert found["error"] == pytest.approx(error)
     assert found["ece"] == pytest.approx(ece, abs=0.01)
-    final = json.loads((run / "result.json").read_text())["final"]["test"]
-    assert found["error"] == pytest.approx(final["error"])
+    result = json.loads((run / "result.json").read_text())
+    assert found["error"] == pytest.approx(result["final_error"])
     # At the data set's own size the answers are others: it would be noticed.
     at_224 = logits_of(weights, torch.stack([view(path, 224) for path in files]), 1 + (size >= 64))
     assert abs(error_and_ece(at_224.double().numpy(), targets)[1] - ece) > 0.1

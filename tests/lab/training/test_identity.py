@@ -76,7 +76,7 @@ def test_the_same_data_elsewhere_are_the_same(finished, tmp_path):
     moved = tmp_path / "moved"
     shutil.copytree(finished / "data", moved)
     result = train(recipe(), method="vanilla", out=finished / "out", data_root=moved)[0]
-    assert result.epochs == 3
+    assert result.metrics["epochs"] == 3
 
 
 def test_a_finished_run_is_reported_where_its_data_are_gone(finished, tmp_path):

@@ -55,12 +55,13 @@ def test_a_result_has_measures_that_evaluation_agrees_with(folder):
     for name, (logits, targets) in found.items():
         loader = [(logits, targets)]
         metrics = measure(predict(torch.nn.Identity(), loader))
-        final = result["final"][name]
-        assert final["images"] == len(targets)
-        assert final["error"] == pytest.approx(metrics.error)
-        assert final["nll"] == pytest.approx(metrics.nll, rel=1e-2)
-        assert final["ece"] == pytest.approx(metrics.ece, abs=1)  # of logits in half precision
-    assert result["final"]["test"]["error"] == pytest.approx(result["last"])
+        prefix = {"test": "", "validation": "validation_"}[name]
+        error = "final_error" if name == "test" else "validation_error"
+        assert result[f"{prefix}images"] == len(targets)
+        assert result[error] == pytest.approx(metrics.error)
+        assert result[f"{prefix}nll"] == pytest.approx(metrics.nll, rel=1e-2)
+        assert result[f"{prefix}ece"] == pytest.approx(metrics.ece, abs=1)  # in half precision
+    assert result["final_error"] == pytest.approx(result["last_error"])
 
 
 def test_measures_equal_the_metrics_of_evaluation():

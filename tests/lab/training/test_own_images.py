@@ -192,10 +192,10 @@ def test_the_best_weights_by_validation_are_kept_and_reported(tmp_path, ema):
     errors = [float(row["validation_error"]) for row in rows]
     best = rows[errors.index(min(errors))]
     assert errors[-1] > min(errors), "this test needs a run whose last epoch is not its best"
-    assert result.final["validation"]["error"] == pytest.approx(min(errors), rel=1e-4)
-    assert result.final["test"]["error"] == pytest.approx(float(best["test_error"]), rel=1e-4)
-    assert result.error == pytest.approx(result.final["test"]["error"])
-    assert result.final["test"]["nll"] == pytest.approx(float(best["test_loss"]), rel=1e-4)
+    assert result.metrics["validation_error"] == pytest.approx(min(errors), rel=1e-4)
+    assert result.metrics["final_error"] == pytest.approx(float(best["test_error"]), rel=1e-4)
+    assert result.error == pytest.approx(result.metrics["final_error"])
+    assert result.metrics["nll"] == pytest.approx(float(best["test_loss"]), rel=1e-4)
     logits, targets = read_logits(folder / "logits.safetensors")["validation"]
     assert 100 * (logits.argmax(1) != targets).float().mean() == pytest.approx(
         min(errors), rel=1e-4
@@ -231,7 +231,7 @@ def test_the_table_of_classes(tmp_path):
     assert [rows[name]["training_images"] for name in ("blue", "green")] == ["4", "8"]
     assert [rows[name]["test_images"] for name in ("blue", "green")] == ["1", "2"]
     errors = [float(row["error"]) for row in rows.values()]
-    assert sum(errors) / 2 == pytest.approx(result.final["test"]["balanced_error"], rel=1e-4)
+    assert sum(errors) / 2 == pytest.approx(result.metrics["balanced_error"], rel=1e-4)
 
 
 def test_brackets_in_names_are_no_markup(tmp_path):
@@ -261,13 +261,13 @@ def test_images_with_several_labels(tmp_path, method):
     recipe = tiny(table)
     assert recipe.loss == "binary-cross-entropy"
     result = train(recipe, method=method, out=tmp_path, data_root=table, hardware=HERE)[0]
-    assert 0 <= result.final["test"]["mean_average_precision"] <= 100
+    assert 0 <= result.metrics["mean_average_precision"] <= 100
     logits, targets = read_logits(tmp_path / f"colours/{method}/seed-0/logits.safetensors")["test"]
     wrong = ((logits > 0) != (targets > 0)).float().mean()
     classifier = models.load(tmp_path / f"colours/{method}/seed-0")
     images = torch.rand(2, 3, 16, 16)
     assert_close(classifier(images), classifier.model(images).sigmoid())
-    assert result.last == pytest.approx(100 * wrong.item(), rel=1e-4)
+    assert result.metrics["last_error"] == pytest.approx(100 * wrong.item(), rel=1e-4)
 
 
 def test_what_does_not_go_together():

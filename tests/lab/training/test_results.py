@@ -1,17 +1,16 @@
 """What is made of a run's epochs, and the table of several runs."""
 
-import dataclasses
 import io
 import statistics
 
 import pytest
 from rich.console import Console
 
-from comixup.lab.training import RECIPES, Result, change_method
-from comixup.lab.training._results import result_of, results_table, spread
+from comixup.lab._runs import RunRecord
+from comixup.lab.training import RECIPES, change_method
+from comixup.lab.training._results import results_table, run_metrics, spread
 
 CIFAR = RECIPES["cifar100-preactresnet18"]
-SPEECH = RECIPES["speech-lenet"]
 ERRORS = [90.0, 20.0, 31.0, 32.0, 33.0, 34.0, 35.0, 36.0, 37.0, 38.0, 39.0, 44.0]
 
 
@@ -32,84 +31,79 @@ def history(errors=ERRORS, validation=None, seconds=None):
     return rows
 
 
-def result(error=20.0, reported="median", at_best_validation=None, seconds=3.0):
-    return Result(
-        epochs=30,
-        last=error + 1,
-        best=error - 1,
-        median=error,
-        validation=None if at_best_validation is None else 50.0,
-        at_best_validation=at_best_validation,
-        top5=5.0,
-        seconds_per_epoch=seconds,
-        cpu_seconds=90.0,
-        reported=reported,
-    )
+def result(error=20.0, selected=None, seconds=3.0):
+    errors = {"last_error": error + 1, "best_error": error - 1, "median_error": error}
+    errors |= {} if selected is None else {"selected_error": selected}
+    return RunRecord("comixup", 0, {**errors, "seconds_per_epoch": seconds})
 
 
 # ---- One run ------------------------------------------------------------------------------------
 
 
 def test_errors_of_a_run():
-    found = result_of(history(), CIFAR)
-    assert found.epochs == 12
-    assert found.median == statistics.median(ERRORS[2:]) == 35.5  # of the last ten, no others
-    assert (found.last, found.best, found.top5) == (44.0, 20.0, 22.0)
-    assert found.validation is None
-    assert found.at_best_validation is None
+    found = run_metrics(history(), {}, "median")
+    assert found["epochs"] == 12
+    assert found["median_error"] == statistics.median(ERRORS[2:]) == 35.5  # of the last ten alone
+    assert (found["last_error"], found["best_error"], found["top5_error"]) == (44.0, 20.0, 22.0)
+    assert found["cpu_seconds"] == 24.0
+    assert not {"median_validation_error", "selected_error", "final_error"} & set(found)
 
 
 def test_a_short_run_takes_what_there_is():
-    assert result_of(history([50.0, 40.0, 10.0]), CIFAR).median == 40.0
-    assert result_of(history([50.0]), CIFAR).median == 50.0
+    assert run_metrics(history([50.0, 40.0, 10.0]), {}, "median")["median_error"] == 40.0
+    assert run_metrics(history([50.0]), {}, "median")["median_error"] == 50.0
 
 
 def test_time_of_an_epoch_is_the_median_one():
     seconds = [100.0, 2.0, 3.0, 4.0]  # the first has everything to set up
-    assert result_of(history(ERRORS[:4], seconds=seconds), CIFAR).seconds_per_epoch == 3.5
+    found = run_metrics(history(ERRORS[:4], seconds=seconds), {}, "median")
+    assert found["seconds_per_epoch"] == 3.5
 
 
 def test_error_at_the_best_validation_is_not_the_best_error():
     validation = [60.0, 30.0, 25.0, 25.0, 26.0]
-    found = result_of(history([50.0, 10.0, 12.0, 11.0, 9.0], validation), SPEECH)
-    assert found.at_best_validation == 12.0  # the first of equals
-    assert found.best == 9.0
-    assert found.validation == 26.0
+    found = run_metrics(history([50.0, 10.0, 12.0, 11.0, 9.0], validation), {}, "validation")
+    assert found["selected_error"] == found["error"] == 12.0  # the first of equals
+    assert found["best_error"] == 9.0
+    assert found["median_validation_error"] == 26.0
 
 
 def test_validation_counts_the_last_ten_epochs():
     validation = [1.0, 2.0, *range(50, 60)]
-    assert result_of(history(ERRORS, validation), SPEECH).validation == 54.5
+    found = run_metrics(history(ERRORS, validation), {}, "validation")
+    assert found["median_validation_error"] == 54.5
 
 
 def test_epochs_that_were_not_evaluated_count_as_trained_alone():
     rows = history([50.0, 40.0, 30.0], seconds=[1.0, 5.0, 9.0])
     for name in ("test_error", "test_top5_error"):
         del rows[1][name]
-    found = result_of(rows, CIFAR)
-    assert (found.epochs, found.median, found.best) == (3, 40.0, 30.0)
-    assert found.seconds_per_epoch == 5.0
+    found = run_metrics(rows, {}, "median")
+    assert (found["epochs"], found["median_error"], found["best_error"]) == (3, 40.0, 30.0)
+    assert found["seconds_per_epoch"] == 5.0
 
 
 @pytest.mark.parametrize(
-    ("reported", "error"), [("median", 20.0), ("last", 21.0), ("validation", 33.0)]
+    ("reported", "error"), [("median", 35.5), ("last", 44.0), ("validation", 36.0)]
 )
 def test_the_recipe_says_which_error_counts(reported, error):
-    found = result(20.0, reported, at_best_validation=33.0)
-    assert found.error == error
-    assert found.as_dict()["error"] == error
-    assert found.as_dict()["best"] == 19.0
-
-
-def test_the_recipes_word_reaches_the_result():
-    for name in ("median", "last"):
-        recipe = dataclasses.replace(CIFAR, reported=name)
-        assert result_of(history(), recipe).reported == name
+    validation = [9.0] * 7 + [5.0] + [9.0] * 4
+    assert run_metrics(history(ERRORS, validation), {}, reported)["error"] == error
 
 
 def test_without_validation_images_the_median_counts():
-    found = result(20.0, "validation")
-    assert (found.metric_name, found.error) == ("median", 20.0)
+    assert run_metrics(history(), {}, "validation")["error"] == 35.5
+
+
+def test_final_weights_are_measured_by_split():
+    final = {
+        "test": {"images": 9, "error": 30.0, "nll": 1.0},
+        "validation": {"images": 4, "error": 40.0, "nll": 2.0},
+    }
+    found = run_metrics(history(), final, "last")
+    assert (found["error"], found["final_error"], found["validation_error"]) == (44.0, 30.0, 40.0)
+    assert (found["images"], found["nll"]) == (9, 1.0)
+    assert (found["validation_images"], found["validation_nll"]) == (4, 2.0)
 
 
 def test_spread():
@@ -155,7 +149,7 @@ def test_table_marks_what_is_reported_and_cuts_nothing_off(name, reported, word,
     recipe = RECIPES[name]
     assert recipe.reported == reported
     found = {
-        method: {seed: result(23.0 + seed, reported, 29.0, 1234.5) for seed in range(3)}
+        method: {seed: result(23.0 + seed, 29.0, 1234.5) for seed in range(3)}
         for method in recipe.methods
     }
     lines = lines_of(results_table(recipe, found), width)

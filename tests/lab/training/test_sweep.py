@@ -10,7 +10,8 @@ import signal
 import pytest
 from rich.console import Console
 
-from comixup.lab.training import RECIPES, Hardware, Result, TrainingStopped
+from comixup.lab._runs import RunRecord
+from comixup.lab.training import RECIPES, Hardware, TrainingStopped
 from comixup.lab.training._folder import read_metrics
 from comixup.lab.training._sweep import (
     Sweep,
@@ -35,17 +36,7 @@ def unbroken(tmp_path_factory):
 
 
 def result(error):
-    return Result(
-        epochs=1,
-        last=error,
-        best=error,
-        median=error,
-        validation=None,
-        at_best_validation=None,
-        top5=0.0,
-        seconds_per_epoch=1.0,
-        cpu_seconds=1.0,
-    )
+    return RunRecord("comixup", 0, {"error": error})
 
 
 def filled(recipe, grid, errors, method=None):

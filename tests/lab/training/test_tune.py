@@ -6,7 +6,8 @@ import io
 import pytest
 from rich.console import Console
 
-from comixup.lab.training import RECIPES, Method, Result, Sweep, tune
+from comixup.lab._runs import RunRecord
+from comixup.lab.training import RECIPES, Method, Sweep, tune
 from comixup.lab.training import _sweep as sweeps
 from comixup.lab.training._sweep import Variant, tuning_table
 from small_sets import HERE, reduced, write_all
@@ -14,18 +15,9 @@ from small_sets import HERE, reduced, write_all
 CIFAR = RECIPES["cifar100-preactresnet18"]
 
 
-def result(validation, test):
-    return Result(
-        epochs=1,
-        last=test,
-        best=test,
-        median=test,
-        validation=validation,
-        at_best_validation=test,
-        top5=0.0,
-        seconds_per_epoch=1.0,
-        cpu_seconds=1.0,
-    )
+def result(validation, test, **more):
+    errors = {"median_validation_error": validation, "median_error": test, "error": test}
+    return RunRecord("input", 0, errors | more)
 
 
 def found(**results):
@@ -98,7 +90,7 @@ def test_best_variant_is_the_validation_images_choice():
         lowest_of_one_seed={0: result(40.0, 2.0), 1: result(15.0, 2.0)},
     )
     assert tuned.best.name == "low_validation_error"
-    without = found(a={0: dataclasses.replace(result(1.0, 1.0), validation=None)})
+    without = found(a={0: RunRecord("input", 0, {"median_error": 1.0, "error": 1.0})})
     with pytest.raises(ValueError, match="must have validation images"):
         assert without.best
 
@@ -130,7 +122,7 @@ def test_table_marks_the_best():
 
 def test_a_tie_is_not_called_the_best():
     def run(error, images=200):
-        return dataclasses.replace(result(error, 1.0), final={"validation": {"images": images}})
+        return result(error, 1.0, validation_images=images)
 
     a, b = {0: run(10.0), 1: run(10.5)}, {0: run(10.5), 1: run(10.0)}
     assert found(a=a, b=b).ties == ["b"]

@@ -107,7 +107,7 @@ def test_averaged_weights_are_evaluated(data, folder):
     averaged = loss()
     assert float(metrics(folder)[-1]["test_loss"]) == pytest.approx(averaged, rel=1e-4)
     result = json.loads((folder / RESULT).read_text())
-    assert result["final"]["test"]["nll"] == pytest.approx(averaged, rel=1e-4)
+    assert result["nll"] == pytest.approx(averaged, rel=1e-4)
     classifier.model.load_state_dict(saved(folder)["trained"])
     assert loss() != pytest.approx(averaged, rel=1e-2)
 

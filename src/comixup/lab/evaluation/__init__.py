@@ -4,7 +4,7 @@
 2. what is measured: `_metrics` (predictions, error, calibration), `_localisation` (of `_cam`'s
    maps), `_corruption`; all of it at once: `_evaluate`, and figures (`_pictures`);
    image files: `_predict_files`;
-3. the record of a run and tables of them: `_runs`, from a run's files by `_measure_run`;
+3. the record of a run, from its files (`_measure_run`; tables of them: `comixup.lab._runs`);
 4. runs side by side: `_compare`, as `_tables`.
 """
 
@@ -13,6 +13,10 @@ from typing import TYPE_CHECKING
 from comixup._lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
+    from comixup.lab._runs import RunRecord as RunRecord
+    from comixup.lab._runs import merge_runs as merge_runs
+    from comixup.lab._runs import read_runs as read_runs
+    from comixup.lab._runs import write_runs as write_runs
     from comixup.lab.evaluation._boxes import read_boxes as read_boxes
     from comixup.lab.evaluation._cam import ActivationMaps as ActivationMaps
     from comixup.lab.evaluation._compare import compare as compare
@@ -26,10 +30,6 @@ if TYPE_CHECKING:
     from comixup.lab.evaluation._metrics import predictions_of as predictions_of
     from comixup.lab.evaluation._pictures import draw_reliability as draw_reliability
     from comixup.lab.evaluation._predict_files import predict_files as predict_files
-    from comixup.lab.evaluation._runs import RunRecord as RunRecord
-    from comixup.lab.evaluation._runs import merge_runs as merge_runs
-    from comixup.lab.evaluation._runs import read_runs as read_runs
-    from comixup.lab.evaluation._runs import write_runs as write_runs
     from comixup.lab.evaluation._trained import load_trained as load_trained
     from comixup.lab.evaluation._trained import trained_on as trained_on
 else:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from scipy import stats  # type: ignore[import-untyped]
 
 from comixup._did_you_mean import did_you_mean
-from comixup.lab.evaluation._runs import RunRecord
+from comixup.lab._runs import RunRecord
 
 REFERENCE = "comixup"
 """What others are tested against, if it is there and nothing else is asked for."""

@@ -20,6 +20,7 @@ from comixup.lab._limits import check_numbers
 from comixup.lab._locks import locked
 from comixup.lab._networks import check_finite
 from comixup.lab._progress import progress_bar
+from comixup.lab._runs import RunRecord
 from comixup.lab.data import DataSet
 from comixup.lab.evaluation._boxes import check_boxes, with_background
 from comixup.lab.evaluation._cam import PROBED, ActivationMaps, CamMethod
@@ -32,7 +33,6 @@ from comixup.lab.evaluation._pictures import (
     draw_localisation,
     draw_reliability,
 )
-from comixup.lab.evaluation._runs import RunRecord
 from comixup.lab.evaluation._trained import Trained
 
 BATCH = 250

@@ -12,9 +12,9 @@ from typing import Any
 from torch import Tensor
 
 from comixup.lab._calibration import Bin
+from comixup.lab._runs import RunRecord
 from comixup.lab._weights_file import weights_digest
 from comixup.lab.evaluation._metrics import fit_temperature, measure, predictions_of
-from comixup.lab.evaluation._runs import RunRecord
 from comixup.lab.training import RunFolder, read_logits, read_metrics
 from comixup.lab.training._mixers import passes_per_image
 
@@ -60,15 +60,14 @@ def measure_run(folder: Path) -> RunRecord:
     files = RunFolder(folder)
     run, result = _read_json(files.metadata), _read_json(files.result)
     test = measure(predictions_of(*read_logits(files.logits)["test"]))
-    final = result["final"]
     metrics = {
         "epochs": result["epochs"],
         **_compute(run, result),
         "error": result["error"],
         "top5_error": test.top5_error,
         # From the run itself: its logits are kept in half precision.
-        "nll": final["test"]["nll"],
-        "ece": final["test"]["ece"],
+        "nll": result["nll"],
+        "ece": result["ece"],
         "train_error": read_metrics(folder)[-1].get("train_error", math.nan),
     }
     scaled = scaled_calibration(folder)
@@ -77,7 +76,7 @@ def measure_run(folder: Path) -> RunRecord:
             "temperature": scaled.temperature,
             "scaled_nll": scaled.nll,
             "scaled_ece": scaled.ece,
-            "validation_error": final["validation"]["error"],
+            "validation_error": result["validation_error"],
         }
     commits = {start.get("commit") or "unknown" for start in run["starts"]}
     return RunRecord(

@@ -16,13 +16,13 @@ from torch import Tensor, nn
 
 from comixup._figures import shortened, write_figure
 from comixup.lab._calibration import Bin
+from comixup.lab._runs import RunRecord
 from comixup.lab.data import DataSet
 from comixup.lab.evaluation._boxes import box_areas, with_background
 from comixup.lab.evaluation._cam import ActivationMaps, CamMethod
 from comixup.lab.evaluation._corruption import CORRUPTIONS, CorruptedLoader
 from comixup.lab.evaluation._localisation import Localisation, upsampled
 from comixup.lab.evaluation._metrics import wilson_interval
-from comixup.lab.evaluation._runs import RunRecord
 from comixup.plots import Box, Page
 
 TRUE, FOUND = "#E69F00", "#56B4E9"

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from comixup.lab.training._recipe import Phase as Phase
     from comixup.lab.training._recipe import Recipe as Recipe
     from comixup.lab.training._recipes import RECIPES as RECIPES
-    from comixup.lab.training._results import Result as Result
     from comixup.lab.training._stop import TrainingStopped as TrainingStopped
     from comixup.lab.training._sweep import Sweep as Sweep
     from comixup.lab.training._sweep import sweep as sweep

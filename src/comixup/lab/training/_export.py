@@ -19,7 +19,7 @@ from comixup.lab.models import Header
 from comixup.lab.training._folder import DIGITS, RunFolder, State, write_metrics
 from comixup.lab.training._measures import Logits, class_errors
 from comixup.lab.training._report import curves_figure
-from comixup.lab.training._results import result_of
+from comixup.lab.training._results import record_of
 from comixup.lab.training._run import Run
 from comixup.lab.training._setup import preprocessing_of, shape_of
 
@@ -120,6 +120,6 @@ def export(
     atomic_write(folder.logits, logits_bytes(logits))
     atomic_write(folder.classes, csv_table(classes, DIGITS))
     write_figure(curves_figure(state.history, run.title), folder.curves)
-    result = result_of(state.history, recipe, state.final)
+    record = record_of(run, state, folder.path, data.test.digest())
     # Last: where this file is, everything is.
-    atomic_write(folder.result, json.dumps(result.as_dict(), indent=2) + "\n")
+    atomic_write(folder.result, json.dumps(record.as_row(), indent=2) + "\n")

@@ -54,7 +54,7 @@ class RunFolder:
         classes: the images and the error of each class: CSV.
         curves: the learning curves, drawn.
         last_batch: a batch of the last epoch that mixes, drawn.
-        result: the numbers to report, as `Result.as_dict` has them: JSON, and written last.
+        result: the numbers to report, as `RunRecord.as_row` has them: JSON, and written last.
     """
 
     def __init__(self, path: Path) -> None:

@@ -1,123 +1,93 @@
-"""The result of a run, and tables of several."""
+"""The record of a run from what it measured, and tables of several."""
 
 from __future__ import annotations
 
 import csv
-import dataclasses
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from comixup.lab.training._folder import RunFolder
+from comixup.lab._runs import RunRecord
+from comixup.lab.training._folder import RunFolder, State
 from comixup.lab.training._recipe import Recipe
+from comixup.lab.training._run import Run
 
 LAST_EPOCHS = 10
 """The paper's errors are medians over so many last epochs (as the official implementation does)."""
 
 _ERRORS = {
-    "median": ("median", "the median of the last ten epochs"),
-    "last": ("last", "the last epoch's error"),
-    "best": ("best", ""),
-    "validation": ("best val.", "the error where validation accuracy was best"),
+    "median": ("median_error", "median", "the median of the last ten epochs"),
+    "last": ("last_error", "last", "the last epoch's error"),
+    "best": ("best_error", "best", ""),
+    "validation": ("selected_error", "best val.", "the error where validation accuracy was best"),
 }
-"""Columns of the table of results, by the word that a recipe has for them, and what they are."""
+"""By the word that a recipe has for an error: its metric, its column, and what it is."""
 _NARROWEST = len("± 0.00 ")
 
 
-@dataclass(frozen=True)
-class Result:
-    """The result of a run; errors are top-1 errors on the test images, in percent.
-
-    Attributes:
-        epochs: trained.
-        last: the last epoch's error.
-        best: the lowest of all epochs: chosen by the test images, so too good.
-        median: over the last ten epochs that were evaluated.
-        validation: median over the last ten epochs of the error on the validation images; None
-            without any.
-        at_best_validation: where validation accuracy was best; None without validation images.
-        top5: the last epoch's top-5 error; None of images with any number of labels.
-        seconds_per_epoch: median time of training, evaluation not counted.
-        cpu_seconds: CPU time of all epochs' training, over all processes and threads.
-        reported: which of them counts; see `Recipe`.
-        final: what `measures` returns by split ("test" and perhaps "validation"), of the weights
-            that the run keeps: the last, or the best by validation where these are reported.
-        folder: of the run's files.
-    """
-
-    epochs: int
-    last: float
-    best: float
-    median: float
-    validation: float | None
-    at_best_validation: float | None
-    top5: float | None
-    seconds_per_epoch: float
-    cpu_seconds: float
-    reported: str = "median"
-    final: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
-    folder: Path | None = dataclasses.field(default=None, compare=False)
-
-    @property
-    def errors(self) -> dict[str, float]:
-        """The errors that there are, by the words that a recipe has for them."""
-        errors = {"median": self.median, "last": self.last, "best": self.best}
-        if self.at_best_validation is not None:
-            errors["validation"] = self.at_best_validation
-        return errors
-
-    @property
-    def metric_name(self) -> str:
-        """Which error to report: what the recipe says, or the median where there is no such."""
-        return self.reported if self.reported in self.errors else "median"
-
-    @property
-    def error(self) -> float:
-        """The error to report."""
-        return self.errors[self.metric_name]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Returns all numbers, with the error to report."""
-        numbers = {**dataclasses.asdict(self), "error": self.error}
-        return {name: value for name, value in numbers.items() if name != "folder"}
+def record_of(run: Run, state: State, folder: Path, test_digest: str | None = None) -> RunRecord:
+    """Returns the record of a finished run; see `run_metrics`."""
+    metrics = run_metrics(state.history, state.final, run.recipe.reported)
+    name = run.recipe.name
+    return RunRecord(run.method, run.seed, metrics, name, test_digest, folder=folder)
 
 
-def result_of(
+def run_metrics(
     history: Sequence[Mapping[str, float]],
-    recipe: Recipe,
-    final: Mapping[str, Mapping[str, float]] | None = None,
-    folder: Path | None = None,
-) -> Result:
-    """Returns the result of a run from its history and the metrics of its final weights."""
-    cpu_seconds = sum(row["cpu_seconds"] for row in history)
-    seconds = statistics.median(row["seconds"] for row in history)
-    epochs, history = len(history), [row for row in history if "test_error" in row]
-    errors = [row["test_error"] for row in history]
-    chosen = validation = None
-    if all("validation_error" in row for row in history):
-        chosen = min(history, key=lambda row: row["validation_error"])["test_error"]
-        held_out = [row["validation_error"] for row in history[-LAST_EPOCHS:]]
-        validation = statistics.median(held_out)
-    return Result(
-        epochs=epochs,
-        last=errors[-1],
-        best=min(errors),
-        median=statistics.median(errors[-LAST_EPOCHS:]),
-        validation=validation,
-        at_best_validation=chosen,
-        top5=history[-1].get("test_top5_error"),
-        seconds_per_epoch=seconds,
-        cpu_seconds=cpu_seconds,
-        reported=recipe.reported,
-        final=final or {},
-        folder=folder,
-    )
+    final: Mapping[str, Mapping[str, float]],
+    reported: str,
+) -> dict[str, float]:
+    """Returns the metrics of a finished run; errors are top-1 errors in percent.
+
+    - epochs: trained;
+    - error: which of the following ones counts for its recipe;
+    - last_error, best_error, median_error: on the test images, in the last epoch, in the one where
+      it is lowest (chosen by the test images, so too low), over the last ten that were evaluated;
+    - selected_error: where validation accuracy was best; median_validation_error: of the validation
+      images, over the last ten epochs. Both only where images are held out;
+    - top5_error: in the last epoch; none of images with any number of labels;
+    - seconds_per_epoch: median time of training, evaluation not counted;
+    - cpu_seconds: of all epochs' training, over all processes and threads;
+    - final_error, nll, ece, images and the others that `measures` returns, of the test images,
+      validation_error, validation_nll, ... of the validation images: by the weights that the run
+      keeps, the last, or the best by validation where these are reported.
+
+    Args:
+        history: a row for each epoch.
+        final: what `measures` returns by split, of the weights that the run keeps.
+        reported: see `Recipe`; the median counts where there is no such error.
+    """
+    rows = [row for row in history if "test_error" in row]
+    errors = [row["test_error"] for row in rows]
+    metrics = {
+        "epochs": len(history),
+        "last_error": errors[-1],
+        "best_error": min(errors),
+        "median_error": statistics.median(errors[-LAST_EPOCHS:]),
+        "seconds_per_epoch": statistics.median(row["seconds"] for row in history),
+        "cpu_seconds": sum(row["cpu_seconds"] for row in history),
+    }
+    if all("validation_error" in row for row in rows):
+        metrics["selected_error"] = min(rows, key=lambda r: r["validation_error"])["test_error"]
+        held_out = [row["validation_error"] for row in rows[-LAST_EPOCHS:]]
+        metrics["median_validation_error"] = statistics.median(held_out)
+    if "test_top5_error" in rows[-1]:
+        metrics["top5_error"] = rows[-1]["test_top5_error"]
+    for split, measured in final.items():
+        prefix = "" if split == "test" else f"{split}_"
+        metrics |= {f"{prefix}{name}": value for name, value in measured.items()}
+    if "test" in final:
+        metrics["final_error"] = final["test"]["error"]
+    return metrics | {"error": metrics[_ERRORS[_counting(reported, metrics)][0]]}
+
+
+def _counting(reported: str, metrics: Mapping[str, float]) -> str:
+    """Returns which error counts: what a recipe says, or the median where there is no such."""
+    return reported if _ERRORS[reported][0] in metrics else "median"
 
 
 def spread(values: Sequence[float]) -> str:
@@ -131,17 +101,17 @@ def spread(values: Sequence[float]) -> str:
     return f"{statistics.mean(values):.2f} ± {statistics.stdev(values):.2f}"
 
 
-def results_table(recipe: Recipe, results: Mapping[str, Mapping[int, Result]]) -> Table:
+def results_table(recipe: Recipe, results: Mapping[str, Mapping[int, RunRecord]]) -> Table:
     """Returns a table of a recipe's results: a row per method, over its seeds.
 
     The error that the recipe reports is marked by a star.
     """
     everything = [result for by_seed in results.values() for result in by_seed.values()]
-    reported = everything[0].metric_name
+    reported = _counting(recipe.reported, everything[0].metrics)
     what = "label error" if recipe.loss == "binary-cross-entropy" else "top-1 error"
     table = Table(
         title=Text(f"{recipe.name}: {what} on the test images, %"),
-        caption=f"* what this recipe reports: {_ERRORS[reported][1]}",
+        caption=f"* what this recipe reports: {_ERRORS[reported][2]}",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
         padding=(0, 1, 0, 0),
@@ -152,19 +122,20 @@ def results_table(recipe: Recipe, results: Mapping[str, Mapping[int, Result]]) -
     shown = [name for name in _ERRORS if name != "validation" or name == reported]
     for name in shown:
         star, style = ("*", "bold") if name == reported else ("", "")
-        header = f"{_ERRORS[name][0]}{star}"
+        header = f"{_ERRORS[name][1]}{star}"
         table.add_column(header, justify="right", style=style, min_width=_NARROWEST)
     printed = any(recipe.choose(method).paper is not None for method in results)
     for column in ("s/epoch", *(["paper"] if printed else [])):
         table.add_column(column, justify="right", no_wrap=True)
     for method, by_seed in results.items():
         rows = list(by_seed.values())
+        seconds = statistics.mean(row.metrics["seconds_per_epoch"] for row in rows)
         paper = recipe.choose(method).paper
         table.add_row(
             Text(method),
             " ".join(map(str, by_seed)),
-            *(spread([row.errors[name] for row in rows]) for name in shown),
-            f"{statistics.mean(row.seconds_per_epoch for row in rows):.1f}",
+            *(spread([row.metrics[_ERRORS[name][0]] for row in rows]) for name in shown),
+            f"{seconds:.1f}",
             *(["" if paper is None else f"{paper:.2f}"] if printed else []),
         )
     return table
@@ -179,7 +150,7 @@ _OVERALL = {
 """Measures over all classes that the last rows show, where a run has them."""
 
 
-def classes_table(recipe: Recipe, results: Mapping[str, Mapping[int, Result]]) -> Table:
+def classes_table(recipe: Recipe, results: Mapping[str, Mapping[int, RunRecord]]) -> Table:
     """Returns a table of the error of each class, the largest first, a column per method.
 
     Its last row is the balanced error, in which all classes count alike; of images with several
@@ -213,7 +184,7 @@ def classes_table(recipe: Recipe, results: Mapping[str, Mapping[int, Result]]) -
         table.add_row(f"... and {len(order) - MOST_CLASSES} more, in classes.csv of the runs")
     table.add_section()
     for measure, title in _OVERALL.items():
-        values = [[r.final["test"].get(measure) for r in of.values()] for of in results.values()]
+        values = [[r.metrics.get(measure) for r in of.values()] for of in results.values()]
         shown_values = [[value for value in row if value is not None] for row in values]
         if all(shown_values):
             table.add_row(title, "", "", *map(spread, shown_values))

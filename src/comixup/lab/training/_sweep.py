@@ -19,6 +19,7 @@ from rich.text import Text
 from comixup._atomic_write import atomic_write, make_folder
 from comixup._figures import BLUE, GREY, write_figure
 from comixup.lab._cluster import Cluster, check_done
+from comixup.lab._runs import RunRecord
 from comixup.lab._tables import NOTHING, csv_table, markdown_table
 from comixup.lab.training._hardware import Hardware
 from comixup.lab.training._mixers import (
@@ -30,7 +31,7 @@ from comixup.lab.training._mixers import (
     plain,
 )
 from comixup.lab.training._recipe import Method, Recipe
-from comixup.lab.training._results import Result, spread
+from comixup.lab.training._results import spread
 from comixup.lab.training._train import TrainOptions, train_all
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class Variant:
     name: str
     method: Method
     default: bool
-    results: Mapping[int, Result] = dataclasses.field(default_factory=dict)
+    results: Mapping[int, RunRecord] = dataclasses.field(default_factory=dict)
 
     @property
     def errors(self) -> list[float]:
@@ -76,7 +77,7 @@ class Variant:
     @property
     def validation_errors(self) -> list[float]:
         """The errors on the validation images, one per seed."""
-        errors = [result.validation for result in self.results.values()]
+        errors = [run.metrics.get("median_validation_error") for run in self.results.values()]
         if None in errors:
             raise ValueError(
                 "`recipe` must have validation images to choose by, got none. Hold out a fraction "
@@ -90,8 +91,8 @@ class Variant:
 
         Where a run does not say how many images it was validated on: a rounding.
         """
-        found = [result.final.get("validation", {}) for result in self.results.values()]
-        images = [validated["images"] for validated in found if validated.get("images")]
+        found = [run.metrics.get("validation_images") for run in self.results.values()]
+        images = [count for count in found if count]
         one = 100 / (min(images) * len(found)) if images else 0.0
         return max(one - _ROUNDING, _ROUNDING)  # a difference of one whole image is one
 
@@ -208,15 +209,15 @@ def _train_variants(
         options["fabric"] = fabric = options.get("fabric") or hardware.launch()
         first = fabric.is_global_zero
 
-    def with_results(results: Mapping[str, Mapping[int, Result]]) -> Sweep:
+    def with_results(results: Mapping[str, Mapping[int, RunRecord]]) -> Sweep:
         variants = (
             dataclasses.replace(one, results=results.get(one.name, {})) for one in found.variants
         )
         return dataclasses.replace(found, variants=tuple(variants))
 
-    trained_so_far: dict[str, dict[int, Result]] = {}
+    trained_so_far: dict[str, dict[int, RunRecord]] = {}
 
-    def write(label: str, seed: int, result: Result) -> None:
+    def write(label: str, seed: int, result: RunRecord) -> None:
         trained_so_far.setdefault(label, {})[seed] = result
         if first:
             write_tables(with_results(trained_so_far), folder)
@@ -295,7 +296,7 @@ def tuning_table(found: Sweep) -> Table:
     rows = []
     for one, (setting, value, n, _) in _rows(found):
         mark = "tie" if ties and one.name in (best, *ties) else "best" if one.name == best else ""
-        test = spread([result.median for result in one.results.values()])
+        test = spread([run.metrics["median_error"] for run in one.results.values()])
         row = [setting, value, n, spread(one.validation_errors), test, mark]
         rows.append((one.setting, row))
     title = f"{found.method}: top-1 error, %, chosen by the validation images"

@@ -14,6 +14,7 @@ from rich.console import Console
 from comixup.lab._cluster import Cluster, Done, Task
 from comixup.lab._locks import locked, sole_training
 from comixup.lab._progress import Tell
+from comixup.lab._runs import RunRecord
 from comixup.lab.data import DataSet
 from comixup.lab.data import data_root as find_root
 from comixup.lab.training._folder import (
@@ -33,7 +34,7 @@ from comixup.lab.training._processes import (
 )
 from comixup.lab.training._recipe import Recipe
 from comixup.lab.training._report import Reporter
-from comixup.lab.training._results import Result, result_of
+from comixup.lab.training._results import record_of
 from comixup.lab.training._run import Run
 from comixup.lab.training._trainer import Trainer
 
@@ -61,9 +62,9 @@ def train_all(
     methods: Sequence[str],
     cluster: Cluster | None = None,
     *,
-    each: Callable[[str, int, Result], None] | None = None,
+    each: Callable[[str, int, RunRecord], None] | None = None,
     **options: Unpack[TrainOptions],
-) -> tuple[dict[str, dict[int, Result]], list[Done]]:
+) -> tuple[dict[str, dict[int, RunRecord]], list[Done]]:
     """Returns the result of each method and seed, and what became of all runs; see `check_done`.
 
     Where one fails the others go on.
@@ -102,7 +103,7 @@ def train_all(
     tasks = [
         Task(key, _train_one, (recipe, *run, options), trains=True) for key, run in runs.items()
     ]
-    found: dict[tuple[str, int], Result] = {}
+    found: dict[tuple[str, int], RunRecord] = {}
     everything = []
     for done in cluster.run(tasks, console, out):
         everything.append(done)
@@ -112,14 +113,16 @@ def train_all(
                 each(*runs[done.key], done.result)
         elif several or len(tasks) == 1:  # processes that train together have lost each other
             raise done.error
-    results: dict[str, dict[int, Result]] = {}
+    results: dict[str, dict[int, RunRecord]] = {}
     for method, seed in runs.values():
         if (method, seed) in found:
             results.setdefault(method, {})[seed] = found[method, seed]
     return results, everything
 
 
-def _train_one(tell: Tell, recipe: Recipe, method: str, seed: int, options: TrainOptions) -> Result:
+def _train_one(
+    tell: Tell, recipe: Recipe, method: str, seed: int, options: TrainOptions
+) -> RunRecord:
     """Returns the result of a run: a task of `train_all`."""
     keywords: TrainOptions = {**options, "seeds": (seed,), "tell": tell}
     return train(recipe, method=method, **keywords)[seed]
@@ -139,12 +142,12 @@ def train(
     console: Console | None = None,
     data: Mapping[int, DataSet] | None = None,
     tell: Tell | None = None,
-) -> dict[int, Result]:
-    """Returns the result of each seed, training what is not yet trained.
+) -> dict[int, RunRecord]:
+    """Returns the record of the run of each seed, training what is not yet trained.
 
     Each run has the folder OUT/RECIPE/METHOD/seed-N, and resumes from its last checkpoint. Where
     runs with other settings are there already, it is OUT/RECIPE/METHOD-HASH/seed-N, and the file
-    OUT/RECIPE/variants.txt says in what they differ. `Result.folder` has it.
+    OUT/RECIPE/variants.txt says in what they differ. `RunRecord.folder` has it.
 
     Args:
         recipe: what to train, with all changes made.
@@ -192,8 +195,8 @@ def _train_run(
     checkpoint_steps: int | None,
     console: Console | None,
     tell: Tell | None,
-) -> Result:
-    """Returns the result of a run, after training what remains of it in its folder."""
+) -> RunRecord:
+    """Returns the record of a run, after training what remains of it in its folder."""
     with contextlib.ExitStack() as stack:
 
         def lock_and_load() -> tuple[RunFolder, str, State]:
@@ -216,12 +219,12 @@ def _train_run(
                     highlight=False,
                     markup=False,
                 )
-            return result_of(state.history, run.trained, state.final, folder.path)
+            return record_of(run, state, folder.path)
         identity = run.identity(data)
         from_first_process(fabric, lambda: check_identity(state, identity, folder.path))
         state.identity = identity
         if complete:
-            return result_of(state.history, run.trained, state.final, folder.path)
+            return record_of(run, state, folder.path, data.test.digest())
 
         first, begun = fabric.is_global_zero, bool(state.model)
         told = console if first and not state.finished else None
@@ -264,4 +267,4 @@ def _train_run(
             trainer.finish()
         fabric.barrier()
         state.final = fabric.broadcast(state.final)
-        return result_of(state.history, run.trained, state.final, folder.path)
+        return record_of(run, state, folder.path, data.test.digest())

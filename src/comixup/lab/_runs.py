@@ -1,15 +1,16 @@
 """The record of a trained run, and tables of them as CSV files.
 
-A study trains many runs; their folders stay where they were trained. What tables and figures need
-of them is a row of numbers each, in a CSV file that is kept with the docs, so that every table can
-be made again without training.
+Training returns records and leaves each in its run's folder, evaluation adds to them, comparisons
+and tables read them. A study trains many runs; their folders stay where they were trained. What
+tables and figures need of them is a row of numbers each, in a CSV file that is kept with the docs,
+so that every table can be made again without training.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from comixup._atomic_write import atomic_write, make_folder
@@ -43,13 +44,15 @@ class RunRecord:
     Attributes:
         method: how it was trained; its name in the recipe.
         seed: of the run; None if unknown, and then it cannot be paired with others.
-        metrics: numbers by name, such as error, ece, passes and cpu_seconds; see `measure_run`.
+        metrics: numbers by name, such as error, ece, passes and cpu_seconds: those of `train` or of
+            `measure_run`.
         recipe: what was trained: a recipe, or a study's name for a condition. Runs of different
             recipes are never put together.
         test_digest: of the images that it was measured on, see `Split.digest`; None if unknown.
             Runs of one recipe must have the same.
         bins: of its predictions by their confidence, for reliability diagrams.
         commit: of the source that trained it; empty if unknown.
+        folder: of the run's files; None if they are elsewhere.
     """
 
     method: str
@@ -59,6 +62,12 @@ class RunRecord:
     test_digest: str | None = None
     bins: tuple[Bin, ...] = ()
     commit: str = ""
+    folder: Path | None = field(default=None, compare=False)
+
+    @property
+    def error(self) -> float:
+        """The top-1 error in percent that its recipe reports."""
+        return self.metrics["error"]
 
     @property
     def key(self) -> tuple[str, str, int]:
