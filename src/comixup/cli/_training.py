@@ -305,6 +305,7 @@ def _recipe_for(own: data.DataSet, fields: Mapping[str, Any], out: Path) -> Reci
         PRETRAINED,
         default_network,
         describe_images,
+        recipe_for,
         report_near_copies,
         summarize,
     )
@@ -317,7 +318,7 @@ def _recipe_for(own: data.DataSet, fields: Mapping[str, Any], out: Path) -> Reci
     elif not (named or "width" in fields):
         pretrained = default_network(summary, out / summary.name)
     chosen = {name: fields.get(name) for name in ("epochs", "image_size", "optimizer", "weights")}
-    recipe = _changed(training.recipe_for(summary, pretrained=pretrained, **chosen), fields)
+    recipe = _changed(recipe_for(summary, pretrained=pretrained, **chosen), fields)
     console = Console()
     for line in describe_images(own, recipe, by_default=not named):
         print_line(console, line)

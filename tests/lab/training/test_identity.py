@@ -133,7 +133,7 @@ def test_other_settings_have_a_folder_of_their_own_and_both_resume(finished, tmp
     found = train(shorter, method="vanilla", out=out, data_root=data)[0]
     name = f"vanilla-{Run(shorter, 'vanilla').variant}"
     assert found.folder == folder_of(out, name)
-    assert (found.epochs, found.folder.joinpath(RESULT).exists()) == (2, True)
+    assert (found.metrics["epochs"], found.folder.joinpath(RESULT).exists()) == (2, True)
     (line,) = (folder_of(out).parents[1] / "variants.txt").read_text().splitlines()
     assert line.startswith(f"{name}: ")
     assert "phases was" in line

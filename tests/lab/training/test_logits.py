@@ -174,7 +174,7 @@ def test_runs_in_other_precisions_are_measured(data, tmp_path, precision, ema):
     folder = train_here(data, tmp_path, "comixup", recipe(epochs=1, ema=ema), hardware)
     logits, _ = read_logits(folder / LOGITS)["test"]
     assert logits.isfinite().all()
-    assert 0 <= json.loads((folder / RESULT).read_text())["final"]["test"]["error"] <= 100
+    assert 0 <= json.loads((folder / RESULT).read_text())["final_error"] <= 100
 
 
 def test_a_network_that_gives_no_numbers_stops_the_run(data, tmp_path, monkeypatch):

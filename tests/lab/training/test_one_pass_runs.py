@@ -109,7 +109,6 @@ def drawn(monkeypatch):
     def draw(path, last, images, loader, when, title):
         drawn.append((path.name, last, when))
         path.write_bytes(b"")
-        return {}
 
     monkeypatch.setattr(_trainer, "draw_mixed_batch", draw)
     return drawn

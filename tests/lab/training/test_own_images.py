@@ -19,13 +19,14 @@ from torch.testing import assert_close
 from cases import each_case
 from comixup.lab import models
 from comixup.lab.data import load
-from comixup.lab.training import RECIPES, losses, read_logits, recipe_for, train
+from comixup.lab.training import RECIPES, read_logits, train
 from comixup.lab.training._folder import RunFolder, State
-from comixup.lab.training._losses import balanced_weights
+from comixup.lab.training._losses import balanced_weights, losses
 from comixup.lab.training._own_images import (
     Summary,
     default_network,
     describe_images,
+    recipe_for,
     report_near_copies,
     summarize,
 )
@@ -216,7 +217,7 @@ def test_class_weights_change_a_run(tmp_path):
     root = write_images(tmp_path / "colours", {"blue": 5, "green": 10})
     found = [
         train(tiny(root, **more), method="vanilla", out=tmp_path / name, data_root=root,
-              hardware=HERE)[0].final["test"]["nll"]
+              hardware=HERE)[0].metrics["nll"]
         for name, more in {"same": {}, "weighted": {"class_weights": "balanced"}}.items()
     ]  # fmt: skip
     assert found[0] != found[1]

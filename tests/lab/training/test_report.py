@@ -69,15 +69,6 @@ def test_how_batches_are_mixed_is_shown_beside_a_bar_where_it_fits(width, fits):
     assert "…" not in text
 
 
-def test_pictures_for_tensorboard(tmp_path):
-    pictures = {"first_batch/inputs": torch.rand(4, 1, 8, 8)}
-    shown(lambda reporter: reporter.pictures(pictures, 0), events=tmp_path)
-    shown(calls({1: 60.0}), events=tmp_path)  # a resumed run takes back nothing of step 0
-    found = EventAccumulator(str(tmp_path))
-    found.Reload()
-    assert [event.step for event in found.Images("first_batch/inputs")] == [0]
-
-
 def test_steps_print_nothing_in_a_log():
     sums = torch.tensor([2.0, 4.0, 0.0, 0.0])
     assert shown(lambda reporter: reporter.step(0, 1, 2, sums)).count("\n") == 1

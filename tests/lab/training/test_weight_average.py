@@ -149,7 +149,7 @@ def test_two_processes_have_the_averages_of_one_that_cuts_its_batches_in_two(dat
         if "running" not in name and "tracked" not in name:
             assert_close(weights[name], expected[name], rtol=1e-4, atol=1e-5)
     # The first was measured by both, the second by the first process alone.
-    nll = json.loads((together / RESULT).read_text())["final"]["test"]["nll"]
+    nll = json.loads((together / RESULT).read_text())["nll"]
     assert float(metrics(together)[-1]["test_loss"]) == pytest.approx(nll, rel=1e-4)
 
 

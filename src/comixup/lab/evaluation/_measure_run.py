@@ -15,7 +15,8 @@ from comixup.lab._calibration import Bin
 from comixup.lab._runs import RunRecord
 from comixup.lab._weights_file import weights_digest
 from comixup.lab.evaluation._metrics import fit_temperature, measure, predictions_of
-from comixup.lab.training import RunFolder, read_logits, read_metrics
+from comixup.lab.training import read_logits, read_metrics
+from comixup.lab.training._folder import RunFolder
 from comixup.lab.training._mixers import passes_per_image
 
 FILE = "evaluation.json"

@@ -20,7 +20,7 @@ from comixup.lab._weights_file import damaged_header
 from comixup.lab.data import DataSet
 from comixup.lab.evaluation._boxes import find_boxes
 from comixup.lab.models import Classifier, Preprocessing
-from comixup.lab.training import RunFolder
+from comixup.lab.training._folder import RunFolder
 from comixup.lab.training._recipes import FOLDER
 from comixup.lab.training._setup import preprocessing_of
 

@@ -15,7 +15,7 @@ from comixup.lab._image_files import read_image
 from comixup.lab.data import DataSet, data_root
 from comixup.lab.evaluation import load_trained, trained_on
 from comixup.lab.evaluation._trained import Trained
-from comixup.lab.training import RunFolder
+from comixup.lab.training._folder import RunFolder
 from comixup.lab.training._setup import shape_of
 
 _NETWORK = "efficientnet-lite0"

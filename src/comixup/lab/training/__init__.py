@@ -15,12 +15,9 @@ from comixup._lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
     from comixup.lab.training._export import read_logits as read_logits
-    from comixup.lab.training._folder import RunFolder as RunFolder
     from comixup.lab.training._folder import read_metrics as read_metrics
     from comixup.lab.training._hardware import Hardware as Hardware
-    from comixup.lab.training._losses import losses as losses
     from comixup.lab.training._mixers import change_method as change_method
-    from comixup.lab.training._own_images import recipe_for as recipe_for
     from comixup.lab.training._recipe import Method as Method
     from comixup.lab.training._recipe import Phase as Phase
     from comixup.lab.training._recipe import Recipe as Recipe

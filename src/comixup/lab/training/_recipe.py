@@ -127,6 +127,11 @@ OptimizerName: TypeAlias = Literal["sgd", "adam", "adamw"]
 Frozen: TypeAlias = Literal["none", "norms", "features"]
 ClassWeights: TypeAlias = Literal["balanced"]
 
+TUNING_GRID: Mapping[str, Mapping[str, tuple[float, ...]]] = {
+    name: {"alpha": (0.2, 1.0, 2.0)} for name in ("input", "manifold", "cutmix")
+}
+"""Where the paper tunes the mixing ratio of its baselines (appendix E)."""
+
 MAX_COUNT = 10**6
 """Epochs of a recipe and images of a batch: more is a slip of the keyboard."""
 MAX_IMAGES = 10**9
@@ -186,7 +191,7 @@ class Recipe:
         evaluate_every: epochs from one evaluation to the next; the last epoch always has one.
         reported: which error counts: the median of the last ten epochs (the paper's way), the last
             epoch's, or that of the epoch with the best validation accuracy.
-        tuning_grid: settings that `comixup tune` tries, by mixer.
+        tuning_grid: settings that `comixup tune` tries, by mixer; alpha of the baselines.
         notes: what the paper leaves open and how it is filled here.
     """
 
@@ -224,7 +229,9 @@ class Recipe:
     label_smoothing: float = 0.0
     evaluate_every: int = 1
     reported: Literal["median", "last", "validation"] = "median"
-    tuning_grid: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
+    tuning_grid: Mapping[str, Mapping[str, tuple[float, ...]]] = field(
+        default_factory=lambda: TUNING_GRID
+    )
     notes: str = ""
 
     def __post_init__(self) -> None:

@@ -13,10 +13,6 @@ from comixup.lab.training._recipe import Method, Phase, Recipe, Settings
 
 FOLDER = "folder"
 """The recipe for images of one's own, and the data set that it trains on."""
-ALPHAS = (0.2, 1.0, 2.0)
-"""Where the paper tunes the mixing ratio of its baselines (appendix E)."""
-
-TUNING_GRID = {name: {"alpha": ALPHAS} for name in ("input", "manifold", "cutmix")}
 _CIFAR_BLOCKS = {"t_size": 4, "clean_weight": 0.0}
 _OFFICIAL_LOSS = (
     "Loss: the mean binary cross-entropy of the official implementation, to which the learning "
@@ -53,7 +49,6 @@ def _cifar100(
         phases=(Phase(epochs=300, batch_size=100),),
         lr=((0, 0.2), (100, 0.02), (200, 0.002)),
         loss="official",
-        tuning_grid=TUNING_GRID,
         notes=_OFFICIAL_LOSS,
         **more,  # type: ignore[arg-type]
     )
@@ -113,7 +108,6 @@ def _speech(name: str, model: str, source: str, paper: tuple[float, ...]) -> Rec
         unmixed_epochs=5,
         patience=5,
         reported="validation",
-        tuning_grid=TUNING_GRID,
         notes="Training as in the mixup paper (arXiv 1710.09412, section 3.3), from which come "
         "Adam's rate, the five unmixed epochs and alpha 0.2; baselines' exact alpha is not "
         "published. For VGG-11 with Co-Mixup the paper's appendix has 3.57 where its main table "
@@ -153,7 +147,6 @@ PAPER_RECIPES = (
         phases=(Phase(epochs=1200, batch_size=100),),
         lr=((0, 0.2), (600, 0.02), (900, 0.002)),
         loss="official",
-        tuning_grid=TUNING_GRID,
         notes=_OFFICIAL_LOSS,
     ),
     Recipe(
@@ -191,7 +184,6 @@ PAPER_RECIPES = (
         lr_interpolation="linear",
         nesterov=False,
         decay_norms=False,
-        tuning_grid=TUNING_GRID,
         notes="Three phases as in the official implementation; resize the images to a shorter "
         "side of 160 and 352 beforehand for speed. Partitions of 16, 3 sweeps and Dirichlet(1) are "
         "its too.",
@@ -316,7 +308,6 @@ OWN_RECIPES = (
         images_per_class=20,
         evaluate_every=10,
         reported="last",
-        tuning_grid=TUNING_GRID,
         notes="Few images make a network overfit within minutes, which is what mixing is against. "
         "Plain cross-entropy with a triangular learning rate: few epochs call for it.",
     ),
@@ -338,7 +329,6 @@ OWN_RECIPES = (
         validation_seed=0,
         evaluate_every=60,
         reported="last",
-        tuning_grid=TUNING_GRID,
         notes="Where our comparison of the methods is made. Chosen with vanilla training alone, on "
         "seeds and images that are not reported: see docs/results/rules.md.",
     ),
@@ -360,7 +350,6 @@ OWN_RECIPES = (
         validation_seed=0,
         evaluate_every=90,
         reported="last",
-        tuning_grid=TUNING_GRID,
         notes="To measure localisation and background corruption where no GPU is at hand: last "
         "feature maps of 8 x 8. Chosen with vanilla training alone, on a seed and images that are "
         "not reported: see docs/results/rules.md. Baselines' alpha is the paper's for this set.",
@@ -379,7 +368,6 @@ OWN_RECIPES = (
         unmixed_epochs=2,
         patience=5,
         reported="validation",
-        tuning_grid=TUNING_GRID,
         notes="For a selection of some thousand clips: fewer epochs than the paper's 30.",
     ),
     Recipe(
@@ -398,7 +386,6 @@ OWN_RECIPES = (
         lr_interpolation="cosine",
         weight_decay=1e-3,
         reported="last",
-        tuning_grid=TUNING_GRID,
         notes="Shown as for 1,000 photographs. Image size, network, batch, epochs and learning "
         "rate are chosen by the images that it is given, and printed; options change them. A fifth "
         "of each class's images is held out where there is no part to test on.",
@@ -416,7 +403,6 @@ OWN_RECIPES = (
         weight_decay=5e-4,
         images_per_class=50,
         reported="last",
-        tuning_grid=TUNING_GRID,
         notes="To see that everything works.",
     ),
 )

@@ -7,8 +7,6 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import torch
-import torch.nn.functional as F
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -152,12 +150,6 @@ class Reporter:
             self._tell(text)
         if self.console is not None:
             self.console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-    def pictures(self, pictures: Mapping[str, Tensor], epochs: int) -> None:
-        """Writes batches of pictures, (n, C, H, W) in [0, 1] with 1 or 3 channels, by name."""
-        if self._folder is not None:
-            for name, batch in pictures.items():
-                self._writer(self._folder).add_images(name, batch, epochs)
 
     def _writer(self, folder: Path) -> SummaryWriter:
         """Returns what writes events; not before a step is done: rejected runs leave no trace."""
@@ -306,8 +298,8 @@ WHOLE = 0.95
 
 def draw_mixed_batch(
     path: Path, last: Mixed, data: DataSet, loader: Loader, when: tuple[int, int], title: str
-) -> dict[str, Tensor]:
-    """Draws a batch that was trained on; returns its pictures for TensorBoard.
+) -> None:
+    """Draws a batch that was trained on, with its saliency and targets.
 
     Args:
         path: where to.
@@ -320,34 +312,15 @@ def draw_mixed_batch(
     epoch, step = when
     images, targets = next(iter(loader.epoch(epoch, step - 1)))
     count = last.plan.source_ratio().shape[1]  # of the micro-batch, which is the end of the share
-    images, targets = images[-count:].cpu(), targets[-count:].cpu()
-    pixels = data.pixels(images)
     figure = plot_batch(
-        pixels,
-        targets,
+        data.pixels(images[-count:].cpu()),
+        targets[-count:].cpu(),
         last,
         class_names=data.classes,
         title=f"{title}, epoch {epoch + 1}",
         max_inputs=MAX_INPUTS,
     )
     write_figure(figure, path)
-    # Mixed inside the network the images themselves are whole.
-    outputs = pixels if last.layer is not None else last.plan.mix_images(pixels)
-    pictures = {"inputs": pixels, "outputs": outputs}
-    if last.cells is not None:
-        # As bright as cells are salient; the most salient cell stays as it is.
-        cells = last.cells
-        highest = cells.flatten(1).amax(1).clamp_min(torch.finfo(cells.dtype).tiny)
-        brightness = (cells / highest.view(-1, *[1] * (cells.ndim - 1))).unsqueeze(1)
-        shade = F.interpolate(brightness.float(), pixels.shape[2:])
-        pictures["saliency"] = _in_range(pixels) * shade
-    return {f"{path.stem}/{name}": _in_range(batch) for name, batch in pictures.items()}
-
-
-def _in_range(pixels: Tensor) -> Tensor:
-    """Returns images in [0, 1]: spectrograms, which have no colours, by their own range."""
-    low, high = pixels.aminmax()
-    return pixels if low >= 0 and high <= 1 else (pixels - low) / (high - low)
 
 
 def is_mixture(plan: Plan) -> bool:

@@ -381,8 +381,7 @@ class Trainer:
             for path in paths:
                 if not path.exists():
                     title = self.run.title
-                    drawn = draw_mixed_batch(path, mixer.last, self.data, loader, when, title)
-                    self.reporter.pictures(drawn, epoch)
+                    draw_mixed_batch(path, mixer.last, self.data, loader, when, title)
 
     def _tell_of_flat_maps(self, sums: Totals) -> None:
         """Says, after the first mixed batch, why it is hardly mixed, if it is."""
