@@ -35,6 +35,7 @@ from comixup.cli._values import parse_settings
 from comixup.lab import data, training
 from comixup.lab._cluster import Cluster, check_done
 from comixup.lab.training._hardware import Hardware, check_run_options
+from comixup.lab.training._recipe import OF_DATA
 from comixup.lab.training._recipes import FOLDER, RECIPES
 
 if TYPE_CHECKING:
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
     from comixup.lab.training._train import TrainOptions
 
 _Values = Annotated[tuple[float, ...], option_help("VALUE ...", "(default: not varied)")]
-_LOADING = ("classes", "images_per_class", "validation", "validation_seed", "test_fraction")
-"""Changes that decide which images are trained on."""
 _DEPENDENT = ("data_set", "weights", "freeze")
 """Changes whose check needs more than the recipe."""
 
@@ -248,9 +247,8 @@ def _prepared(
     if path is None:
         recipe = _changed(RECIPES[word], fields)
     else:
-        chosen: dict[str, Any] = {name: fields.get(name) for name in _LOADING}
-        skip_bad = fields.get("skip_bad", False)
-        own = data.load(FOLDER, path, seed=seeds[0], skip_bad=skip_bad, **chosen)
+        chosen = {name: fields[name] for name in OF_DATA if name in fields}
+        own = data.load(FOLDER, path, seed=seeds[0], **chosen)
         options["data"] = {seeds[0]: own}
         recipe = _recipe_for(own, fields, run_options.out)
     check_run_options(seeds, on, checkpoint_steps, recipe)
@@ -262,17 +260,18 @@ def _with_methods(
 ) -> tuple[Recipe, list[str]]:
     """Returns the recipe with what options change in its methods, and the names of these."""
     names = [method_name(word, recipe.known_methods) for word in words]
+    settings = parse_settings(changes.set or ())
+    wanted: dict[str, Any] = {"saliency": changes.saliency}
+    if changes.memory is not None:
+        wanted["memory"] = parse_settings(changes.memory, "--memory")
+    if changes.schedule is not None:
+        wanted["schedule"] = SCHEDULES[changes.schedule]
     for name in names:  # a wrong name is told before anything is trained
         if names.count(name) > 1:
             raise ValueError(f"`--method` must be followed by different values, got {name} twice.")
-        recipe = training.change_method(
-            recipe,
-            name,
-            parse_settings(changes.set or ()),
-            saliency=changes.saliency,
-            memory=parse_settings(changes.memory or (), "--memory"),
-            schedule=None if changes.schedule is None else SCHEDULES[changes.schedule],
-        )
+        recipe = recipe.with_method(name)
+        if settings or any(value is not None for value in wanted.values()):
+            recipe = training.change_method(recipe, name, settings, **wanted)
     return recipe, names
 
 

@@ -157,36 +157,9 @@ def test_both_official_gradients_are_about_two_over_the_classes_of_cross_entropy
         assert_close(gradient.norm() / plain.norm(), torch.tensor(2 / classes), rtol=0.2, atol=0)
 
 
-@each_case(
-    ("call", "error", "message"),
-    [
-        (lambda: losses("bce", 10), ValueError, r"`name` must be one of .*got 'bce'"),
-        (lambda: losses("official", 1), ValueError, r"`num_classes` must be an integer of at"),
-        (
-            lambda: mean_binary_cross_entropy(torch.zeros(2, 1), torch.tensor([0, 0])),
-            ValueError,
-            r"`logits` must have shape \(m, classes\).* got \(2, 1\)",
-        ),
-        (
-            lambda: mean_binary_cross_entropy(torch.zeros(2, 3), torch.zeros(2, 4)),
-            ValueError,
-            r"`targets` must have shape \(2,\) or \(2, 3\).*got \(2, 4\)",
-        ),
-        (
-            lambda: mean_binary_cross_entropy(torch.zeros(2, 3), torch.zeros(2)),
-            TypeError,
-            r"`targets` of shape \(2,\) must be integers",
-        ),
-        (
-            lambda: mean_binary_cross_entropy((torch.zeros(2, 3),), torch.zeros(2)),
-            TypeError,
-            r"`logits` must be a torch tensor, got tuple",
-        ),
-    ],
-)
-def test_rejects(call, error, message):
-    with pytest.raises(error, match=message):
-        call()
+def test_one_class_has_nothing_to_learn():
+    with pytest.raises(ValueError, match="`num_classes` must be an integer of at least 2"):
+        losses("official", 1)
 
 
 @pytest.mark.parametrize("weights", [None, torch.tensor([2.0, 1.0, 0.5])])
@@ -200,5 +173,3 @@ def test_label_smoothing_spreads_a_part_of_every_target(weights):
         each = soft * F.log_softmax(logits, 1) * (1.0 if weights is None else weights)
         for loss in losses("cross-entropy", 3, weights, label_smoothing=0.1):
             torch.testing.assert_close(loss(logits, targets), -each.sum(1).mean())
-    with pytest.raises(ValueError, match="`class_weights` and `label_smoothing` must be left out"):
-        losses("official", 3, label_smoothing=0.1)

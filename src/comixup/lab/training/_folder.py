@@ -82,8 +82,7 @@ def run_folder(out: Path, run: Run) -> tuple[RunFolder, str]:
             begun[about["variant"]] = settings_of(about["recipe"], run.method)
     if not own.exists() and (not begun or run.variant in begun):
         return RunFolder(usual / seed), ""
-    settings = settings_of(run.trained.as_dict(), run.method)
-    differs = "; ".join(difference(other, settings) for other in list(begun.values())[:1])
+    differs = "; ".join(difference(other, run.settings) for other in list(begun.values())[:1])
     return RunFolder(own / seed), differs
 
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, get_args
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from comixup import LossFn
-from comixup._checks import check_choice, check_count
+from comixup._checks import check_count
 from comixup.lab.training._recipe import LossName
 
 
 def losses(
-    name: str,
+    name: LossName,
     num_classes: int,
     class_weights: Tensor | None = None,
     label_smoothing: float = 0.0,
@@ -46,13 +46,7 @@ def losses(
     >>> print(f"{mixed_loss(logits, targets):.4f} {clean_loss(logits, targets):.4f}")
     0.5623 0.6931
     """
-    check_choice("name", name, get_args(LossName))
     check_count("num_classes", num_classes, low=2)
-    if name != "cross-entropy" and (class_weights is not None or label_smoothing):
-        raise ValueError(
-            f"`class_weights` and `label_smoothing` must be left out for {name!r}. Use "
-            '"cross-entropy" with them.'
-        )
     if class_weights is not None:
         weighted = weighted_cross_entropy(class_weights, label_smoothing)
         return weighted, weighted
@@ -129,7 +123,6 @@ def mean_binary_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     >>> mean_binary_cross_entropy(logits, torch.tensor([1])).item()
     1000.0
     """
-    _check_shapes(logits, targets)
     log_p = F.log_softmax(_in_full_precision(logits), dim=1)
     log_not_p = _log_of_the_rest(log_p)
     if targets.ndim == 1:
@@ -156,26 +149,3 @@ def _log_of_the_rest(log_p: Tensor) -> Tensor:
 def _in_full_precision(logits: Tensor) -> Tensor:
     """Returns logits in float32, or in float64 if they are: half precision rounds a loss away."""
     return logits if logits.dtype == torch.float64 else logits.float()
-
-
-def _check_shapes(logits: Tensor, targets: Tensor) -> None:
-    if not isinstance(logits, Tensor):
-        raise TypeError(
-            f"`logits` must be a torch tensor, got {type(logits).__name__}. Wrap the model so that "
-            "it returns its logits alone."
-        )
-    if logits.ndim != 2 or logits.shape[1] < 2:
-        raise ValueError(
-            "`logits` must have shape (m, classes) with two classes or more, got "
-            f"{tuple(logits.shape)}."
-        )
-    if targets.shape not in (logits.shape, logits.shape[:1]):
-        raise ValueError(
-            f"`targets` must have shape ({len(logits)},) or {tuple(logits.shape)}, a target for "
-            f"each row of logits, got {tuple(targets.shape)}."
-        )
-    if targets.ndim == 1 and (targets.is_floating_point() or targets.dtype == torch.bool):
-        raise TypeError(
-            f"`targets` of shape ({len(logits)},) must be integers (class indices), got "
-            f"{targets.dtype}. Soft targets have shape {tuple(logits.shape)}."
-        )

@@ -132,6 +132,11 @@ TUNING_GRID: Mapping[str, Mapping[str, tuple[float, ...]]] = {
 }
 """Where the paper tunes the mixing ratio of its baselines (appendix E)."""
 
+OF_DATA = (
+    *("classes", "images_per_class", "validation", "validation_seed", "test_fraction", "skip_bad"),
+)
+"""Fields of a recipe that decide which images are used, and keywords of `comixup.lab.data.load`."""
+
 MAX_COUNT = 10**6
 """Epochs of a recipe and images of a batch: more is a slip of the keyboard."""
 MAX_IMAGES = 10**9

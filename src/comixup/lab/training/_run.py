@@ -14,7 +14,7 @@ from comixup import Schedule
 from comixup.lab import models
 from comixup.lab._weights_file import find_weights, weights_digest
 from comixup.lab.data import DataSet, load
-from comixup.lab.training._recipe import Method, Recipe
+from comixup.lab.training._recipe import OF_DATA, Method, Recipe
 
 _IRRELEVANT = ("title", "source", "method", "methods", "reported", "tuning_grid", "notes")
 """Fields of a recipe that leave the weights as they are."""
@@ -80,6 +80,11 @@ class Run:
         """The recipe with the epochs and the learning rates of this method."""
         return self.recipe.for_method(self.method)
 
+    @functools.cached_property
+    def settings(self) -> dict[str, Any]:
+        """All that its weights depend on but its seed and data; see `settings_of`."""
+        return settings_of(self.trained.as_dict(), self.method)
+
     @property
     def chosen(self) -> Method:
         """The method."""
@@ -102,7 +107,7 @@ class Run:
         Args:
             data: what it is trained on; None leaves that open.
         """
-        fields = settings_of(self.trained.as_dict(), self.method) | {"seed": self.seed}
+        fields = self.settings | {"seed": self.seed}
         if self.recipe.weights is not None:
             try:
                 fields["weights"] = weights_digest(find_weights(Path(self.recipe.weights)))
@@ -116,8 +121,8 @@ class Run:
     @property
     def variant(self) -> str:
         """A short hash of its settings, the same for all seeds and wherever its data lie."""
-        fields = settings_of(self.trained.as_dict(), self.method)
-        fields["weights"] = self.recipe.weights and Path(self.recipe.weights).name
+        name = self.recipe.weights and Path(self.recipe.weights).name
+        fields = self.settings | {"weights": name}
         return hashlib.sha256(json.dumps(fields).encode()).hexdigest()[:8]
 
     @property
@@ -137,14 +142,9 @@ class Run:
         data = loaded or load(
             recipe.data,
             root,
-            classes=recipe.classes,
-            images_per_class=recipe.images_per_class,
-            validation=recipe.validation,
-            validation_seed=recipe.validation_seed,
-            test_fraction=recipe.test_fraction,
-            skip_bad=recipe.skip_bad,
             seed=self.seed,
             download=download,
+            **{name: getattr(recipe, name) for name in OF_DATA},
         )
         begun = models.pretrained_preprocessing(recipe.model) if recipe.pretrained else None
         if recipe.weights is not None:
