@@ -225,7 +225,7 @@ def _prepared(
     check_writable("--out", run_options.out)
     base = RECIPES[word if path is None else FOLDER]
     for name in methods:
-        base.choose(method_name(name, base.methods))
+        base.choose(method_name(name, base.known_methods))
     parse_settings(changes.set or ())
     parse_settings(changes.memory or (), "--memory")
     if "weights" in fields:

@@ -319,8 +319,8 @@ def test_numbers_that_cannot_be_compared(found, tmp_path, value):
 @pytest.mark.parametrize(
     "change",
     [
-        {"epochs": 10**400},
-        {"epochs": [1]},
+        {"passes": 10**400},
+        {"passes": [1]},
         {"cpu_seconds": float("nan")},
         {"cpu_seconds": -5},
         {"cpu_seconds": {}},

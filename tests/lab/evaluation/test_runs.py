@@ -115,8 +115,7 @@ def test_a_run_that_is_collected_again_replaces_its_record(run):
     ],
 )
 def test_passes_are_counted(method, passes):
-    fields = RECIPES["cifar100-small-data"].as_dict()["methods"][method]
-    assert passes_per_image(fields) == passes
+    assert passes_per_image(RECIPES["cifar100-small-data"].methods[method]) == passes
 
 
 def test_wrong_files_are_told(tmp_path):

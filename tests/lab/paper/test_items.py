@@ -92,9 +92,8 @@ def test_small_variants_vary_the_small_recipe(paper):
 
 def test_passes_are_those_of_the_trainer():
     for recipe in (RECIPES["imagenet-resnet50"], RECIPES["cifar100-multi-input"]):
-        fields = recipe.as_dict()["methods"]
-        for name, method in recipe.methods.items():
-            assert passes_of(method) == passes_per_image(fields[name])
+        for method in recipe.methods.values():
+            assert passes_of(method) == passes_per_image(method)
     assert run_cost("cifar100-preactresnet18", "comixup").gpu_seconds == pytest.approx(
         2 * run_cost("cifar100-preactresnet18", "vanilla").gpu_seconds
     )

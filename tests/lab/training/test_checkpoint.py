@@ -160,7 +160,6 @@ def test_a_missing_part(path):
         ("history", [1]),
         ("history", [{"epoch": "one"}]),
         ("finished", 1),
-        ("seconds", "long"),
         ("totals", {"loss": torch.ones(2)}),
     ],
 )

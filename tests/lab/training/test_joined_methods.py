@@ -84,7 +84,7 @@ def test_it_is_recorded_with_the_run():
 
 def test_passes_are_those_of_the_parts():
     def passes(name, recipe=SMALL):
-        return passes_per_image(Run(recipe, name).trained.as_dict()["methods"][name])
+        return passes_per_image(Run(recipe, name).chosen)
 
     assert passes(BOTH) == 1
     assert passes("comixup+input") == 1.5

@@ -17,7 +17,6 @@ from comixup.lab._weights_file import weights_digest
 from comixup.lab.evaluation._metrics import fit_temperature, measure, predictions_of
 from comixup.lab.training import read_logits, read_metrics
 from comixup.lab.training._folder import RunFolder
-from comixup.lab.training._mixers import passes_per_image
 
 FILE = "evaluation.json"
 """What `comixup evaluate` leaves in a run's folder and `comixup compare` reads."""
@@ -63,7 +62,8 @@ def measure_run(folder: Path) -> RunRecord:
     test = measure(predictions_of(*read_logits(files.logits)["test"]))
     metrics = {
         "epochs": result["epochs"],
-        **_compute(run, result),
+        "passes": result["passes"],
+        "cpu_seconds": result["cpu_seconds"],
         "error": result["error"],
         "top5_error": test.top5_error,
         # From the run itself: its logits are kept in half precision.
@@ -93,18 +93,12 @@ def measure_run(folder: Path) -> RunRecord:
 
 def compute_of(run: Path) -> dict[str, float]:
     """Returns a run's passes over each training image and its CPU-seconds, where it tells them."""
-    files = RunFolder(Path(run))
     try:
-        found = _compute(*(json.loads(f.read_text()) for f in (files.metadata, files.result)))
-        found = {name: float(value) for name, value in found.items()}
+        result = json.loads(RunFolder(Path(run)).result.read_text())
+        found = {name: float(result[name]) for name in ("passes", "cpu_seconds")}
     except (OSError, *_DAMAGE):
         return {}  # weights alone: these columns stay empty
     return found if all(0 <= value < math.inf for value in found.values()) else {}  # NaN is not
-
-
-def _compute(run: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, float]:
-    passes = passes_per_image(run["recipe"]["methods"][run["method"]])
-    return {"passes": result["epochs"] * passes, "cpu_seconds": result["cpu_seconds"]}
 
 
 # ---- Temperature scaling -------------------------------------------------------------------------

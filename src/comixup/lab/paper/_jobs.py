@@ -240,7 +240,7 @@ def run_cost(recipe: str, method: str) -> Cost:
 def passes_of(method: Method) -> float:
     """Returns the passes over a training image that a method of the paper's tables makes.
 
-    `training.passes_per_image` counts them for any method, but needs torch, which a list is not to
+    `passes_per_image` counts them for any method, but needs torch, which a list is not to
     wait for.
     """
     if method.vat is not None:  # the perturbed images, and a pass for each update of the noise

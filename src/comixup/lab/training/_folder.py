@@ -173,7 +173,6 @@ class State:
         precision: state of the precision plugin (the scale of half-precision losses).
         totals: sums over the epoch under way.
         history: one row per epoch done.
-        seconds: time spent in training so far.
         finished: whether the run has come to its end.
         final: what the last weights are measured to have, by split; empty before the end.
         memory: remembered saliency maps, of methods that take one pass; the last batch of the first
@@ -192,7 +191,6 @@ class State:
     precision: dict[str, Any] = field(default_factory=dict)
     totals: dict[str, float] = field(default_factory=dict)
     history: list[dict[str, float]] = field(default_factory=list)
-    seconds: float = 0.0
     finished: bool = False
     final: dict[str, dict[str, float]] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict)

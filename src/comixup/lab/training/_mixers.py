@@ -311,26 +311,21 @@ def change_method(
     return recipe
 
 
-def passes_per_image(method: Mapping[str, Any]) -> float:
+def passes_per_image(method: Method) -> float:
     """Returns the forward and backward passes that a method makes over a training image.
 
-    Args:
-        method: as a run's `run.json` has it.
-
-    >>> passes_per_image({"mixer": "comixup", "settings": {}})
-    2.0
-    >>> passes_per_image({"mixer": "cutmix", "settings": {"p": 0.5}})
-    1.0
+    >>> passes_per_image(Method("comixup")), passes_per_image(Method("cutmix", {"p": 0.5}))
+    (2.0, 1.0)
     """
-    settings = method["settings"]
-    if method.get("saliency", "paper") != "paper":
+    settings = method.settings
+    if method.saliency != "paper":
         return 1.0
-    if method.get("parts"):
-        passes = [passes_per_image(part) for part in method["parts"].values()]
+    if method.parts:
+        passes = [passes_per_image(part) for part in method.parts.values()]
         weights = settings.get("weights") or [1.0] * len(passes)
         extra = sum(w * (n - 1) for w, n in zip(weights, passes, strict=True)) / sum(weights)
         return float(1.0 + settings.get("p", 1) * extra)
-    needs_saliency = MIXERS[method["mixer"]].needs_saliency
+    needs_saliency = MIXERS[method.mixer].needs_saliency
     clean = needs_saliency or settings.get("clean_weight", 0) > 0
     return 1.0 + (float(settings.get("p", 1)) if clean else 0.0)
 

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from comixup.lab._runs import RunRecord
 from comixup.lab.training._folder import RunFolder, State
+from comixup.lab.training._mixers import passes_per_image
 from comixup.lab.training._recipe import Recipe
 from comixup.lab.training._run import Run
 
@@ -30,8 +31,12 @@ _NARROWEST = len("± 0.00 ")
 
 
 def record_of(run: Run, state: State, folder: Path, test_digest: str | None = None) -> RunRecord:
-    """Returns the record of a finished run; see `run_metrics`."""
+    """Returns the record of a finished run.
+
+    Its metrics are those of `run_metrics`, and the passes over a training image in all epochs.
+    """
     metrics = run_metrics(state.history, state.final, run.recipe.reported)
+    metrics["passes"] = metrics["epochs"] * passes_per_image(run.chosen)
     name = run.recipe.name
     return RunRecord(run.method, run.seed, metrics, name, test_digest, folder=folder)
 

@@ -265,7 +265,6 @@ class Trainer:
         """Trains for the rest of an epoch, evaluates, and saves."""
         row = self._row(self._train(stop))
         self.state.history.append(row)
-        self.state.seconds += row["seconds"]
         self.state.epoch, self.state.step = self.state.epoch + 1, 0
         if self.recipe.reported == "validation" and self.state.is_best:
             self.state.best = {
