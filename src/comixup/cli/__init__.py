@@ -29,6 +29,7 @@ try:
     from comixup.cli._training import sweep, train, tune
     from comixup.cli._values import registry
     from comixup.lab import training
+    from comixup.lab._progress import print_line
 except ModuleNotFoundError as missing:
     sys.exit(
         f"comixup: the command line needs {missing.name}, which is not installed. "
@@ -135,7 +136,7 @@ def _message(error: Exception) -> str:
 
 def _print_error(message: str) -> None:
     """Prints a message on standard error, in one line however long."""
-    Console(stderr=True).print(f"comixup: {message}", markup=False, highlight=False, soft_wrap=True)
+    print_line(Console(stderr=True), f"comixup: {message}")
 
 
 # ---- Signals ------------------------------------------------------------------------------------

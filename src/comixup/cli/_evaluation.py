@@ -19,12 +19,12 @@ from comixup.cli._options import (
     find_device,
     method_name,
     option_help,
-    print_line,
     print_synonyms,
 )
 from comixup.lab import evaluation
 from comixup.lab._limits import check_numbers
 from comixup.lab._locks import locked
+from comixup.lab._progress import print_line
 from comixup.lab.training._hardware import WORKERS
 
 if TYPE_CHECKING:

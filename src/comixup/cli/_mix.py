@@ -19,13 +19,13 @@ from comixup.cli._options import (
     find_device,
     method_name,
     option_help,
-    print_line,
     print_synonyms,
 )
 from comixup.cli._values import parse_settings
 from comixup.lab import explorer
 from comixup.lab._augmentation import Augmentation
 from comixup.lab._limits import check_numbers
+from comixup.lab._progress import print_line
 from comixup.lab.explorer._settings import HOST, MAX_FILES, PORT
 
 METHODS = ("comixup", *(n for n in ALL if n not in ("comixup", "vanilla", "manifold")))

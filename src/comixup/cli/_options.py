@@ -21,6 +21,7 @@ from comixup._methods import METHODS
 from comixup.cli._values import metavar
 from comixup.lab import data as data_sets
 from comixup.lab._cluster import Cluster
+from comixup.lab._progress import print_line
 from comixup.lab.training._hardware import Hardware
 from comixup.lab.training._recipe import Method, Phase, Recipe
 
@@ -42,11 +43,6 @@ SCHEDULES: dict[str, dict[str, Any]] = {
     "off-last-tenth": {"off": 0.1},
 }
 """`Method.schedule`, by the words of --schedule."""
-
-
-def print_line(console: Console, text: str) -> None:
-    """Prints a line as it is: brackets in a path are no markup, and it is not broken."""
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def option_help(metavar: str, default: str | None = None) -> Any:

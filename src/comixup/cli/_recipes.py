@@ -22,10 +22,10 @@ from comixup.cli._options import (
     Folder,
     given,
     option_help,
-    print_line,
 )
 from comixup.lab import paper
 from comixup.lab._cluster import Cluster, Done, check_done
+from comixup.lab._progress import print_line
 from comixup.lab.training._recipes import FOLDER, RECIPES
 
 if TYPE_CHECKING:

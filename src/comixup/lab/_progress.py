@@ -1,4 +1,4 @@
-"""Progress on the terminal: bars, and a board of many tasks."""
+"""Lines and progress on the terminal: bars, and a board of many tasks."""
 
 from __future__ import annotations
 
@@ -17,6 +17,15 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 _BAR_WIDTH = 24
+
+
+def print_line(console: Console | None, text: str) -> None:
+    """Prints a line as it is: brackets in a path are no markup, and it is not broken.
+
+    None prints nothing.
+    """
+    if console is not None:
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 @contextlib.contextmanager
@@ -107,11 +116,11 @@ class Board:
         if self.console is None:
             return
         if isinstance(said, str):
-            self._print(f"{title}: {said}")
+            print_line(self.console, f"{title}: {said}")
         elif self.console.is_terminal:
             self._move(key, title, said)
         elif said.done == int(said.done):
-            self._print(f"{title}: epoch {said.done:.0f}/{said.total}, {said.note}")
+            print_line(self.console, f"{title}: epoch {said.done:.0f}/{said.total}, {said.note}")
 
     def finish(self, key: str, failure: str | None) -> None:
         """Tells that a task is done, or why it failed, and how long the others may take."""
@@ -123,11 +132,7 @@ class Board:
         left = (time.monotonic() - self._begin) * (self.total / self.finished - 1)
         rest = f"about {format_duration(left)}" if left else "nothing"
         end = "" if failure is None else f" failed: {failure}"
-        self._print(f"{self.finished} of {self.total} done, {rest} left: {key}{end}")
-
-    def _print(self, line: str) -> None:
-        if self.console is not None:
-            self.console.print(line, highlight=False, markup=False, soft_wrap=True)
+        print_line(self.console, f"{self.finished} of {self.total} done, {rest} left: {key}{end}")
 
     def _move(self, key: str, title: str, said: Progress) -> None:
         from rich import progress  # noqa: PLC0415  (slow to import)

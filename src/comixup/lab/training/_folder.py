@@ -153,7 +153,7 @@ def read_metrics(folder: Path) -> list[dict[str, float]]:
         ) from None
 
 
-CHECKPOINT_VERSION = 3
+CHECKPOINT_VERSION = 4
 """Raised when the fields of `State` change: checkpoints of another version are rejected."""
 
 

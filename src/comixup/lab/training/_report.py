@@ -25,7 +25,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 from comixup import Plan, plot_batch
 from comixup._figures import BLUE, GREEN, RED, write_figure
-from comixup.lab._progress import Progress, Tell
+from comixup.lab._progress import Progress, Tell, print_line
 from comixup.lab.data import DataSet, Loader
 from comixup.mixers import Mixed
 
@@ -148,8 +148,7 @@ class Reporter:
         """Prints a line, above the bar if there is one."""
         if self._tell is not None:
             self._tell(text)
-        if self.console is not None:
-            self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+        print_line(self.console, text)
 
     def _writer(self, folder: Path) -> SummaryWriter:
         """Returns what writes events; not before a step is done: rejected runs leave no trace."""

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from comixup.lab._cluster import Cluster, Done, Task
 from comixup.lab._locks import locked, sole_training
-from comixup.lab._progress import Tell
+from comixup.lab._progress import Tell, print_line
 from comixup.lab._runs import RunRecord
 from comixup.lab.data import DataSet
 from comixup.lab.data import data_root as find_root
@@ -212,13 +212,11 @@ def _train_run(
         except FileNotFoundError as why:
             if not complete:  # else it needs none
                 raise
-            if console is not None:
-                console.print(
-                    f"{run.title} is finished; its data or initial weights were not found, so that "
-                    f"nothing could compare them with those it had ({str(why).split('. ')[0]}).",
-                    highlight=False,
-                    markup=False,
-                )
+            print_line(
+                console,
+                f"{run.title} is finished; its data or initial weights were not found, so that "
+                f"nothing could compare them with those it had ({str(why).split('. ')[0]}).",
+            )
             return record_of(run, state, folder.path)
         identity = run.identity(data)
         from_first_process(fabric, lambda: check_identity(state, identity, folder.path))
@@ -228,8 +226,8 @@ def _train_run(
 
         first, begun = fabric.is_global_zero, bool(state.model)
         told = console if first and not state.finished else None
-        if told is not None and data.missing_note is not None:
-            told.print(data.missing_note, highlight=False, markup=False, soft_wrap=True)
+        if data.missing_note is not None:
+            print_line(told, data.missing_note)
         events = folder.events if first and not state.finished else None
         reporter = Reporter(told, run.title, run.trained.epochs, state.epoch, events, tell)
         stack.enter_context(reporter)
