@@ -12,15 +12,9 @@ from safetensors.torch import load_file
 
 sys.path.append(str(Path(__file__).parents[1] / "training"))
 
-from comixup.lab.evaluation import (
-    Bin,
-    RunRecord,
-    fit_temperature,
-    measure_run,
-    merge_runs,
-    read_runs,
-    write_runs,
-)
+from comixup.lab._calibration import Bin
+from comixup.lab.evaluation import RunRecord, measure_run, merge_runs, read_runs, write_runs
+from comixup.lab.evaluation._metrics import fit_temperature
 from comixup.lab.training import RECIPES
 from comixup.lab.training._mixers import passes_per_image
 from small_runs import recipe, train_here, write_images
