@@ -159,10 +159,17 @@ def test_bad_places(tmp_path):
 
 
 def test_checks():
-    with pytest.raises(ValueError, match="One box for each image is"):
-        check_boxes(torch.zeros(2, 1, 4))
-    with pytest.raises(ValueError, match="each of the 3 images, got 2"):
-        check_boxes(torch.zeros(2, 1, 4, dtype=torch.int64), 3)
+    boxes = torch.tensor([[[0, 0, 21, 20]], [[0, 0, 0, 0]]])
+    check_boxes(boxes, 2, (20, 21))
+    for wrong in (boxes.float(), boxes[:, 0]):
+        with pytest.raises(ValueError, match="One box for each image is"):
+            check_boxes(wrong, 2, (20, 21))
+    for count in (1, 3):
+        with pytest.raises(ValueError, match=f"each of the {count} images, got 2"):
+            check_boxes(boxes, count, (20, 21))
+    for wrong in (boxes, boxes - 1):
+        with pytest.raises(ValueError, match="within the images' 20 x 20 pixels, got some up to 2"):
+            check_boxes(wrong, 2, (20, 20))
 
 
 @pytest.mark.parametrize("suffix", [".png", ".tif"])

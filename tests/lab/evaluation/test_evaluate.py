@@ -345,6 +345,8 @@ def test_what_is_wrong_is_found_out_before_anything_is_computed(run, data, boxes
         evaluation.evaluate(trained, data, boxes, maps="maps")
     with pytest.raises(ValueError, match="`boxes` must have a row for each"):
         evaluation.evaluate(trained, data, boxes[1:])
+    with pytest.raises(ValueError, match="within the images' 64 x 64 pixels"):
+        evaluation.evaluate(trained, data, boxes + 64 * boxes.bool())
     few = boxes.clone()
     few[1:] = 0
     with pytest.raises(ValueError, match="boxes for two images at least"):

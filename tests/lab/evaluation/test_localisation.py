@@ -201,25 +201,6 @@ def test_batches_do_not_matter():
     assert (grad.name, grad.images) == ("Grad-CAM", 6)
 
 
-@pytest.mark.parametrize(
-    ("boxes", "words"),
-    [
-        (torch.zeros(4, 1, 4, dtype=torch.int64), "`boxes` must have a box for an image"),
-        (torch.ones(3, 1, 4, dtype=torch.int64), "each of the 4 images, got 3"),
-        (torch.ones(5, 1, 4, dtype=torch.int64), "each of the 4 images, got 5"),
-        (
-            torch.tensor([[[0, 0, 21, 20]]] * 4),
-            "within the images' 20 x 20 pixels, got some up to 21",
-        ),
-        (torch.zeros(4, 4, dtype=torch.int64), "`boxes` must have whole numbers of shape"),
-    ],
-)
-def test_wrong_boxes(boxes, words):
-    images, targets, _ = painted()
-    with pytest.raises(ValueError, match=words):
-        localise(Painter().eval(), [(images, targets)], boxes)
-
-
 @pytest.mark.data
 def test_tiny_imagenet_by_slow_code():
     data = load("tiny-imagenet", root=os.environ["COMIXUP_DATA"])

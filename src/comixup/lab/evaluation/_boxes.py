@@ -117,22 +117,24 @@ def with_background(boxes: Tensor, size: tuple[int, ...]) -> Tensor:
     return (areas > 0).any(1) & (areas < math.prod(size)).all(1)
 
 
-def check_boxes(boxes: Tensor, count: int | None = None) -> None:
-    """Raises `ValueError` unless boxes are (n, k, 4) integers, for `count` images."""
+def check_boxes(boxes: Tensor, count: int, size: tuple[int, int]) -> None:
+    """Raises `ValueError` unless boxes are (count, k, 4) integers within images of a size.
+
+    Args:
+        boxes: what is checked.
+        count: of images.
+        size: height and width of the images.
+    """
     if boxes.ndim != 3 or boxes.shape[2] != 4 or boxes.dtype.is_floating_point:
         raise ValueError(
             "`boxes` must have whole numbers of shape (images, boxes of an image, 4), got "
             f"{boxes.dtype} of {tuple(boxes.shape)}. One box for each image is (n, 1, 4)."
         )
-    if count is not None and len(boxes) != count:
+    if len(boxes) != count:
         raise ValueError(
             f"`boxes` must have a row for each of the {count} images, got {len(boxes)}. Are they "
             "of another split?"
         )
-
-
-def check_within(boxes: Tensor, size: tuple[int, int]) -> None:
-    """Raises `ValueError` unless boxes, (n, k, 4), lie within images of a height and width."""
     (height, width), (_, _, x1, y1) = size, boxes.amax((0, 1)).tolist()
     if int(boxes.min()) < 0 or x1 > width or y1 > height:
         raise ValueError(

@@ -14,11 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from comixup._checks import check_choice, check_count
 from comixup.lab._preprocess import normalize
 from comixup.lab._seeds import permutation, seed_for
 from comixup.lab.data import DataSet, Loader, Split
-from comixup.lab.evaluation._boxes import box_areas, check_boxes, check_within
+from comixup.lab.evaluation._boxes import box_areas
 
 Corruption: TypeAlias = Literal["replace", "noise", "added-noise"]
 
@@ -45,7 +44,7 @@ class CorruptedLoader:
     Args:
         data: the data set, which tells how images are normalised.
         split: the images.
-        boxes: (n, k, 4) in the split's order; see `read_boxes`.
+        boxes: (n, k, 4) in the split's order; see `check_boxes`.
         kind: "replace" takes another image's pixels; "noise" Gaussian noise of mean 0 and standard
             deviation 0.1, so that half of it is black; "added-noise" adds such noise to what is
             there. Noise is clipped to [0, 1].
@@ -68,9 +67,6 @@ class CorruptedLoader:
         seed: int = 0,
         **options: Any,
     ) -> None:
-        check_choice("kind", kind, CORRUPTIONS)
-        check_boxes(boxes, len(split))
-        check_count("seed", seed, low=0)
         if not data.has_colours:
             raise ValueError(
                 f"`data` must have images with colours to corrupt, got {data.name!r}, which has "
@@ -124,7 +120,6 @@ class CorruptedLoader:
 def _inside(boxes: Tensor, images: Tensor) -> Tensor:
     """Returns where the images' boxes are, (n, 1, H, W) bool, on the images' device."""
     height, width = images.shape[2:]
-    check_within(boxes, (height, width))
     columns = torch.arange(width, device=images.device)
     rows = torch.arange(height, device=images.device)[:, None]
     inside = torch.zeros(len(images), height, width, dtype=torch.bool, device=images.device)

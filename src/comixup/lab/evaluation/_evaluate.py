@@ -261,8 +261,8 @@ def evaluate(
     # Whatever can be rejected is, before the long computations: they would be lost.
     scaled, compute = scaled_calibration(trained.path), compute_of(trained.path)
     if boxes is not None:
-        check_boxes(boxes, size)
         images, _ = next(iter(loader.epoch(0)))
+        check_boxes(boxes, size, (images.shape[2], images.shape[3]))
         probed = images[:PROBED].to(device)
         with torch.no_grad():
             check_finite(model(probed).isfinite().all(1), trained.path)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
 from comixup.lab._networks import MEMORY_FORMAT
-from comixup.lab.evaluation._boxes import box_areas, check_boxes, check_within
+from comixup.lab.evaluation._boxes import box_areas
 from comixup.lab.evaluation._cam import ActivationMaps, CamMethod
 from comixup.lab.evaluation._metrics import LEVEL, percent_and_interval
 
@@ -97,26 +97,22 @@ def localise(
         model: a classifier on the device, in evaluation mode.
         batches: of images and classes, in the split's order, such as
             `split.loader(250, device=device).epoch(0)`.
-        boxes: (n, k, 4), the true ones, in the same order; see `read_boxes`.
+        boxes: (n, k, 4), the true ones, in the same order, one at least; see `check_boxes`.
         device: where to compute.
         layer: name of the module whose feature maps are used; None to find it.
         method: "cam" or "grad-cam"; see `ActivationMaps`.
         after: called with the number of images done, after each batch.
     """
-    check_boxes(boxes)
     maps_of: ActivationMaps | None = None
     ious, anywhere, found, correct = [], [], [], []
     has_box = (box_areas(boxes) > 0).any(1)
     done, size = 0, (0, 0)
     for images, targets in batches:
         truth = boxes[done : done + len(images)]
-        if len(truth) < len(images):
-            check_boxes(boxes, done + len(images))
         kept = has_box[done : done + len(images)]
         done += len(images)
         if kept.any():
             size = (images.shape[2], images.shape[3])
-            check_within(truth, size)
             shown = (
                 images[kept.to(images.device)].to(device).contiguous(memory_format=MEMORY_FORMAT)
             )
@@ -133,9 +129,6 @@ def localise(
             found.append(its_box)
         if after is not None:
             after(done)
-    check_boxes(boxes, done)
-    if not found:
-        raise ValueError("`boxes` must have a box for an image at least, got none. Read others.")
     is_correct = torch.cat(correct)
     return _summary(
         "CAM" if method == "cam" else "Grad-CAM",
