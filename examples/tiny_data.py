@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
+from PIL import Image
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import comixup
 
@@ -45,6 +48,43 @@ def draw_shapes(count: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     images = torch.where(shown.unsqueeze(1), colours[1], colours[0])
     images = images + 0.1 * torch.randn(images.shape, generator=generator)
     return (images - 0.5) / 0.3, targets, shown
+
+
+class Photographs(Dataset[Any]):
+    """Views of four photographs that scikit-image ships, (PIL image, which of the four).
+
+    Args:
+        count: of the views.
+        transform: of the PIL images, as torchvision's data sets take it.
+        seed: of the views.
+    """
+
+    classes = ("astronaut", "cat", "coffee", "rocket")
+
+    def __init__(
+        self, count: int = 64, transform: Callable[[Any], Any] | None = None, seed: int = 0
+    ) -> None:
+        from skimage import data  # noqa: PLC0415
+
+        photographs = (data.astronaut(), data.chelsea(), data.coffee(), data.rocket())
+        generator = torch.Generator().manual_seed(seed)
+        self.views = []
+        for k in range(count):
+            photograph = photographs[k % 4][::3, ::3]
+            top, left = (
+                int(torch.randint(side - 80, (1,), generator=generator))
+                for side in photograph.shape[:2]
+            )
+            self.views.append(Image.fromarray(photograph[top : top + 80, left : left + 72]))
+        self.transform = transform
+
+    def __len__(self) -> int:
+        return len(self.views)
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        """Returns a view and its class."""
+        view = self.views[index]
+        return view if self.transform is None else self.transform(view), index % 4
 
 
 def train_set(count: int = 512) -> TensorDataset:

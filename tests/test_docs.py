@@ -27,8 +27,17 @@ def code_blocks(page):
     ]
 
 
+SLOW_PAGES = {ROOT / "docs" / "guides" / "one-pass-in-your-pipeline.md"}
+"""Pages that import many libraries."""
+
+
 @pytest.mark.parametrize(
-    "page", [p for p in PAGES if code_blocks(p)], ids=lambda page: page.relative_to(ROOT).as_posix()
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.slow] if page in SLOW_PAGES else [], id=name)
+        for page, name in zip(PAGES, IDS, strict=True)
+        if code_blocks(page)
+    ],
 )
 def test_code_blocks_run(page):
     names = {"__name__": "__main__"}
@@ -92,6 +101,9 @@ PACKAGES = (
     "comixup.lab.training",
 )
 ADAPTERS = {
+    "comixup.adapters.hugging_face.MixesBatches",
+    "comixup.adapters.hugging_face.OriginTransform",
+    "comixup.adapters.kornia.followed",
     "comixup.adapters.lightning.KeepCleanGradient",
     "comixup.adapters.origins.WithOrigins",
     "comixup.adapters.timm.Mixup",

@@ -372,9 +372,11 @@ class OriginLoader:
     def __init__(self, loader: Any) -> None:
         self.loader = loader
         batches = getattr(loader, "loader", loader)  # within a PrefetchLoader
-        self._erasing = getattr(loader, "random_erasing", None)
-        if self._erasing is not None:
-            loader.random_erasing = _Erasing(self._erasing)
+        if batches.collate_fn in (_collate, _collate_sized):
+            return  # another OriginLoader has changed it
+        erasing = getattr(loader, "random_erasing", None)
+        if erasing is not None:
+            loader.random_erasing = _Erasing(erasing)
         dataset = batches.dataset
         sized = hasattr(dataset, "transforms")  # ScheduledTransformDataset: one for each size
         origins = dataset.dataset if sized else dataset
