@@ -1,4 +1,7 @@
-"""Cost of mixing once the labelling is there, against torchvision's CutMix and MixUp.
+"""Cost of mixing, against torchvision's CutMix and MixUp.
+
+Of a labelling that is there; and of each method's whole call, with its draws and its solver, by
+maps that are there, in CPU time of one thread.
 
 Each repetition runs all methods one after the other; times are medians of wall-clock time with two
 threads. "torch" is the path that other devices take; its limits are for batches of photographs, as
@@ -8,6 +11,7 @@ mixing, the answer included, in units of the batch.
 
 from __future__ import annotations
 
+import inspect
 import os
 import statistics
 import time
@@ -19,7 +23,8 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 from torchvision.transforms import v2
 
-from comixup import CoMixup, mix
+from comixup import CoMixup, Mixer, mix, mixers
+from comixup._methods import METHODS
 from comixup.core.gather import gather_pixels
 from common import options, seeded, smooth_saliency, table, target
 
@@ -42,14 +47,18 @@ def peak_memory(call: Callable[[], object]) -> int:
     return most
 
 
-def medians(calls: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+def medians(
+    calls: dict[str, Callable[[], object]],
+    repeats: int,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, float]:
     """Returns the median ms of each call, taken in turns."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(repeats + 1):
         for name, call in calls.items():
-            begin = time.perf_counter()
+            begin = clock()
             call()
-            times[name].append((time.perf_counter() - begin) * 1e3)
+            times[name].append((clock() - begin) * 1e3)
     return {name: statistics.median(values[1:]) for name, values in times.items()}
 
 
@@ -72,6 +81,42 @@ def calls_for(shape: tuple[int, ...]) -> dict[str, Callable[[], object]]:
         "torchvision CutMix": lambda: cutmix(images, targets),
         "torchvision MixUp": lambda: mixup(images, targets),
     }
+
+
+def calls_of_methods(shape: tuple[int, ...]) -> dict[str, Callable[[], object]]:
+    """Returns the call of each method that mixes images, by its title."""
+    images = torch.rand(shape, generator=seeded(0))
+    targets = torch.randint(100, shape[:1], generator=seeded(1))
+    maps = smooth_saliency(len(images), 0, shape[-1])
+    cutmix = v2.CutMix(num_classes=100)
+    calls: dict[str, Callable[[], object]] = {"torchvision CutMix": lambda: cutmix(images, targets)}
+
+    def add(title: str, mixer: Mixer) -> None:
+        own = maps if mixer.needs_saliency else None
+        calls[title] = lambda: mixer(images, targets, own)
+
+    for listed in METHODS.values():
+        kind = getattr(mixers, listed.mixer)
+        if kind.mixes_inside or kind.mixes_nothing:
+            continue
+        add(listed.title, kind(100, generator=seeded(2)))
+        if "per_sample" in inspect.signature(kind).parameters:
+            add(f"{listed.title}, per sample", kind(100, per_sample=True, generator=seeded(2)))
+    return calls
+
+
+def print_whole_calls(repeats: int) -> None:
+    """Prints the CPU time of each method's call, in one thread: other programs change it little."""
+    torch.set_num_threads(1)
+    for shape in SIZES:
+        calls = calls_of_methods(shape)
+        for _ in range(2):  # RecursiveMix leaves the first batch whole
+            for call in calls.values():
+                call()
+        times = medians(calls, repeats, time.process_time)
+        rival = times["torchvision CutMix"]
+        rows = [[name, f"{ms:.2f}", f"{ms / rival:.2f}x"] for name, ms in times.items()]
+        table(f"Whole calls, {shape}", ["", "CPU ms", "of CutMix"], rows)
 
 
 def main() -> None:
@@ -107,6 +152,7 @@ def main() -> None:
         f"peak memory at most {WANTED_MEMORY} batches (got {largest:.2f})",
         0 < largest <= WANTED_MEMORY,
     )
+    print_whole_calls(arguments.repeats)
 
 
 if __name__ == "__main__":

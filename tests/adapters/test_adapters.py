@@ -16,6 +16,7 @@ from torchvision import tv_tensors
 from torchvision.transforms import v2
 
 import comixup
+from comixup._methods import METHODS as LISTED
 from comixup.adapters.timm import MinMaxCutMix, Mixup
 from comixup.adapters.torchvision import BatchMix
 from comixup.mixers._input import Blend
@@ -40,6 +41,43 @@ def small_model():
 
 
 METHODS = [comixup.CoMixup, comixup.CutMix, comixup.InputMixup]
+
+
+ALL = [listed.mixer for name, listed in LISTED.items() if name not in ("vanilla", "manifold")]
+"""Every method that mixes images."""
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_timms_mixup_takes_every_method(name):
+    mixer = getattr(comixup.mixers, name)(CLASSES)
+    mixup_fn = Mixup(mixup_alpha=0, mixer=mixer, num_classes=CLASSES, generator=seeded())
+    twin = getattr(comixup.mixers, name)(CLASSES, generator=seeded())
+    for seed in range(2):
+        images, labels = batch(seed=seed)
+        mixed, soft = mixup_fn(images, labels)
+        maps = comixup.spectral_residual(images) if twin.needs_saliency else None
+        expected, plain = twin(images, labels, maps)
+        assert_close(mixed, expected, rtol=0, atol=0)
+        assert_close(soft, 0.1 / CLASSES + 0.9 * plain)
+    assert mixup_fn.last.mixed
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_batches_with_masks_are_mixed_by_every_method(name):
+    transform = BatchMix(getattr(comixup.mixers, name)(CLASSES, generator=seeded()))
+    for seed in range(2):
+        images, labels = batch(seed=seed)
+        masks = torch.arange(8).view(8, 1, 1).expand(8, 16, 16) + 8 * seed  # tell whose they are
+        sample = {"image": tv_tensors.Image(images), "labels": labels}
+        mixed = transform(sample | {"mask": tv_tensors.Mask(masks)})
+    assert transform.mixer.last.mixed
+    assert mixed["image"].shape == images.shape
+    ratio = transform.mixer.last.plan.source_ratio((16, 16))
+    own = torch.cat([torch.arange(8, 16), torch.arange(8)])  # of RecursiveMix the last batch's too
+    # Every class that is seen is of an input that has a share.
+    for j in range(8):
+        shown = set(mixed["mask"][j].unique().tolist())
+        assert shown <= {int(own[i]) for i in ratio[j].nonzero().flatten()}
 
 
 class TestBatchMix:

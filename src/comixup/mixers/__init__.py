@@ -34,5 +34,6 @@ from comixup.mixers._recursivemix import RecursiveMix as RecursiveMix
 from comixup.mixers._resizemix import ResizeMix as ResizeMix
 from comixup.mixers._rmix import RMix as RMix
 from comixup.mixers._saliencymix import SaliencyMix as SaliencyMix
+from comixup.mixers._salient import SaliencyMixer as SaliencyMixer
 from comixup.mixers._training_step import Step as Step
 from comixup.mixers._training_step import training_step as training_step

@@ -50,13 +50,13 @@ def test_one_seed_one_picture_and_tau_counts(called, folder, tmp_path):
     assert drawn("c", "--seed", 1, "--tau", 2.0) != first
 
 
-@pytest.mark.parametrize("method", ["puzzlemix", "CutMix", "mixup"])
+@pytest.mark.parametrize("method", ["puzzlemix", "CutMix", "mixup", "R-Mix", "recursivemix"])
 def test_other_methods(called, folder, method):
     code, out, err = called("mix", folder, "--method", method, "--grid" if method == "puzzlemix"
                             else "--count", 4, "--image-size", 32, *SPECTRAL)  # fmt: skip
     assert (code, err) == (0, "")
     assert "inputs per output" in out
-    assert ("Saliency: " in out) == (method == "puzzlemix")
+    assert ("Saliency: " in out) == (method in ("puzzlemix", "R-Mix"))
 
 
 @pytest.mark.parametrize("installed", [True, False])

@@ -13,6 +13,7 @@ from comixup.lab.training._losses import (
     mean_binary_cross_entropy,
     soft_cross_entropy,
 )
+from comixup.mixers import decoupled_cross_entropy
 
 CLASSES = 7
 
@@ -93,7 +94,7 @@ def test_half_precision_shares_beside_double_logits_are_not_lost():
 
 
 @each_case("kind", ["indices", "shares"])
-@each_case("name", ["cross-entropy", "official"])
+@each_case("name", ["cross-entropy", "official", "decoupled"])
 @each_case("dtype", [torch.bfloat16, torch.float16])
 def test_under_autocast_losses_are_in_single_precision(name, kind, dtype):
     images = torch.randn(5, 3, generator=torch.Generator().manual_seed(2))
@@ -137,6 +138,8 @@ def test_names_give_the_mixed_and_the_clean_loss():
     mixed, clean = losses("cross-entropy", CLASSES)
     assert_close(mixed(logits, targets), F.cross_entropy(logits, targets))
     assert_close(clean(logits, targets), F.cross_entropy(logits, targets))
+    mixed, clean = losses("decoupled", CLASSES)
+    assert mixed is clean is decoupled_cross_entropy
     mixed, clean = losses("official", CLASSES)
     assert_close(mixed(logits, targets), F.binary_cross_entropy(logits.softmax(1), targets))
     assert_close(clean(logits, targets), 2 / CLASSES * F.cross_entropy(logits, targets))

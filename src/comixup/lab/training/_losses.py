@@ -12,6 +12,7 @@ from torch import Tensor
 from comixup import LossFn
 from comixup._checks import check_count
 from comixup.lab.training._recipe import LossName
+from comixup.mixers import decoupled_cross_entropy
 
 
 def losses(
@@ -26,6 +27,7 @@ def losses(
     official implementation minimises in its CIFAR-100 and Tiny ImageNet runs:
     `mean_binary_cross_entropy` for the mixed batch, and for the clean batch 2 / C times
     cross-entropy.
+    "decoupled" is `comixup.mixers.decoupled_cross_entropy` for both.
     "binary-cross-entropy" is for images with any number of labels: each class is a yes-or-no
     question of its own.
 
@@ -36,7 +38,7 @@ def losses(
     class is unlikely, the ratio is nearer to 1 / C.
 
     Args:
-        name: "cross-entropy", "official" or "binary-cross-entropy".
+        name: "cross-entropy", "official", "binary-cross-entropy" or "decoupled".
         num_classes: C.
         class_weights: (C,) weights of the classes, of cross-entropy; None: all the same.
         label_smoothing: fraction of every target that is spread over all classes, of cross-entropy.
@@ -53,6 +55,8 @@ def losses(
     if name == "cross-entropy":
         plain = functools.partial(soft_cross_entropy, label_smoothing=label_smoothing)
         return plain, plain
+    if name == "decoupled":
+        return decoupled_cross_entropy, decoupled_cross_entropy
     if name == "binary-cross-entropy":
         return binary_cross_entropy, binary_cross_entropy
     # Paper: its equations use cross-entropy, and the experiments were run with these two losses.

@@ -122,7 +122,7 @@ class Method:
             )
 
 
-LossName: TypeAlias = Literal["cross-entropy", "official", "binary-cross-entropy"]
+LossName: TypeAlias = Literal["cross-entropy", "official", "binary-cross-entropy", "decoupled"]
 OptimizerName: TypeAlias = Literal["sgd", "adam", "adamw"]
 Frozen: TypeAlias = Literal["none", "norms", "features"]
 ClassWeights: TypeAlias = Literal["balanced"]

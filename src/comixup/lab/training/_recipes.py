@@ -266,6 +266,22 @@ _SMALL_DATA |= {
     f"comixup-one-pass-{name}": Method("comixup", saliency="one-pass", memory=memory)
     for name, memory in _ONE_PASS_FORMS.items()
 }
+_SMALL_DATA |= {
+    "saliencymix-spectral": Method(
+        "saliencymix", saliency="one-pass-spectral", memory={"rate": 1.0}
+    ),
+    "guidedmixup-spectral": Method(
+        "guidedmixup", saliency="one-pass-spectral", memory={"rate": 0.5}
+    ),
+    "guidedmixup-clean": Method("guidedmixup", {"p": 0.8}, epoch_multiplier=1 / 1.8),
+    "rmix-half": Method("rmix", epoch_multiplier=0.5),
+    **{
+        f"{name}-one-pass": Method(name, saliency="one-pass")
+        for name in ("saliencymix", "guidedmixup", "rmix")
+    },
+}
+"""Methods beyond the paper's, with maps as their papers have them, or remembered ones, by as many
+passes over the images: see studies/family."""
 _LENGTHS = {"half": 0.5, "double": 2.0}
 _SMALL_DATA |= {
     f"{name}-{length}": dataclasses.replace(_SMALL_DATA[name], epoch_multiplier=multiplier)
