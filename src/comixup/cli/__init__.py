@@ -75,7 +75,7 @@ def main() -> None:
         return
     try:
         _check_command(words[0])
-        check_words(words)
+        check_words(words, COMMANDS.get(words[0]))
         with registry, raising_terminated():
             _run(words)
     except KeyboardInterrupt as stopped:

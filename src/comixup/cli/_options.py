@@ -8,7 +8,7 @@ import itertools
 import re
 import tempfile
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
@@ -32,11 +32,6 @@ ALIASES = {"--labels-per-class": "--images-per-class", "--learning-rate": "--lr"
 """Other names of options."""
 _MAX_DIGITS = 7
 """Of a class index: no data set has as many classes."""
-FLAGS = (
-    *("--download", "--skip-bad", "--pretrained", "--no-pretrained", "--json", "--calibrated"),
-    *("--report", "--collect", "--browser", "--help", "--version", "--"),
-)
-"""Options without a value."""
 SCHEDULES: dict[str, dict[str, Any]] = {
     "constant": {},
     "annealed": {"annealed": True},
@@ -267,12 +262,32 @@ def class_list(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(classes)
 
 
-def check_words(words: Sequence[str]) -> None:
+def flags_of(command: Any) -> set[str]:
+    """Returns the options of a command, or of a class of options, that have no value.
+
+    >>> flags_of(RunOptions)
+    {'--download'}
+    """
+    flags = set()
+    for name, hint in typing.get_type_hints(command).items():
+        if hint is bool:
+            flags.add(f"--{name.replace('_', '-')}")
+        elif dataclasses.is_dataclass(hint):
+            flags |= flags_of(hint)
+    return flags
+
+
+def check_words(words: Sequence[str], command: Callable[..., None] | None) -> None:
     """Raises `ValueError` for options given twice, or without a value.
 
     Of an option given twice the parser would drop the first values without a word, and an option
     for any number of values without one would mean its default.
+
+    Args:
+        words: of the command line.
+        command: what they call; None shows help.
     """
+    flags = {"--help", "--version", "--", *(flags_of(command) if command else ())}
     seen = set()
     for word, following in itertools.pairwise([*words, "--"]):
         if not word.startswith("--"):
@@ -286,7 +301,7 @@ def check_words(words: Sequence[str]) -> None:
             )
         seen.add(name)
         empty = not value if equals else following.startswith("--")
-        if empty and name not in FLAGS:
+        if empty and name not in flags:
             raise ValueError(f"`{name}` must be followed by a value, got none.")
 
 
