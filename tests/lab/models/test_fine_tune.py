@@ -8,7 +8,7 @@ from torchvision.models import resnet18
 
 from cases import each_case
 from comixup.lab import models
-from comixup.lab.models import freeze, load_matching
+from comixup.lab.models._load import freeze, load_matching
 
 
 def saved(model, path):

@@ -20,10 +20,7 @@ if TYPE_CHECKING:
     from comixup.lab.models._export import export as export
     from comixup.lab.models._load import Classifier as Classifier
     from comixup.lab.models._load import Header as Header
-    from comixup.lab.models._load import freeze as freeze
-    from comixup.lab.models._load import head_name as head_name
     from comixup.lab.models._load import load as load
-    from comixup.lab.models._load import load_matching as load_matching
     from comixup.lab.models._load import read_header as read_header
 else:
     __getattr__, __dir__, __all__ = lazy_imports(__name__)

@@ -17,6 +17,7 @@ from comixup.lab._preprocess import Shape
 from comixup.lab._seeds import Purpose, seed_for
 from comixup.lab.data import DataSet
 from comixup.lab.models import Preprocessing
+from comixup.lab.models._load import freeze, head_name, load_matching
 from comixup.lab.training._recipe import Recipe
 from comixup.lab.training._run import Run
 
@@ -71,8 +72,8 @@ def build_network(run: Run, data: DataSet, *, begun: bool = False) -> tuple[nn.M
     for side in {phase.image_size for phase in recipe.phases}:
         check_fit(model, recipe.model, shape_of(data, side), data.num_classes)
     if recipe.weights and not begun:
-        new = models.load_matching(model, recipe.weights, data.num_classes)
-    models.freeze(model, recipe.freeze, data.num_classes)
+        new = load_matching(model, recipe.weights, data.num_classes)
+    freeze(model, recipe.freeze, data.num_classes)
     return model, list(new)
 
 
@@ -82,7 +83,7 @@ def make_optimizer(recipe: Recipe, model: nn.Module, num_classes: int) -> torch.
     Biases and normalisation are a group of their own where they do not decay, and the last layer
     where it has another learning rate: a multiple of the recipe's, under `LR_FACTOR`.
     """
-    head = models.head_name(model, num_classes) if recipe.head_lr != 1 else ""
+    head = head_name(model, num_classes) if recipe.head_lr != 1 else ""
     chosen: dict[tuple[float, bool], list[nn.Parameter]] = {}
     for name, weight in model.named_parameters():
         if weight.requires_grad:
