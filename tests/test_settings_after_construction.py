@@ -1,10 +1,13 @@
 """Settings are checked when they are given: what can be set later is checked then, too."""
 
+import importlib
 import inspect
 import math
+import pkgutil
 
 import pytest
 import torch
+from torchvision.transforms import v2
 
 import comixup
 from batches import CLASSES
@@ -26,9 +29,9 @@ from comixup import (
     Terms,
 )
 from comixup._methods import METHODS
-from comixup.adapters.lightning import KeepCleanGradient
+from comixup.adapters.hugging_face import MixesBatches, OriginTransform
 from comixup.adapters.origins import WithOrigins
-from comixup.adapters.timm import MinMaxCutMix, Mixup
+from comixup.adapters.timm import MinMaxCutMix, OriginLoader, ReplayedOperation
 from comixup.adapters.torchvision import BatchMix
 
 
@@ -51,6 +54,9 @@ NEEDED = {
     MinMaxCutMix: lambda: (CLASSES, (0.2, 0.8)),
     BatchMix: lambda: (CutMix(CLASSES),),
     WithOrigins: lambda: ([(torch.rand(3, 8, 8), 0)], SaliencyMemory(1)),
+    OriginTransform: lambda: (v2.RandomHorizontalFlip(), SaliencyMemory(1)),
+    OriginLoader: lambda: (torch.utils.data.DataLoader(made(WithOrigins)),),
+    ReplayedOperation: lambda: (torch.nn.Identity(),),
 }
 """What must be given to make an object of a class."""
 
@@ -61,6 +67,7 @@ SETTABLE = {
     "turn": (7, 0),
     "uniform_expected": (True, False),
     "momentum": (0.5, 0.0),
+    "transform": (v2.RandomHorizontalFlip(), None),
 }
 """What can be set later: two good values, of which the second is the first state."""
 
@@ -74,7 +81,21 @@ def public_classes():
     public = list(dict.fromkeys(public))
     classes = [one for one in public if isinstance(one, type) and not inspect.isabstract(one)]
     classes = [one for one in classes if not getattr(one, "_is_protocol", False)]
-    return [*classes, Mixup, MinMaxCutMix, BatchMix, WithOrigins, KeepCleanGradient]
+    modules = [
+        importlib.import_module(f"comixup.adapters.{found.name}")
+        for found in pkgutil.iter_modules(comixup.adapters.__path__)
+        if not found.name.startswith("_")
+    ]
+    for module in modules:
+        classes += [
+            one
+            for name, one in vars(module).items()
+            if isinstance(one, type)
+            and one.__module__ == module.__name__
+            and not (name.startswith("_") or issubclass(one, torch.Tensor))
+            and one is not MixesBatches  # whose attributes are the Trainer's
+        ]
+    return classes
 
 
 def made(kind):
@@ -85,9 +106,10 @@ CLASSES_MADE = {kind.__name__: kind for kind in public_classes()}
 
 
 def test_they_are_found():
-    assert {"CoMixup", "PuzzleMix", "ManifoldMixup", "OnePassCollate", "Problem"} <= set(
-        CLASSES_MADE
-    )
+    for name in ("CoMixup", "PuzzleMix", "ManifoldMixup", "OnePassCollate", "Problem"):
+        assert name in CLASSES_MADE
+    for name in ("BatchMix", "MinMaxCutMix", "WithOrigins", "OriginLoader", "KeepCleanGradient"):
+        assert name in CLASSES_MADE
     assert issubclass(CoMixup, Mixer)
 
 
@@ -98,8 +120,10 @@ def test_an_argument_cannot_be_set_to_a_bad_value_later(kind):
         name
         for name, parameter in inspect.signature(kind).parameters.items()
         if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        and (hasattr(one, name) or kind is not OriginTransform)  # which keeps what it makes of two
     ]
-    for name in [*settings, *(other for other in SETTABLE if hasattr(one, other))]:
+    settable = [name for name in SETTABLE if isinstance(getattr(kind, name, None), property)]
+    for name in [*settings, *settable]:
         before = getattr(one, name)
         for bad in BAD:
             with pytest.raises((AttributeError, TypeError, ValueError)) as raised:

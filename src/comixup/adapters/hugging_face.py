@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from comixup import Mixer, Origin, SaliencyMemory, training_step
+from comixup._checks import SetOnce
 from comixup.adapters.cell_numbers import CellNumbers
 from comixup.adapters.origins import tracked
 
@@ -19,7 +20,7 @@ INDEX, CELLS = "index", "cells"
 """Columns of a batch: which example each image shows, and the cell of each of its pixels."""
 
 
-class OriginTransform:
+class OriginTransform(SetOnce):
     """A transform for `dataset.with_transform` whose examples tell where their pixels come from.
 
     The data set has a column "index" (`dataset.add_column("index", range(len(dataset)))`). Images

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.data import Dataset, default_collate
 
 from comixup import Origin, spectral_residual
-from comixup._checks import check_boolean, check_number
+from comixup._checks import SetOnce, check_boolean, check_number
 from comixup.adapters._replayed import (
     Colours,
     Nested,
@@ -353,7 +353,7 @@ class _Indices(Dataset[tuple[int]]):
         return (index,)
 
 
-class OriginLoader:
+class OriginLoader(SetOnce):
     """A loader of timm's `create_loader` whose batches are (input, target, origin).
 
     `create_loader` puts images through its transform on the way; give it a `WithOrigins` without
