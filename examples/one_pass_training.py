@@ -1,24 +1,41 @@
-"""Co-Mixup at the price of one pass: in a plain loop, in a loader's workers, and in Lightning."""
+"""Co-Mixup at the price of one pass, with TrivialAugment.
+
+In a plain loop, in a loader's workers, in Lightning and with Accelerate.
+"""
 
 from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
+from accelerate import Accelerator
 from lightning import LightningModule, Trainer
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, TensorDataset
 from torchvision.transforms import v2
 
 import comixup
 from comixup.adapters.origins import WithOrigins
-from tiny_data import BATCH, CLASSES, parse_steps, small_net, test_loss, train_set
+from tiny_data import BATCH, CLASSES, draw_shapes, parse_steps, small_net, test_loss
 
-AUGMENTATION = v2.Compose([v2.RandomCrop(32, padding=4), v2.RandomHorizontalFlip()])
+COUNT = 512
+MEAN, STD = 0.5, 0.3
+"""Of the shapes' pixels."""
+AUGMENTATION = v2.Compose(
+    [
+        v2.RandomCrop(32, padding=4),
+        v2.RandomHorizontalFlip(),
+        v2.TrivialAugmentWide(),
+        v2.ToDtype(torch.float32, scale=True),
+        v2.Normalize([MEAN] * 3, [STD] * 3),
+    ]
+)
 
 
 def one_pass() -> tuple[comixup.OnePass, WithOrigins]:
     """Returns what mixes, and a data set whose samples tell where their pixels come from."""
-    shapes = train_set()
+    images, targets, _ = draw_shapes(COUNT)
+    pixels = ((images * STD + MEAN) * 255).clamp(0, 255).to(torch.uint8)  # as files have them
+    shapes = TensorDataset(pixels, targets)
     memory = comixup.SaliencyMemory(num_examples=len(shapes))
     mixup = comixup.OnePass(comixup.CoMixup(num_classes=len(CLASSES)), memory)
     return mixup, WithOrigins(shapes, memory, AUGMENTATION)
@@ -97,14 +114,35 @@ def train_lightning(epochs: int) -> tuple[float, float]:
     return before, test_loss(module.model)
 
 
+def train_accelerate(epochs: int) -> tuple[float, float]:
+    """Returns the test loss before and after training with Accelerate."""
+    accelerator = Accelerator(cpu=True)
+    model = small_net()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
+    before = test_loss(model)
+    mixup, shapes = one_pass()
+    model, optimizer, loader = accelerator.prepare(
+        model, optimizer, DataLoader(shapes, BATCH, shuffle=True)
+    )
+    for _ in range(epochs):
+        for images, targets, origin in loader:
+            optimizer.zero_grad()
+            mixed, soft_targets = mixup(images, targets, origin)
+            accelerator.backward(F.cross_entropy(model(mixed), soft_targets))
+            optimizer.step()
+        mixup.end_epoch()  # in every process
+    return before, test_loss(accelerator.unwrap_model(model))
+
+
 def main(steps: int = 60) -> dict[str, tuple[float, float]]:
     """Trains in each way; returns the test loss before and after for each."""
     torch.manual_seed(0)
-    epochs = max(1, steps * BATCH // len(train_set()))
+    epochs = max(1, steps * BATCH // COUNT)
     results = {
         "plain loop": train(epochs),
         "mixed by workers": train_with_workers(epochs),
         "Lightning": train_lightning(epochs),
+        "Accelerate": train_accelerate(epochs),
     }
     for name, (before, after) in results.items():
         print(f"{name}: test loss {before:.2f} -> {after:.2f} after {epochs} epochs")

@@ -45,10 +45,10 @@ def test_plain_pytorch(example, capsys):
 @pytest.mark.slow
 def test_one_pass_training(example, capsys):
     results = example("one_pass_training").main(64)
-    assert set(results) == {"plain loop", "mixed by workers", "Lightning"}
+    assert set(results) == {"plain loop", "mixed by workers", "Lightning", "Accelerate"}
     for before, after in results.values():
         check(before, after)
-    assert capsys.readouterr().out.count("test loss") == 3
+    assert capsys.readouterr().out.count("test loss") == 4
 
 
 def test_torchvision_transform(example):
