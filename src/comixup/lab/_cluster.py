@@ -15,6 +15,7 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -23,7 +24,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from comixup._atomic_write import make_folder
 from comixup._checks import check_count, check_number
@@ -140,6 +141,11 @@ class Cluster:
             check_count("cpus", self.cpus, high=MAX_PROCESSES)
         if self.gpus is not None:
             check_number("gpus", self.gpus, high=MAX_GPUS)
+            if self.inline:
+                raise ValueError(
+                    f"`gpus` must be left out with here:1, got {self.gpus:g}: its runs take the "
+                    "device of --accelerator. Start several processes with --cluster here:N."
+                )
 
     @property
     def processes(self) -> int | None:
@@ -168,6 +174,31 @@ class Cluster:
         kind = _Inline if self.inline else _Processes if self.processes else _RayTasks
         with kind(self, folder) as executor, Board(console, [task.key for task in tasks]) as board:
             yield from _run(tasks, executor, board)
+
+    def train_together(
+        self,
+        task: Task,
+        devices: int,
+        nodes: int,
+        minutes: float,
+        folder: Path,
+        console: Console | None = None,
+    ) -> None:
+        """Calls a task in many processes at once, by Ray Train: one run on several machines.
+
+        They start together, find each other as those of torchrun do, and all start again when one
+        is lost; the task goes on from its last checkpoint.
+
+        Args:
+            task: what each of them calls.
+            devices: processes on each machine.
+            nodes: machines.
+            minutes: after which a process that does not answer counts as lost.
+            folder: what the task writes to; all machines have to see it.
+            console: where to tell how far the first process is; None is silent.
+        """
+        with _RayTasks(self, folder) as executor, Board(console, [task.key]) as board:
+            executor.train_together(task, devices, nodes, minutes, folder, board.tell)
 
 
 def _run(tasks: Sequence[Task], executor: _Executor, board: Board) -> Iterator[Done]:
@@ -207,8 +238,17 @@ def _run(tasks: Sequence[Task], executor: _Executor, board: Board) -> Iterator[D
 # ---- Executors -----------------------------------------------------------------------------------
 
 
-class _Executor(contextlib.AbstractContextManager["_Executor"]):
+_Kind = TypeVar("_Kind", bound="_Executor")
+
+
+class _Executor:
     """Runs tasks; leaving it stops those that are running."""
+
+    def __enter__(self: _Kind) -> _Kind:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
 
     @property
     def full(self) -> bool:
@@ -251,9 +291,6 @@ class _Inline(_Executor):
             if getattr(error, "signal_number", None) is not None:  # the user stopped it: all stop
                 raise
             return [Done(task.key, error=error)]
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
 
 class _Processes(_Executor):
@@ -455,6 +492,48 @@ class _RayTasks(_Executor):
             return Done(key, error=RuntimeError(_first_line(why)))
         return Done(key, result, error, host)
 
+    def train_together(
+        self, task: Task, devices: int, nodes: int, minutes: float, folder: Path, tell: TellOf
+    ) -> None:
+        """Calls a task in all processes of Ray Train, and waits for them; see `Cluster`."""
+        from ray import train as ray_train  # noqa: PLC0415
+        from ray.train.torch import TorchConfig, TorchTrainer  # noqa: PLC0415
+
+        over = threading.Event()
+
+        def relay() -> None:
+            while not over.wait(_REFRESH_SECONDS):
+                for said in self.ray.get(self.channel.take.remote()):
+                    tell(*said)
+
+        settings = {"task": task, "threads": self.cpus, "channel": self.channel, "words": sys.argv}
+        # Ray Train's own notes, which it wants all machines to see; runs have their folders.
+        with tempfile.TemporaryDirectory(dir=folder) as notes:
+            trainer = TorchTrainer(
+                _perform_together,
+                train_loop_config=settings,
+                torch_config=TorchConfig(timeout_s=round(60 * minutes)),
+                scaling_config=ray_train.ScalingConfig(
+                    num_workers=devices * nodes,
+                    use_gpu=self.gpus > 0,
+                    resources_per_worker={"CPU": self.cpus}
+                    | ({"GPU": self.gpus} if self.gpus else {}),
+                ),
+                run_config=ray_train.RunConfig(
+                    storage_path=notes, failure_config=ray_train.FailureConfig(max_failures=RETRIES)
+                ),
+            )
+            thread = threading.Thread(target=relay, daemon=True)
+            thread.start()
+            try:
+                trainer.fit()
+            except (ray_train.ControllerError, ray_train.WorkerGroupError) as why:
+                failures = getattr(why, "worker_failures", {})
+                raise RuntimeError(_first_line(next(iter(failures.values()), why))) from why
+            finally:
+                over.set()
+                thread.join()
+
     def __exit__(self, *_: object) -> None:
         try:
             for ref in self.running:
@@ -504,6 +583,15 @@ def _perform_on_ray(
         return host, None, error
 
 
+def _perform_together(settings: dict[str, Any]) -> None:
+    """Runs a task in one of the processes that Ray Train has started, as torchrun would have."""
+    os.environ |= {"TORCHELASTIC_RUN_ID": "ray", "GROUP_RANK": os.environ["NODE_RANK"]}
+    task, channel, host = settings["task"], settings["channel"], socket.gethostname()
+    sys.argv = settings["words"]
+    _set_threads(settings["threads"])
+    _call(task, 1, lambda said: channel.put.remote((task.key, host, said)))  # 1: it may be again
+
+
 def connect(cluster: Cluster) -> bool:
     """Connects this process with a Ray cluster; returns whether it was not connected before.
 
@@ -531,7 +619,12 @@ def connect(cluster: Cluster) -> bool:
         ray.init(address=address or "auto", **quiet)
     except (OSError, RuntimeError, ValueError) as why:
         if not address and isinstance(why, ConnectionError):
-            ray.init(include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
+            from ray._private import ray_constants  # noqa: PLC0415
+
+            # As Ray does on Windows and macOS: else it takes the machine's own address, whatever
+            # is asked for, and its ports are open to all who reach them.
+            ray_constants.ENABLE_RAY_CLUSTER = False
+            ray.init(address="local", include_dashboard=False, **quiet)
             return True
         raise ConnectionError(
             f"`cluster` must be a Ray cluster that this machine belongs to, got {cluster.cluster} "

@@ -106,6 +106,16 @@ def test_wrong_numbers():
         Cluster(cpus=0)
     with pytest.raises(ValueError, match="`gpus` must be"):
         Cluster(gpus=-1)
+    with pytest.raises(ValueError, match="`gpus` must be left out with here:1, got 1"):
+        Cluster(gpus=1)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "127.0.0.1", "127.0.0.1:port", "nowhere.:6379"])
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_a_wrong_address_is_told_at_once(address):
+    with pytest.raises(ConnectionError, match=r"`cluster` must be a Ray cluster that this machine"):
+        list(Cluster(f"ray:{address}").run([Task("a", cluster_tasks.double, (1,))]))
 
 
 def test_without_ray_it_is_said_how_to_install_it(monkeypatch):

@@ -10,10 +10,11 @@ import time
 from pathlib import Path
 
 import pytest
+from torch.testing import assert_close
 
 from comixup._methods import PAPER
-from comixup.lab.training import Hardware
-from comixup.lab.training._folder import METADATA, METRICS
+from comixup.lab.training import Hardware, read_logits
+from comixup.lab.training._folder import LOGITS, METADATA, METRICS
 from small_runs import (
     TEST,
     WAIT_SECONDS,
@@ -21,6 +22,7 @@ from small_runs import (
     assert_same_weights,
     at_step,
     commands,
+    count_last_evaluation,
     die_at_write,
     folder_of,
     free_port,
@@ -111,6 +113,26 @@ def test_equal_global_batches_give_equal_results_and_the_number_of_devices_may_c
     assert "epoch 1/3" not in texts[0]
     assert_same_weights(folder_of(tmp_path), alone, **ROUNDING)
     assert_close_metrics(folder_of(tmp_path), alone)
+
+
+def test_the_last_evaluation_is_shared(data, tmp_path, alone):
+    counts = [tmp_path / str(rank) for rank in range(2)]
+    codes, texts = run_both(
+        words(data, tmp_path, model=NO_BATCH_NORM),
+        tmp_path / "log",
+        before=[count_last_evaluation] * 2,
+        details=[(path,) for path in counts],
+    )
+    assert codes == [0, 0], texts
+    assert [int(path.read_text()) for path in counts] == [TEST - TEST // 2, TEST // 2]
+    pairs = zip(
+        read_logits(folder_of(tmp_path) / LOGITS).values(),
+        read_logits(alone / LOGITS).values(),
+        strict=True,
+    )
+    for (logits, targets), (expected, classes) in pairs:
+        assert targets.tolist() == classes.tolist()
+        assert_close(logits, expected, **ROUNDING)
 
 
 # ---- Lost processes -----------------------------------------------------------------------------

@@ -147,6 +147,11 @@ class Loader(ABC):
         """Returns the steps of an epoch."""
         return len(self._order)
 
+    def share(self, step: int) -> slice:
+        """Returns which images of the split's own order this process has of a step."""
+        share = self._order.share(step)
+        return slice(share.start, share.stop)
+
     def epoch(self, epoch: int, first_step: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """Returns an epoch's batches: normalised float32 images on the device, int64 targets.
 
@@ -292,7 +297,8 @@ class Order:
             raise ValueError(
                 f"`batch_size` must give each of the {self.world_size} processes at least "
                 f"{MIN_SHARE} images to train on, got batches of {batch} (of {self.count} training "
-                "images). Use larger batches, fewer processes or more images."
+                f"images). Use --batch-size {MIN_SHARE * self.world_size} or more (with as many "
+                f"images), or at most {max(batch // MIN_SHARE, 1)} processes."
             )
 
     def __len__(self) -> int:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 WORKERS = min(4, os.cpu_count() or 1)
 """Processes that read images, where nothing else is asked for."""
 TIMEOUT_MINUTES = 30.0
-"""The longest that a process may keep the others waiting: the first one evaluates the last weights
-and writes the results alone, and any may be the one that reads or downloads the data."""
+"""The longest that a process may keep the others waiting: the first one writes the results alone,
+and any may be the one that reads or downloads the data."""
 MAX_DEVICES = 16
 """Processes on a machine that has fewer cores and GPUs: more would only fill its memory."""
 MAX_NODES = 10_000

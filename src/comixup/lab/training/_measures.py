@@ -114,18 +114,29 @@ def validate(fabric: Fabric, model: nn.Module, loader: Loader) -> dict[str, floa
 
 
 @torch.no_grad()
-def logits_of(fabric: Fabric, model: nn.Module, loader: Loader) -> Logits:
+def logits_of(
+    fabric: Fabric, model: nn.Module, loader: Loader, targets: Tensor, num_classes: int
+) -> Logits:
     """Returns the logits of all images, (n, classes) float32, and their classes, in host memory.
 
-    The loader yields whole batches: this process computes alone.
+    All processes have all of them; each computes its own shares of the batches.
+
+    Args:
+        fabric: the processes.
+        model: the network.
+        loader: this process's shares.
+        targets: of all images.
+        num_classes: of the data set.
     """
     inner = unwrapped(model)
+    share_buffers(fabric, inner)
     inner.eval()
-    logits, classes = [], []
-    for images, targets in loader.epoch(0):
-        logits.append(_logits_of_batch(fabric, inner, images))
-        classes.append(targets)
-    return torch.cat(logits).cpu(), torch.cat(classes).cpu()
+    logits = torch.zeros(len(targets), num_classes, device=fabric.device)
+    for step, (images, _) in enumerate(loader.epoch(0)):
+        if len(images):
+            logits[loader.share(step)] = _logits_of_batch(fabric, inner, images)
+    everybody = fabric.all_reduce(logits, reduce_op="sum")  # the others' are 0
+    return torch.as_tensor(everybody).cpu(), targets.cpu()
 
 
 def _logits_of_batch(fabric: Fabric, inner: nn.Module, images: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -80,17 +81,18 @@ def train_all(
     cluster, hardware = cluster or Cluster(), options.get("hardware") or Hardware()
     seeds, out = options.get("seeds", (0,)), options.get("out", Path("runs"))
     check_run_options(seeds, hardware, options.get("checkpoint_steps"), recipe)
-    console, several = options.get("console"), False
+    console, several, together = options.get("console"), False, (1, 1)
     if cluster.inline:
         options["fabric"] = fabric = options.get("fabric") or hardware.launch()
         console, several = console if fabric.is_global_zero else None, fabric.world_size > 1
     else:
         check_alone(f"--cluster {cluster.cluster}")
-        if (hardware.devices or 1) * (hardware.num_nodes or 1) > 1:
+        together = hardware.devices or 1, hardware.num_nodes or 1
+        if together != (1, 1) and cluster.processes:
             raise ValueError(
                 f"`devices` and `num_nodes` must be 1 with --cluster {cluster.cluster}, got "
-                f"{hardware.devices or 1} and {hardware.num_nodes or 1}: its processes train a run "
-                "each."
+                f"{together[0]} and {together[1]}: its processes train a run each. Use --cluster "
+                "ray, or leave --cluster out."
             )
         root = find_root(options.get("data_root"), or_csv=True)
         options = {**options, "out": out.absolute(), "data_root": root}
@@ -103,6 +105,15 @@ def train_all(
     tasks = [
         Task(key, _train_one, (recipe, *run, options), trains=True) for key, run in runs.items()
     ]
+    if together != (1, 1):  # one run after the other, each in many processes
+        for task in tasks:
+            cluster.train_together(
+                task, *together, hardware.timeout_minutes, out.absolute(), console
+            )
+        # They are finished now: here their results are read.
+        finished: TrainOptions = {**options, "hardware": Hardware(accelerator="cpu")}
+        tasks = [replace(task, arguments=(*task.arguments[:3], finished)) for task in tasks]
+        cluster, console = Cluster(), None
     found: dict[tuple[str, int], RunRecord] = {}
     everything = []
     for done in cluster.run(tasks, console, out):
@@ -261,8 +272,7 @@ def _train_run(
         from_first_process(fabric, write_about)  # not before all that may be rejected has been read
         if not state.finished:
             trainer.fit()
-        if first:
-            trainer.finish()
+        trainer.finish()
         fabric.barrier()
         state.final = fabric.broadcast(state.final)
         return record_of(run, state, folder.path, data.test.digest())

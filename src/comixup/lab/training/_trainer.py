@@ -33,6 +33,7 @@ from comixup.lab.training._vat import vat_loss
 COLOUR_LEVELS = 255
 """The radius of VAT's ball is given in levels of 8-bit colours."""
 EVALUATION_BATCH = 250
+"""Images of each process."""
 MOSTLY = 0.5
 """Fraction of unmixed outputs in the first batch from which on a run tells why."""
 
@@ -341,21 +342,20 @@ class Trainer:
         """Returns errors and losses on the validation images, if there are any, and test images."""
         metrics: dict[str, float] = {}
         for name, split in self._held_out().items():
-            loader = self._loader(split, self.fabric.global_rank, self.fabric.world_size)
-            measured = validate(self.fabric, self.evaluated, loader)
+            measured = validate(self.fabric, self.evaluated, self._loader(split))
             metrics |= {f"{name}_{key}": value for key, value in measured.items()}
         return metrics
 
     def _held_out(self) -> dict[str, Split]:
         return {name: split for name, split in self.data.splits.items() if name != "train"}
 
-    def _loader(self, split: Split, rank: int = 0, world_size: int = 1) -> Loader:
-        """Returns the unaugmented batches of a split, or a process's shares of them."""
+    def _loader(self, split: Split) -> Loader:
+        """Returns this process's shares of the unaugmented batches of a split."""
         return split.loader(
-            EVALUATION_BATCH,
+            EVALUATION_BATCH * self.fabric.world_size,
             image_size=self.run.final_image_size,
-            rank=rank,
-            world_size=world_size,
+            rank=self.fabric.global_rank,
+            world_size=self.fabric.world_size,
             device=self.fabric.device,
             workers=self.hardware.workers,
         )
@@ -459,13 +459,14 @@ class Trainer:
 
     def final_logits(self) -> dict[str, Logits]:
         """Returns the logits of all images not trained on, with their classes, by split."""
+        fabric, classes = self.fabric, self.data.num_classes
         return {
-            name: logits_of(self.fabric, self.evaluated, self._loader(split))
+            name: logits_of(fabric, self.evaluated, self._loader(split), split.targets, classes)
             for name, split in self._held_out().items()
         }
 
     def finish(self) -> None:
-        """Measures the final weights and writes all that a finished run leaves: one process."""
+        """Measures the final weights, and writes all that a finished run leaves."""
         if self.state.best:
             load_weights(self.evaluated, self.state.best)
         logits = self.final_logits()
@@ -481,7 +482,8 @@ class Trainer:
             self.state.finished = True
             self.save({})
         # Also where a kill came between the last checkpoint and these files.
-        export(self.run, self.data, self.evaluated, self.state, logits, self.folder)
+        if self.fabric.is_global_zero:
+            export(self.run, self.data, self.evaluated, self.state, logits, self.folder)
 
 
 def out_of_patience(recipe: Recipe, history: Sequence[Mapping[str, float]]) -> bool:
