@@ -222,7 +222,7 @@ def _run(tasks: Sequence[Task], executor: _Executor, board: Board) -> Iterator[D
             failed.add(key)
             board.finish(key, done.reason)
             yield done
-        for done in executor.results(board.tell):
+        for done in executor.results(board.tell) if running else ():
             task = running.pop(done.key)
             attempts[done.key] = attempts.get(done.key, 0) + 1
             if isinstance(done.error, LostError) and attempts[done.key] <= RETRIES:
@@ -302,9 +302,8 @@ class _Processes(_Executor):
         cores = int(os.environ.get("OMP_NUM_THREADS", "0").partition(",")[0])
         self.threads = cluster.cpus or cores or max(1, (os.cpu_count() or 1) // self.count)
         self.idle = list(reversed(range(self.count)))
-        self.pools: dict[int, tuple[ProcessPoolExecutor, Connection]] = {}
+        self.pools: dict[int, tuple[ProcessPoolExecutor, Connection, Future[int]]] = {}
         self.running: dict[Future[Any], tuple[str, int]] = {}
-        self.pids: dict[int, int] = {}
 
     @property
     def full(self) -> bool:
@@ -320,50 +319,49 @@ class _Processes(_Executor):
                 _begin,
                 (writer, self.gpus[number], self.threads, sys.argv),
             )
-            self.pools[number] = pool, reader
+            self.pools[number] = pool, reader, pool.submit(os.getpid)
         future = self.pools[number][0].submit(_perform, task, attempt)
         self.running[future] = task.key, number
 
     def results(self, tell: TellOf) -> list[Done]:
-        finished, _ = wait(self.running, _REFRESH_SECONDS, FIRST_COMPLETED)
-        for number, (_, reader) in self.pools.items():
+        finished = wait(self.running, _REFRESH_SECONDS, FIRST_COMPLETED).done
+        for _, reader, _ in self.pools.values():
             with contextlib.suppress(EOFError, OSError):
                 while reader.poll():
-                    said = reader.recv()
-                    if isinstance(said, int):
-                        self.pids[number] = said
-                    else:
-                        tell(said[0], "", said[1])
+                    key, said = reader.recv()
+                    tell(key, "", said)
         done = []
         for future in finished:
             key, number = self.running.pop(future)
             self.idle.append(number)
             error = future.exception()
             if isinstance(error, BrokenProcessPool):
-                pool, reader = self.pools.pop(number)
+                pool, reader, _ = self.pools.pop(number)
                 pool.shutdown()
                 reader.close()
-                error = LostError(f"its process {self.pids.pop(number, '')} was killed")
+                error = LostError("its process was killed")
             if error is not None and not isinstance(error, Exception):
                 raise error
             done.append(Done(key, None if error else future.result(), error))
         return done
 
-    def __exit__(self, *_: object) -> None:
-        busy = {number for _, number in self.running.values()}
+    def __exit__(self, *error: object) -> None:
         try:
-            for number in busy & set(self.pids):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(self.pids[number], signal.SIGTERM)  # they save, and stop
+            self._signal(signal.SIGTERM)  # runs save, and stop
             wait(self.running, _STOP_SECONDS)
         finally:
-            for future in self.running:
-                if not future.done():
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(self.pids[self.running[future][1]], signal.SIGKILL)
-            for pool, reader in self.pools.values():
+            self._signal(signal.SIGKILL)
+            for pool, reader, _pid in self.pools.values():
                 pool.shutdown(cancel_futures=True)
                 reader.close()
+
+    def _signal(self, number: int) -> None:
+        """Sends a signal to the processes whose tasks are not done."""
+        for future, (_, slot) in self.running.items():
+            if not future.done():
+                # A process that has just been started is waited for; one may have died meanwhile.
+                with contextlib.suppress(BrokenProcessPool, ProcessLookupError):
+                    os.kill(self.pools[slot][2].result(), number)
 
 
 _writer: Connection | None = None
@@ -377,10 +375,18 @@ def _begin(writer: Connection, gpu: str | None, threads: int, command: list[str]
     if hasattr(os, "setsid"):  # Ctrl-C is for the parent, which passes it on
         os.setsid()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     if gpu is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu  # before CUDA is first used
     _set_threads(threads)
-    writer.send(os.getpid())
+
+
+def _end_with_parent() -> None:
+    """Ends a process of `here:N` whose parent was killed: nobody would ever end it."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _perform(task: Task, attempt: int) -> Any:
@@ -388,7 +394,7 @@ def _perform(task: Task, attempt: int) -> Any:
 
     def tell(said: Progress | str) -> None:
         assert _writer is not None
-        _writer.send((task.key, said))  # fails, and so ends a run, if nobody is left to read it
+        _writer.send((task.key, said))
 
     return _call(task, attempt, tell)
 
@@ -501,10 +507,18 @@ class _RayTasks(_Executor):
 
         over = threading.Event()
 
+        mistakes: list[Exception] = []
+
+        def take() -> None:
+            for key, host, said in self.ray.get(self.channel.take.remote()):
+                if isinstance(said, Exception):
+                    mistakes.append(said)
+                else:
+                    tell(key, host, said)
+
         def relay() -> None:
             while not over.wait(_REFRESH_SECONDS):
-                for said in self.ray.get(self.channel.take.remote()):
-                    tell(*said)
+                take()
 
         settings = {"task": task, "threads": self.cpus, "channel": self.channel, "words": sys.argv}
         # Ray Train's own notes, which it wants all machines to see; runs have their folders.
@@ -533,6 +547,9 @@ class _RayTasks(_Executor):
             finally:
                 over.set()
                 thread.join()
+        take()
+        if mistakes:
+            raise mistakes[0]
 
     def __exit__(self, *_: object) -> None:
         try:
@@ -549,16 +566,19 @@ class _RayTasks(_Executor):
                 self.ray.shutdown()
 
 
+_Said: TypeAlias = "tuple[str, str, Progress | str | Exception]"
+
+
 class _Channel:
     """An actor on the driver's machine that keeps what tasks tell until the driver takes it."""
 
     def __init__(self) -> None:
-        self.said: list[tuple[str, str, Progress | str]] = []
+        self.said: list[_Said] = []
 
-    def put(self, said: tuple[str, str, Progress | str]) -> None:
+    def put(self, said: _Said) -> None:
         self.said.append(said)
 
-    def take(self) -> list[tuple[str, str, Progress | str]]:
+    def take(self) -> list[_Said]:
         said, self.said = self.said, []
         return said
 
@@ -589,7 +609,18 @@ def _perform_together(settings: dict[str, Any]) -> None:
     task, channel, host = settings["task"], settings["channel"], socket.gethostname()
     sys.argv = settings["words"]
     _set_threads(settings["threads"])
-    _call(task, 1, lambda said: channel.put.remote((task.key, host, said)))  # 1: it may be again
+
+    def tell(said: Progress | str) -> None:
+        channel.put.remote((task.key, host, said))
+
+    try:
+        _call(task, 1, tell)  # not its first attempt, perhaps
+    except (ValueError, TypeError, FileNotFoundError, ImportError) as error:
+        # Every process raises it, and would again: Ray Train is not to start them again.
+        reason = Done(task.key, error=error, host=host).reason
+        import ray  # noqa: PLC0415 - of the extra `cluster`
+
+        ray.get(channel.put.remote((task.key, host, ValueError(reason))))
 
 
 def connect(cluster: Cluster) -> bool:

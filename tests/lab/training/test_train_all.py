@@ -16,7 +16,7 @@ from small_runs import WAIT_SECONDS, assert_same_run, metrics
 RECIPE = RECIPES["digits"].changed(
     model="lenet", epochs=2, batch_size=8, images_per_class=2, test_fraction=None
 )
-METHODS, SEEDS = ["vanilla", "comixup"], (0, 1)
+METHODS, SEEDS = ["vanilla", "cutmix"], (0, 1)
 
 
 def wait_for(happened):
@@ -67,7 +67,7 @@ def alive(pid):
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_stopping_stops_all_and_the_same_command_goes_on(tmp_path, number):
-    words = [sys.executable, "-m", "comixup", "train", "digits", "--method", "vanilla", "comixup"]
+    words = [sys.executable, "-m", "comixup", "train", "digits", "--method", *METHODS]
     words += [
         "--epochs",
         "2000",
