@@ -58,7 +58,8 @@ nitpick_ignore_regex = [
     ("py:.*", r"(abc|argparse|collections|contextlib|enum|pathlib|threading)\..*"),
     ("py:.*", r"(lightning|lightning_fabric|matplotlib|numpy|np|npt|PIL|Image|rich)\..*"),
     ("py:.*", r"(timm|torch|torchvision)\..*"),
-    ("py:.*", r"Fabric|Figure|Path|Scalar|Tensor|TrainOptions|'[\w-]+'|(dict|tuple)\[.*"),
+    ("py:.*", r"Cluster|Console|Done|Fabric|Figure|Path|Scalar|Tell|Tensor|TrainOptions"),
+    ("py:.*", r"'[\w-]+'|(dict|tuple)\[.*"),
     ("py:.*", r"comixup(\.\w+)*\._\w+\.\w+|comixup\.core\.\w+\.\w+"),
 ]
 

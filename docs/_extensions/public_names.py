@@ -33,10 +33,10 @@ PACKAGES = (
     "comixup.lab.evaluation",
     "comixup.lab.paper",
     "comixup.selfcheck",
+    "comixup.adapters.origins",  # before those that import its names
     "comixup.adapters.torchvision",
     "comixup.adapters.timm",
     "comixup.adapters.lightning",
-    "comixup.adapters.origins",
 )
 
 
