@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+collect_ignore = []
+if "COMIXUP_PRETEND_DEVICE" not in os.environ:  # it would be there for all tests of a process
+    collect_ignore += ["pretend_device.py", "on_a_device.py"]
 if sys.platform == "win32":  # forked processes, signals and limits that Windows does not have
-    collect_ignore = [
+    collect_ignore += [
         f"lab/training/test_{name}.py" for name in ("atomic_write", "processes", "survival")
     ]
 

@@ -1,7 +1,8 @@
 """On a device that is not there: equal results, counted copies, and nothing the host waits for.
 
 Everything but compiled graphs, streams and a real device's kernels, which `comixup check` tries.
-test_devices.py runs this in a process of its own, since the device is registered for all of it.
+test_devices.py runs this in a process of its own, since the device is registered for all of it;
+for yourself: COMIXUP_PRETEND_DEVICE=1 pytest tests/on_a_device.py.
 """
 
 from collections.abc import Iterator

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import comixup
+from test_one_pass_examples import SCRIPTS
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 STEPS = 12
@@ -193,6 +194,7 @@ def test_the_shapes_are_the_same_every_time_and_every_class_is_there(example):
 
 def test_every_example_is_run_here_or_by_the_demo():
     parts = {"tiny_data", "segmentation_data", "demo", "demo_picture", "demo_training"}
+    parts |= {f"one_pass_{name}" for name in SCRIPTS}  # test_one_pass_examples.py
     files = (Path(__file__), Path(__file__).with_name("test_hugging_face.py"))
     here = "".join(file.read_text(encoding="utf-8") for file in files)
     for path in sorted(EXAMPLES.glob("*.py")):

@@ -181,7 +181,7 @@ def test_what_cannot_be_written_is_found_out_before_anything_is_computed(
     told = {"a folder for the file": "evaluation.json is one", "in use": "must not be in use"}
     with locked(tmp_path / ("folder" if place == "in use" else "other")):
         answer = called("evaluate", runs[0], "--out", out)
-    assert_message(answer, told.get(place, "must be one that can be written to"))
+    assert_message(answer, told.get(place, "`--out` must be a folder to write to"))
     # Of several, the last one that cannot be written stops them all.
     (runs[1] / "evaluation.json").mkdir()
     assert_message(called("evaluate", *runs[:2]), "evaluation.json is one")
@@ -205,7 +205,7 @@ def test_a_folder_that_a_comparison_cannot_be_written_to(called, runs, tmp_path)
     assert called("evaluate", runs[0])[0] == 0
     (tmp_path / "file").write_text("mine")
     for out in ("file", "file/below"):
-        told = "`folder` must be one that can be written to"
+        told = "`--out` must be a folder to write to"
         assert_message(called("compare", runs[0], "--out", out), told)
     assert (tmp_path / "file").read_text() == "mine"
 
@@ -343,7 +343,10 @@ def test_a_damaged_file_of_a_folder_is_named(called, of_folder, folder, tmp_path
 
 def test_missing_and_empty_boxes(called, of_folder, tiny, of_tiny, tmp_path):
     of_folder[1] = weights_of("small", 2, tmp_path / "two.pth", side=32)
-    assert_message(called(*of_folder, "--boxes", "nowhere.csv"), r"nowhere\.csv.* does not exist")
+    assert_message(
+        called(*of_folder, "--boxes", "nowhere.csv"),
+        r"`--boxes` must exist, but there is no nowhere\.csv",
+    )
     (tmp_path / "empty.csv").write_text("file,x0,y0,x1,y1\n")
     assert_message(called(*of_folder, "--boxes", "empty.csv"), r"has no box for any of the 6")
     (tmp_path / "one.csv").write_text("ant/00.jpg,1,2,9,9\n")

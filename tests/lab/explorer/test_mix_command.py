@@ -94,7 +94,7 @@ def test_augmented_images_are_drawn_with_the_saliency_that_follows_them(
     ("words", "message"),
     [
         (["--out", "sheet.jpg"], "`--out` must end in one of .png, .pdf, .svg, got sheet.jpg"),
-        (["--method", "coximup"], "`--method` must be one of comixup, puzzlemix, cutmix, input"),
+        (["--method", "coximup"], "`--method` must be one of comixup, input, cutmix, puzzlemix"),
         (["--tau", "-1"], "`tau` must be a number from 0"),
         (["--count", "0"], "`count` must be a positive integer"),
         (["--image-size", "4"], "`side` must be an integer of at least 16"),

@@ -96,7 +96,7 @@ def predict_files(
     Args:
         classifier: from `comixup.lab.models.load`.
         files: the images, of any size.
-        temperature: what logits are divided by; see `fit_temperature`.
+        temperature: what logits are divided by.
         device: where to compute.
         maps: folder for a picture of each image with the activation map of the predicted class;
             None draws none.

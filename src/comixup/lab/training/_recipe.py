@@ -163,7 +163,7 @@ class Recipe:
         lr_interpolation: "constant" keeps a rate until the next; "linear" and "cosine" go from one
             to the next, per step.
         loss: what is minimised; the paper's learning rates belong to "official", the loss of its
-            official implementation (see `losses`).
+            official implementation.
         optimizer: which one: "sgd", "adam" or "adamw".
         momentum: of sgd.
         nesterov: of sgd.

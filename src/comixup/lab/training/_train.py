@@ -66,7 +66,7 @@ def train_all(
     each: Callable[[str, int, RunRecord], None] | None = None,
     **options: Unpack[TrainOptions],
 ) -> tuple[dict[str, dict[int, RunRecord]], list[Done]]:
-    """Returns the result of each method and seed, and what became of all runs; see `check_done`.
+    """Returns the result of each method and seed, and what became of all runs.
 
     Where one fails the others go on.
 
