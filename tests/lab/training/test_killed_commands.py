@@ -80,7 +80,9 @@ def until_it_ends(arguments, log, befalls):
 
 def table_of(text):
     """Returns what a command printed, without the lines about runs under way."""
-    under_way = re.compile(r"epoch |\d+ % of the first outputs |\S+: .*, 1 epoch$")
+    under_way = re.compile(
+        r"epoch |\d+ of \d+ done, |\d+ % of the first outputs |\S+: .*, 1 epoch$"
+    )
     return [line for line in text.splitlines() if not under_way.match(line)]
 
 

@@ -65,7 +65,8 @@ def check_run(recipe, root, out, method=None, epochs=1):
     assert all(0 < row["train_loss"] < 100 for row in rows)
     assert 0 <= result.error <= 100
     assert json.loads((folder / "result.json").read_text())["error"] == result.error
-    assert (folder / "first_batch.png").exists()
+    # RecursiveMix pastes images of the batch before, which is gone when pictures are drawn.
+    assert (folder / "first_batch.png").exists() == (method != "recursivemix")
     return folder
 
 
