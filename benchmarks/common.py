@@ -103,7 +103,7 @@ def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
 
 
 def unit_maps(m: int, grid: Sequence[int], seed: int, power: float = 1) -> Tensor:
-    """Returns s = U^power at every location, each input's map normalised to sum 1."""
+    """Returns s = U^power at every location, each input's map normalized to sum 1."""
     maps = torch.rand(m, *grid, generator=seeded(seed), dtype=torch.float64) ** power
     return maps / maps.flatten(1).sum(1).view(-1, *[1] * len(grid))
 

@@ -1,6 +1,6 @@
 """Share of an evaluation's time that is spent in the network's forward pass.
 
-`comixup evaluate`'s parts, each alone: predictions with their metrics, localisation, and the three
+`comixup evaluate`'s parts, each alone: predictions with their metrics, localization, and the three
 corruptions of the background, on the test images of CIFAR-100 and of Tiny-ImageNet. CIFAR-100 has
 no boxes: its objects are said to be in the middle, in boxes of several sizes. Networks are
 untrained, since their time does not depend on their weights; but the maps of such networks are
@@ -27,7 +27,7 @@ from comixup.lab.data import DataSet, load
 from comixup.lab.evaluation import measure, predict
 from comixup.lab.evaluation._corruption import CORRUPTIONS, CorruptedLoader
 from comixup.lab.evaluation._evaluate import BATCH
-from comixup.lab.evaluation._localisation import localise
+from comixup.lab.evaluation._localization import localize
 from common import console, options, progress, seeded, table, target
 
 WANTED = 0.9
@@ -76,7 +76,7 @@ def parts(network: nn.Module, data: DataSet, boxes: Tensor) -> dict[str, Callabl
     loader = data.test.loader(BATCH)
     calls: dict[str, Callable[[], object]] = {
         "predictions": lambda: measure(predict(network, loader.epoch(0))),
-        "localisation": lambda: localise(network, loader.epoch(0), boxes),
+        "localization": lambda: localize(network, loader.epoch(0), boxes),
     }
     for kind in CORRUPTIONS:
 

@@ -49,7 +49,7 @@ GCO_LARGEST = 9_000_000
 
 @dataclass
 class Step:
-    """One inner step: minimise sum_k unary[x_k, k] + sum_(k,k') pairwise[x_k, x_k']."""
+    """One inner step: minimize sum_k unary[x_k, k] + sum_(k,k') pairwise[x_k, x_k']."""
 
     maps: str
     kind: str
@@ -73,7 +73,7 @@ def harvest(maps: str, seed: int) -> list[Step]:
     saliency = MAPS[maps](INPUTS, seed)
     problem = Problem.from_saliency(saliency, clip=clip, generator=seeded(seed))
     start = random_guess(problem, generator=seeded(seed)).sources.flatten(1).numpy()
-    with mock.patch.object(numpy_reference, "minimise", record):
+    with mock.patch.object(numpy_reference, "minimize", record):
         numpy_reference.solve(scaled_problem(problem), start, sweeps=4, levels=2, resolve=False)
     return steps
 
@@ -85,7 +85,7 @@ def exact_minimum(unary: np.ndarray, pairwise: np.ndarray) -> float:
     """Returns the least energy, by dynamic programming over all labels of the last row.
 
     `table` has one axis per column: the label of the latest location in that column. Walking on
-    by one location minimises over the label above it.
+    by one location minimizes over the label above it.
     """
     height, width = GRID
     kinds = len(unary)
@@ -109,12 +109,12 @@ def exact_minimum(unary: np.ndarray, pairwise: np.ndarray) -> float:
 def native(step: Step) -> np.ndarray:
     labels = np.empty(len(step.start), dtype=np.int32)
     start = step.start.astype(np.int32)
-    _native.minimise(step.unary, step.pairwise, list(GRID), start, labels)
+    _native.minimize(step.unary, step.pairwise, list(GRID), start, labels)
     return labels.astype(np.int64)
 
 
 def reference(step: Step) -> np.ndarray:
-    return numpy_reference.minimise(step.unary, step.pairwise, GRID, step.start)
+    return numpy_reference.minimize(step.unary, step.pairwise, GRID, step.start)
 
 
 def gco_swap(step: Step) -> np.ndarray:

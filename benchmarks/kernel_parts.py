@@ -3,7 +3,7 @@
     python benchmarks/kernel_parts.py --rounds 25 build/another
 
 Folders hold kernels compiled otherwise (see `compare_builds.py`), for instance without the exact
-step on grids four wide: in native/solver/minimise.hpp, `four_wide_` left empty. "maps by torch" and
+step on grids four wide: in native/solver/minimize.hpp, `four_wide_` left empty. "maps by torch" and
 "memory by torch" run the code that other devices run. Each round has maps of its own and calls all
 variants in turn, seven times; the least CPU time of one thread counts, relative to that of the
 kernel of this version in the same round. Printed are the medians of these ratios with their
@@ -150,10 +150,10 @@ def one_pass(kind: str, m: int, side: int, seed: int) -> Call:
 
     def call() -> object:
         mixup = OnePass(CoMixup(m, generator=seeded(seed)), memory)
-        mixup.turn = 0
+        mixup.step = 0
         mixup(images, targets, origin)
         memory.write_gradient(origin, gradient)
-        mixup.turn = 1
+        mixup.step = 1
         return mixup(images, targets, origin)
 
     return call

@@ -1,7 +1,7 @@
 """Against Narasimhan and Bilmes' procedure and random guesses, as in the paper's appendix D.
 
 Both procedures use the same compiled inner step. n = 16, A = I, no clip, one-hot labels, uniform
-costs normalised to sum 1 for each input.
+costs normalized to sum 1 for each input.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def official_solver(
         passes: most passes over the outputs.
         resolve: whether to drive equal outputs apart before the last pass, as released.
         told: give it the problem's own pair table and bonus in place of the released ones, so
-            that it minimises exactly what it is judged by.
+            that it minimizes exactly what it is judged by.
     """
     height, width = problem.grid
     n, m = problem.num_locations, problem.num_inputs
@@ -97,14 +97,14 @@ def official_solver(
 
 
 def _clipped(matrix: Tensor, total: Tensor, problem: Problem) -> Tensor:
-    """Returns the penalised part of A p, p being what the other outputs use."""
-    pressure = matrix @ total
+    """Returns the penalized part of A p, p being what the other outputs use."""
+    load = matrix @ total
     if problem.clip is None:
-        return pressure
-    level = problem.pressure_clip / 2  # without the factor 2 of Eq. (2), here as there
+        return load
+    level = problem.clip_level / 2  # without the factor 2 of Eq. (2), here as there
     if problem.clip == "soft":
-        return (pressure - level).clamp(min=0)
-    return ((pressure > level).float() * matrix) @ total
+        return (load - level).clamp(min=0)
+    return ((load > level).float() * matrix) @ total
 
 
 def _pairs(counts: Tensor) -> list[tuple[int, int]]:

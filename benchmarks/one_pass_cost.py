@@ -52,7 +52,7 @@ def step_times(rounds: int) -> dict[str, list[float]]:
     times: dict[str, list[float]] = {name: [] for name in kinds}
     for _ in progress(range(rounds + 1), "steps"):
         for name in kinds:
-            mixup.turn = int(name == "mixed")
+            mixup.step = int(name == "mixed")
             begin = time.process_time()
             optimizer.zero_grad()
             mixer = None if name == "plain" else mixup
@@ -70,9 +70,9 @@ def outside_the_network(repeats: int) -> tuple[float, float]:
     gradient = torch.randn(BATCH)
     collate = OnePassCollate(mixup, collate=lambda samples: (images, targets, origin))
 
-    def run(turn: int) -> Callable[[], object]:
+    def run(step: int) -> Callable[[], object]:
         def call() -> object:
-            mixup.turn = turn
+            mixup.step = step
             return mixup(images, targets, origin)
 
         return call

@@ -2,7 +2,7 @@
 
 Both sides get the same problem and the same random start and are judged by the same objective
 value, `objective(problem, labelling).total`; lower is better. "told" is the official implementation
-minimising the very energies it is judged by (our pair table and bonus, no resolve): a stronger
+minimizing the very energies it is judged by (our pair table and bonus, no resolve): a stronger
 baseline than the official one. Times are the thread's own (CPU time), so that other work on the
 machine does not count against the side that runs for longer. gco reads the processor clock at every
 single swap, a call into the system that is slow on some machines; "user" leaves all system time

@@ -68,7 +68,7 @@ def step_times(rounds: int) -> dict[str, list[float]]:
             optimizer.step()
             times[name].append(time.process_time() - begin)
             if isinstance(mixer, ManifoldMixup):
-                mixer.disarm()
+                mixer.cancel()
     return {name: values[1:] for name, values in times.items()}
 
 

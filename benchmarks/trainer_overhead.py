@@ -1,8 +1,8 @@
-"""The trainer's own share of an epoch: all but forward, backward, mixing and optimiser.
+"""The trainer's own share of an epoch: all but forward, backward, mixing and optimizer.
 
 The recipe cifar100-low-data, trained by the trainer itself. The calls that are not its own are
 timed within it: `training_step` (forward passes, saliency, mixing), backward passes, and the
-optimiser's. Everything else of an epoch is overhead: reading and augmenting images, seeding, sums,
+optimizer's. Everything else of an epoch is overhead: reading and augmenting images, seeding, sums,
 reporting, the checkpoint. Evaluation is left out of both. The first epoch, which draws the first
 batch, and the ending, which draws curves, are told apart; medians are of the epochs between.
 Needs CIFAR-100 in the folder that COMIXUP_DATA names.

@@ -61,7 +61,7 @@ def draw(
         page.text(
             MARGIN,
             0.6,
-            "Every photograph has a colour here, to be recognised by in the outputs.",
+            "Every photograph has a colour here, to be recognized by in the outputs.",
         )
         show_inputs(page, tops[:2], small, batch.images, saliency, plan.grid)
         show_outputs(page, tops[2], large, plan, batch, targets)

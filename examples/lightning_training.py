@@ -34,11 +34,11 @@ class CoMixupClassifier(KeepCleanGradient, lightning.LightningModule):
 
 
 class ManualClassifier(lightning.LightningModule):
-    """The same by manual optimisation."""
+    """The same by manual optimization."""
 
     def __init__(self) -> None:
         super().__init__()
-        # Automatic optimisation zeroes the gradients after training_step has returned its loss,
+        # Automatic optimization zeroes the gradients after training_step has returned its loss,
         # and would throw away what the pass over the clean batch left there.
         self.automatic_optimization = False
         self.net = small_net()

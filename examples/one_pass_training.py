@@ -76,7 +76,7 @@ def train_with_workers(epochs: int, workers: int = 2) -> tuple[float, float]:
 
 
 class Shapes(LightningModule):
-    """One-pass mixing in Lightning, with its automatic optimisation."""
+    """One-pass mixing in Lightning, with its automatic optimization."""
 
     def __init__(self, mixup: comixup.OnePass) -> None:
         super().__init__()

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from comixup import selfcheck as diagnostics
+from comixup import selfcheck
 from comixup.selfcheck import _report
 
 CUDA = torch.device("cuda")
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize("name", [name for name in diagnostics.CHECKS if name != "two processes"])
+@pytest.mark.parametrize("name", [name for name in selfcheck.CHECKS if name != "two processes"])
 @pytest.mark.filterwarnings("default")  # of compilers
 def test_passes_on_cuda(name):
     outcome = _report.run_check(name, CUDA)

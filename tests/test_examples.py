@@ -104,7 +104,7 @@ def test_lightning_zeroes_gradients_after_an_automatic_training_step_which_is_wa
     assert seen == [True]  # the clean gradient was there, and is wiped
     ours = [str(warning.message) for warning in caught if "clean" in str(warning.message)]
     assert len(ours) == 1
-    assert ours[0].startswith("Watched must not use Lightning's automatic optimisation")
+    assert ours[0].startswith("Watched must not use Lightning's automatic optimization")
 
 
 def test_examples_notice_batches_that_stay_as_they_were(example):

@@ -22,7 +22,7 @@ from comixup.lab.data import DataSet
 from comixup.lab.data._in_memory import MemorySplit
 from comixup.lab.evaluation import measure, predictions_of
 from comixup.lab.evaluation._corruption import CorruptedLoader
-from comixup.lab.evaluation._localisation import localise
+from comixup.lab.evaluation._localization import localize
 from data_files import write_cifar100, write_speech, write_tiny_imagenet
 from problems import generator
 
@@ -74,10 +74,10 @@ def peaked(*places, size=32):
 def test_clip_levels_at_the_papers_settings():
     # Appendix E: tau is relative to n and m/m'. 16 locations; as many outputs as inputs, or half.
     problem = Problem.from_saliency(torch.ones(20, 32, 32))
-    assert problem.pressure_clip == pytest.approx(2 * 0.83 * 16)
+    assert problem.clip_level == pytest.approx(2 * 0.83 * 16)
     assert problem.total_clip == pytest.approx(0.83 * (16 * 20) ** 2 / 20)
     half = problem.replace(num_outputs=10)
-    assert half.pressure_clip == pytest.approx(0.83 * 16)
+    assert half.clip_level == pytest.approx(0.83 * 16)
     assert half.total_clip == pytest.approx(0.83 * (16 * 10) ** 2 / 20)
 
 
@@ -91,7 +91,7 @@ def test_compatibility_at_the_papers_settings():
     assert_close(problem.compatibility[0, 1], problem.compatibility[0, 2])
 
 
-def test_unary_cost_is_minus_the_normalised_saliency():
+def test_unary_cost_is_minus_the_normalized_saliency():
     # Appendix E: "we normalize the saliency of each input to sum up to 1".
     problem = Problem.from_saliency(7 * peaked((3, 3), (30, 30)), alpha=None)
     assert problem.grid == (4, 4)
@@ -168,15 +168,15 @@ class Painter(nn.Module):
         return self.flat(self.pool(self.maps(images)))
 
 
-def localised(images, boxes):
-    return localise(Painter().eval(), [(images, torch.zeros(len(images)).long())], boxes)
+def localized(images, boxes):
+    return localize(Painter().eval(), [(images, torch.zeros(len(images)).long())], boxes)
 
 
 def test_maps_are_cut_at_a_quarter_of_their_range():
     # Section 5: "binarization threshold 0.25 in CAM". From 0 on the left to 1 on the right in 101
     # steps: column 25 is just below a quarter, column 26 above it.
     ramp = torch.linspace(0, 1, 102).expand(1, 1, 30, 102)
-    found = localised(40 * ramp - 7, torch.tensor([[[0, 0, 102, 30]]]))
+    found = localized(40 * ramp - 7, torch.tensor([[[0, 0, 102, 30]]]))
     assert found.boxes.tolist() == [[26, 0, 102, 30]]
 
 
@@ -185,7 +185,7 @@ def test_an_object_is_found_from_an_overlap_of_a_half_on():
     image = torch.zeros(2, 1, 8, 40)
     image[..., 5:15] = 1
     truth = torch.tensor([[[5, 0, 25, 8]], [[5, 0, 26, 8]]])
-    found = localised(image, truth)
+    found = localized(image, truth)
     assert_close(found.ious, torch.tensor([1 / 2, 10 / 21]))
     assert (found.top1_loc, found.gt_known) == (50.0, 50.0)
 
@@ -226,7 +226,7 @@ def test_noise_of_the_background_has_a_standard_deviation_of_a_tenth():
 # ---- Data ---------------------------------------------------------------------------------------
 
 
-def test_cifar100_is_normalised_and_cropped_as_officially(tmp_path):
+def test_cifar100_is_normalized_and_cropped_as_officially(tmp_path):
     write_cifar100(tmp_path)
     loaded = data.load("cifar100", tmp_path)
     assert_close(loaded.mean, (129.3 / 255, 124.1 / 255, 112.4 / 255))
@@ -234,7 +234,7 @@ def test_cifar100_is_normalised_and_cropped_as_officially(tmp_path):
     assert (loaded.shape, loaded.train.pad) == ((3, 32, 32), 2)
 
 
-def test_tiny_imagenet_is_normalised_and_cropped_as_officially(tmp_path):
+def test_tiny_imagenet_is_normalized_and_cropped_as_officially(tmp_path):
     write_tiny_imagenet(tmp_path)
     loaded = data.load("tiny-imagenet", tmp_path)
     assert (loaded.mean, loaded.std) == ((0.5,) * 3, (0.5,) * 3)

@@ -6,8 +6,7 @@ import warnings
 import pytest
 import torch
 
-from comixup import Labelling
-from comixup import selfcheck as diagnostics
+from comixup import Labelling, selfcheck
 from comixup.mixers import CutMix
 from comixup.selfcheck import _checks, _report
 from rejections import rejects
@@ -24,7 +23,7 @@ LONG = ["torch.compile", "two processes"]
 
 
 def test_every_check_is_run_here():
-    assert {*QUICK, *LONG, "no hidden synchronisation"} == set(diagnostics.CHECKS)
+    assert {*QUICK, *LONG, "no hidden synchronization"} == set(selfcheck.CHECKS)
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -43,7 +42,7 @@ def test_compilers_and_processes_on_the_cpu(name):
 
 
 def test_what_a_device_cannot_run_is_told():
-    outcome = _report.run_check("no hidden synchronisation", CPU)
+    outcome = _report.run_check("no hidden synchronization", CPU)
     assert (outcome.status, outcome.detail) == ("not run", "CUDA alone reports when the host waits")
     other = _report.run_check("mixed precision", torch.device("meta"))
     assert other.status == "not run"
@@ -115,7 +114,7 @@ class TestNotices:
         def broken(device):
             raise RuntimeError("no kernel image is available")
 
-        monkeypatch.setitem(diagnostics.CHECKS, "channels_last", broken)
+        monkeypatch.setitem(selfcheck.CHECKS, "channels_last", broken)
         outcome = _report.run_check("channels_last", CPU)
         assert outcome.status == "FAILED"
         assert outcome.detail == "RuntimeError: no kernel image is available"
@@ -155,7 +154,7 @@ def test_times_are_told_relative_to_a_plain_step():
 class TestReport:
     def test_has_versions_outcomes_and_counts(self):
         seen = []
-        report = diagnostics.check_device(CPU, ["channels_last"], seen.append)
+        report = selfcheck.check_device(CPU, ["channels_last"], seen.append)
         text = report.text()
         assert f"torch {torch.__version__}" in text
         assert "passed   channels_last" in text
@@ -165,15 +164,15 @@ class TestReport:
 
     def test_a_failure_is_seen(self):
         outcome = _report.Outcome("channels_last", "FAILED", "images differ", 1.0)
-        report = diagnostics.Report(["comixup"], [outcome])
+        report = selfcheck.Report(["comixup"], [outcome])
         assert report.failed
         assert "FAILED   channels_last" in report.text()
         passed = dataclasses.replace(outcome, status="passed")
-        assert not diagnostics.Report(["comixup"], [passed]).failed
+        assert not selfcheck.Report(["comixup"], [passed]).failed
 
     def test_an_unknown_check_is_rejected(self):
         with rejects(ValueError, "`only` must name checks, .* got 'channel_last'. Did you mean"):
-            diagnostics.check_device(CPU, ["channel_last"])
+            selfcheck.check_device(CPU, ["channel_last"])
 
 
 class TestCommand:
@@ -187,7 +186,7 @@ class TestCommand:
         def broken(device):
             raise _checks.CheckError("images differ by 0.5, more than 1e-06")
 
-        monkeypatch.setitem(diagnostics.CHECKS, "channels_last", broken)
+        monkeypatch.setitem(selfcheck.CHECKS, "channels_last", broken)
         code, out, _ = called("check", "--device", "cpu", "--only", "channels_last")
         assert code == 1
         assert "FAILED   channels_last" in out

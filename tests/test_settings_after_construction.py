@@ -64,7 +64,7 @@ SETTABLE = {
     "fraction": (0.25, 1.0),
     "enabled": (False, True),
     "mixup_enabled": (False, True),
-    "turn": (7, 0),
+    "step": (7, 0),
     "uniform_expected": (True, False),
     "momentum": (0.5, 0.0),
     "transform": (v2.RandomHorizontalFlip(), None),

@@ -115,7 +115,7 @@ def test_pixels_and_maps(other):
             out = np.empty((5, images.shape[1]), dtype=np.float32)
             kernel.mix_blocks(images, sources, rows, np.arange(4) * 4, 1, out)
             numbers = np.empty((6, 2 + 12 + 3))
-            kernel.summarise_maps(maps, (1, 4, 3), (1, 8, 8), 1, numbers)
+            kernel.summarize_maps(maps, (1, 4, 3), (1, 8, 8), 1, numbers)
             return out, numbers
 
         check_equal(call, (_native, other))

@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kPixelsPerThread = 1 << 19;
 
 /// Fills `out` (m, 2 + cells + 3) from maps (m, *size), padded to three dimensions.
-void summarise_maps(Array<const float> maps, const Sides& grid, const Sides& window, int threads,
+void summarize_maps(Array<const float> maps, const Sides& grid, const Sides& window, int threads,
                     Array<double> out) {
   require_threads(threads);
   require(maps.ndim() == 4 && maps.size() > 0, "maps must be (m, d, h, w)");
@@ -105,7 +105,7 @@ void read_maps(Array<const std::uint8_t> maps, Array<const std::int64_t> rows,
 }  // namespace
 
 void bind_maps(nb::module_& m) {
-  m.def("summarise_maps", &summarise_maps, "maps"_a, "grid"_a, "window"_a, "threads"_a,
+  m.def("summarize_maps", &summarize_maps, "maps"_a, "grid"_a, "window"_a, "threads"_a,
         "out"_a.noconvert());
   m.def("read_maps", &read_maps, "maps"_a, "rows"_a, "numbers"_a, "out"_a.noconvert());
   m.def("write_maps", &write_maps, "gradients"_a, "numbers"_a, "channels_last"_a, "rows"_a,

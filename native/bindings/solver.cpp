@@ -11,7 +11,7 @@
 #include "bindings/arrays.hpp"
 #include "solver/algorithm.hpp"
 #include "solver/grid.hpp"
-#include "solver/minimise.hpp"
+#include "solver/minimize.hpp"
 #include "solver/narasimhan_bilmes.hpp"
 
 using namespace nanobind::literals;
@@ -128,9 +128,9 @@ void solve(const std::vector<Array<const double>>& costs,
   }
 }
 
-/// The inner step alone: labels that (nearly) minimise unary and pairwise costs; returns whether
+/// The inner step alone: labels that (nearly) minimize unary and pairwise costs; returns whether
 /// they are known to be optimal.
-bool minimise(Array<const double> unary, Array<const double> pairwise,
+bool minimize(Array<const double> unary, Array<const double> pairwise,
               const std::vector<int>& sides, Array<const std::int32_t> start,
               Array<std::int32_t> labels) {
   const Grid grid = make_grid(sides);
@@ -149,8 +149,8 @@ bool minimise(Array<const double> unary, Array<const double> pairwise,
 
   bool optimal = false;
   run_released(1, 1, [&](int, Checkpoint& checkpoint) {
-    Minimiser minimiser(grid, checkpoint);
-    minimiser.problem().clear();
+    Minimizer minimizer(grid, checkpoint);
+    minimizer.problem().clear();
     std::vector<double> least(unary.data(), unary.data() + n);
     for (std::size_t a = 1; a < count; ++a)
       for (std::size_t k = 0; k < n; ++k) least[k] = std::min(least[k], unary.data()[a * n + k]);
@@ -160,20 +160,20 @@ bool minimise(Array<const double> unary, Array<const double> pairwise,
         largest = std::max(largest, unary.data()[a * n + k] - least[k]);
     const EnergyUnit unit(largest);
     for (std::size_t a = 0; a < count; ++a) {
-      float* row = minimiser.problem().add_label();
+      float* row = minimizer.problem().add_label();
       for (std::size_t t = 0; t < n; ++t) {
         const auto k = static_cast<std::size_t>(grid.location[t]);
         row[t] = unit(unary.data()[a * n + k] - least[k]);
       }
     }
-    minimiser.problem().pairwise.reset(static_cast<int>(count), 0);
+    minimizer.problem().pairwise.reset(static_cast<int>(count), 0);
     for (std::size_t a = 0; a < count; ++a)
       for (std::size_t b = 0; b <= a; ++b)
-        minimiser.problem().pairwise.set(static_cast<int>(a), static_cast<int>(b),
+        minimizer.problem().pairwise.set(static_cast<int>(a), static_cast<int>(b),
                                          unit(pairwise.data()[a * count + b]));
     std::vector<int> x(n);
     for (std::size_t t = 0; t < n; ++t) x[t] = first[static_cast<std::size_t>(grid.location[t])];
-    optimal = minimiser.minimise(x.data());
+    optimal = minimizer.minimize(x.data());
     for (std::size_t t = 0; t < n; ++t) labels.data()[grid.location[t]] = x[t];
   });
   return optimal;
@@ -228,7 +228,7 @@ void bind_solver(nb::module_& m) {
   m.def("solve", &solve, "costs"_a, "compatibilities"_a, "weights"_a, "starts"_a, "grid"_a,
         "sweeps"_a, "levels"_a, "resolve"_a, "threads"_a, "sources"_a.noconvert(),
         "objective_values"_a.noconvert());
-  m.def("minimise", &minimise, "unary"_a, "pairwise"_a, "grid"_a, "start"_a,
+  m.def("minimize", &minimize, "unary"_a, "pairwise"_a, "grid"_a, "start"_a,
         "labels"_a.noconvert());
   m.def("narasimhan_bilmes", &narasimhan_bilmes, "cost"_a, "compatibility"_a, "beta"_a, "gamma"_a,
         "total_clip"_a, "start"_a, "grid"_a, "iterations"_a, "seed"_a, "labels"_a.noconvert());

@@ -1,4 +1,4 @@
-// Exact minimisation of binary submodular energies on small grids by an s-t minimum cut.
+// Exact minimization of binary submodular energies on small grids by an s-t minimum cut.
 //
 // The cut is found by the two-tree augmenting path method of Boykov & Kolmogorov ("An Experimental
 // Comparison of Min-Cut/Max-Flow Algorithms for Energy Minimization in Vision", PAMI 2004), written
@@ -46,7 +46,7 @@ class PowerOfTwo {
   double first_, second_;
 };
 
-/// Minimises a binary submodular energy over a Topology, which must outlive it. All memory is
+/// Minimizes a binary submodular energy over a Topology, which must outlive it. All memory is
 /// allocated by the constructor. Costs must be finite (else solve() gives NaN and labels 0).
 class MinCut {
  public:
@@ -99,7 +99,7 @@ class MinCut {
   /// more may be added and solve() called again.
   double solve(Checkpoint& checkpoint) {
     int exponent = 0;
-    if (!quantise(&exponent)) return std::numeric_limits<double>::quiet_NaN();
+    if (!quantize(&exponent)) return std::numeric_limits<double>::quiet_NaN();
     sweep();
     checkpoint.after(16 * residual_.size());
     if (plant_trees()) grow_trees(checkpoint);
@@ -146,7 +146,7 @@ class MinCut {
 
   /// Turns the costs into integers, in units of 2^exponent. The sum of all excesses and weights is
   /// below 2^60 units, so no value met later, nor the sum of all excesses, can reach 2^62.
-  bool quantise(int* exponent) {
+  bool quantize(int* exponent) {
     if (!std::isfinite(bound_)) {
       for (int v = 0; v < graph_->num_nodes; ++v) nodes_[v].tree = kFree;
       return false;

@@ -5,7 +5,7 @@
 #include "common/vec4f.hpp"
 
 // Templates over Vec8f are not themselves compiled for AVX2, only the function that they are
-// inlined into: `flatten` below. That needs GCC and a build with optimisation; else the portable
+// inlined into: `flatten` below. That needs GCC and a build with optimization; else the portable
 // ones serve.
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__OPTIMIZE__)
 #define COMIXUP_HAS_AVX2 1

@@ -15,7 +15,7 @@ using Sides = std::array<std::size_t, 3>;
 
 inline std::size_t volume(const Sides& sides) { return sides[0] * sides[1] * sides[2]; }
 
-/// Summarises maps of one size, one after the other, reusing its buffers.
+/// Summarizes maps of one size, one after the other, reusing its buffers.
 class MapSummary {
  public:
   /// `grid` must divide `size` along every side, and `window` must fit into it.

@@ -17,7 +17,7 @@
 #include "common/limits.hpp"
 #include "common/vec4f.hpp"
 
-// GCC unrolls loops of four before it vectorises them, and then does not: on 8 x 8 cells that makes
+// GCC unrolls loops of four before it vectorizes them, and then does not: on 8 x 8 cells that makes
 // masks take 1.5 times as long.
 #if defined(__GNUC__) && !defined(__clang__)
 #define COMIXUP_KEEP_LOOP _Pragma("GCC unroll 1")

@@ -1,6 +1,6 @@
-// Puzzle Mix's mask: exact minimisation of a labelling energy with convex pairs on a grid.
+// Puzzle Mix's mask: exact minimization of a labelling energy with convex pairs on a grid.
 //
-// Location k takes a label x[k] in 0..L, which stands for z[k] = x[k] / L. Minimised is
+// Location k takes a label x[k] in 0..L, which stands for z[k] = x[k] / L. Minimized is
 //   E(x) = sum_k unary[x[k]][k] + sum_{edges (a, b)} v (x[a] - x[b])^2,   v = weight / L^2 >= 0.
 //
 // The unaries have to be convex in the label, as those of Puzzle Mix are (linear terms and the log

@@ -1,19 +1,19 @@
-// Algorithm 1: iterative submodular minimisation over the outputs of one batch.
+// Algorithm 1: iterative submodular minimization over the outputs of one batch.
 //
 // The outer loop is that of src/comixup/core/reference.py, written to be read: the same steps in
 // the same order, and the paper's letters in both: i input, j output, k location, m inputs, n
-// locations, L levels, z_j the labels of output j, o_j its source counts, v the pressure, A the
-// compatibility; t is a location in visiting order (see grid.hpp). The inner step, minimise.hpp, is
+// locations, L levels, z_j the labels of output j, o_j its source counts, v the load, A the
+// compatibility; t is a location in visiting order (see grid.hpp). The inner step, minimize.hpp, is
 // another one than the reference's: where several labellings are nearly best the two may differ.
 //
 //   here                             there
 //   Algorithm1::run                  solve
 //   run_sweep                        algorithm_1
-//   minimise_output                  pressure, modularise, argmin
+//   minimize_output                  load_from_others, modularize, argmin
 //   Candidates                       candidate_labels, mixing_bonus, pairwise_costs
 //   Weights::phi                     phi
 //   update_support                   source_counts
-//   kick                             kick
+//   perturb                          perturb
 //   find_duplicates                  duplicates, resolving_penalty
 //   objective_value                  objective_value
 //   is_better                        is_better
@@ -32,7 +32,7 @@
 #include "solver/candidates.hpp"
 #include "solver/grid.hpp"
 #include "solver/labels.hpp"
-#include "solver/minimise.hpp"
+#include "solver/minimize.hpp"
 #include "solver/problem.hpp"
 
 namespace comixup {
@@ -53,16 +53,16 @@ class Algorithm1 {
         settings_(settings),
         checkpoint_(checkpoint),
         rules_(settings.levels, w_.smoothness),
-        minimiser_(grid, checkpoint),
-        candidates_(grid, problem, rules_, settings.levels, minimiser_.problem(), checkpoint),
+        minimizer_(grid, checkpoint),
+        candidates_(grid, problem, rules_, settings.levels, minimizer_.problem(), checkpoint),
         n_(grid.size),
         m_(problem.inputs),
         levels_(settings.levels),
         z_(static_cast<std::size_t>(problem.outputs) * n_ * levels_),
         source_counts_(static_cast<std::size_t>(problem.outputs) * (m_ + 1)),
         num_sources_(problem.outputs),
-        own_pressure_(static_cast<std::size_t>(problem.outputs) * m_),
-        pressure_(m_),
+        own_load_(static_cast<std::size_t>(problem.outputs) * m_),
+        load_(m_),
         penalty_(m_),
         uses_(m_),
         own_energy_(problem.outputs),
@@ -70,16 +70,16 @@ class Algorithm1 {
 
   /// Runs the sweeps from i.i.d. one-hot labels `start`, (m', n) row-major.
   void run(const std::int32_t* start) {
-    initialise(start);
+    initialize(start);
     objective_values_.assign(settings_.sweeps, 0);
     bool settled = false;  // whether a sweep has changed nothing: the rest are spare
-    int kicks = 0;
+    int perturbations = 0;
     for (int sweep = 0; sweep < settings_.sweeps; ++sweep) {
       const bool resolving = settings_.resolve && sweep > 0 && sweep == settings_.sweeps - 1;
       const bool spare = settled && !resolving;
       if (resolving || settled) restore_best();
       if (resolving) find_duplicates();
-      if (spare && !kick(kicks++)) {  // all kicks have been tried
+      if (spare && !perturb(perturbations++)) {  // all perturbations have been tried
         objective_values_[sweep] = objective_values_[sweep - 1];
         continue;
       }
@@ -92,7 +92,7 @@ class Algorithm1 {
         best_ = z_;
       }
       settled = spare ? !better : sweep > 0 && !changed;
-      if (spare && !better)  // the result of the kick is discarded
+      if (spare && !better)  // the result of the perturbation is discarded
         objective_values_[sweep] = objective_values_[sweep - 1];
     }
   }
@@ -122,7 +122,7 @@ class Algorithm1 {
 
   int* z(int j, int t = 0) { return z_.data() + (static_cast<std::size_t>(j) * n_ + t) * levels_; }
 
-  void initialise(const std::int32_t* start) {
+  void initialize(const std::int32_t* start) {
     for (int j = 0; j < problem_.outputs; ++j)
       for (int t = 0; t < n_; ++t)
         std::fill_n(z(j, t), levels_, start[static_cast<std::size_t>(j) * n_ + grid_.location[t]]);
@@ -137,11 +137,11 @@ class Algorithm1 {
   // ---- Spare sweeps: a way out of the local optimum that the sweeps have settled in.
 
   /// Sets outputs to one input each, the next sweep starting from there; returns false if all
-  /// kicks have been tried. The first kick gives every output an input of its own, the one it uses
-  /// most; the others set one output to one input.
+  /// perturbations have been tried. The first one gives every output an input of its own, the one
+  /// it uses most; the others set one output to one input.
   ///
   /// Paper: stops here. Sweeps that would change nothing are spent on a second look instead.
-  bool kick(int number) {
+  bool perturb(int number) {
     if (number == 0) {
       taken_.assign(m_, 0);
       for (int j = 0; j < problem_.outputs; ++j) {
@@ -173,16 +173,16 @@ class Algorithm1 {
         ->input;
   }
 
-  // ---- The state that outputs share: source counts o_j and pressure v.
+  // ---- The state that outputs share: source counts o_j and load v.
 
   /// o_j as a sparse vector, in the order of inputs.
   SourceCounts support(int j) const { return {&source_counts_[offset(j)], num_sources_[j]}; }
   std::size_t offset(int j) const { return static_cast<std::size_t>(j) * (m_ + 1); }
 
-  /// Output j's contribution to the pressure on each input, 2 A o_j.
-  double* own_pressure(int j) { return &own_pressure_[static_cast<std::size_t>(j) * m_]; }
+  /// Output j's contribution to the load on each input, 2 A o_j.
+  double* own_load(int j) { return &own_load_[static_cast<std::size_t>(j) * m_]; }
 
-  /// Recomputes o_j and its contribution to the pressure.
+  /// Recomputes o_j and its contribution to the load.
   void update_support(int j) {
     checkpoint_.after(2 * (n_ * levels_ + m_));
     const int* sources = z(j);
@@ -195,11 +195,11 @@ class Algorithm1 {
       uses_[i] = 0;
     }
     num_sources_[j] = used;
-    double* own_pressure = this->own_pressure(j);
-    std::fill_n(own_pressure, m_, 0.0);
+    double* own_load = this->own_load(j);
+    std::fill_n(own_load, m_, 0.0);
     for (const SourceCount& source : support(j)) {
       const double* row = problem_.compatibility + static_cast<std::size_t>(source.input) * m_;
-      for (int i = 0; i < m_; ++i) own_pressure[i] += 2 * source.count * row[i];
+      for (int i = 0; i < m_; ++i) own_load[i] += 2 * source.count * row[i];
       checkpoint_.after(m_);
     }
   }
@@ -208,34 +208,34 @@ class Algorithm1 {
   void recompute_state() {
     for (int j = 0; j < problem_.outputs; ++j) update_support(j);
     std::fill(own_energy_.begin(), own_energy_.end(), kUnknown);
-    sum_pressure();
+    sum_load();
   }
 
-  void sum_pressure() {
-    std::fill(pressure_.begin(), pressure_.end(), 0.0);
+  void sum_load() {
+    std::fill(load_.begin(), load_.end(), 0.0);
     for (int j = 0; j < problem_.outputs; ++j)
-      for (int i = 0; i < m_; ++i) pressure_[i] += own_pressure(j)[i];
-    checkpoint_.after(own_pressure_.size());
+      for (int i = 0; i < m_; ++i) load_[i] += own_load(j)[i];
+    checkpoint_.after(own_load_.size());
   }
 
   // ---- Algorithm 1.
 
   /// One step of Algorithm 1's loop over t; returns whether any output changed. `mixed`: labels
-  /// may be blends; `resolving`: outputs pay for `penalised_`, too.
+  /// may be blends; `resolving`: outputs pay for `penalized_`, too.
   bool run_sweep(bool mixed, bool resolving) {
     bool changed = false;
-    for (int j = 0; j < problem_.outputs; ++j) changed |= minimise_output(j, mixed, resolving);
-    sum_pressure();  // afresh, so that rounding errors do not accumulate
+    for (int j = 0; j < problem_.outputs; ++j) changed |= minimize_output(j, mixed, resolving);
+    sum_load();  // afresh, so that rounding errors do not accumulate
     return changed;
   }
 
-  /// Solves z_j = argmin of the modularised f_j; returns whether z_j changed.
-  bool minimise_output(int j, bool mixed, bool resolving) {
-    for (int i = 0; i < m_; ++i) pressure_[i] -= own_pressure(j)[i];  // now v_-j, Eq. (2)
-    for (int i = 0; i < m_; ++i) penalty_[i] = w_.gamma * w_.phi(pressure_[i]);
-    if (resolving && penalised_[j] >= 0) penalty_[penalised_[j]] += w_.gamma;
+  /// Solves z_j = argmin of the modularized f_j; returns whether z_j changed.
+  bool minimize_output(int j, bool mixed, bool resolving) {
+    for (int i = 0; i < m_; ++i) load_[i] -= own_load(j)[i];  // now v_-j, Eq. (2)
+    for (int i = 0; i < m_; ++i) penalty_[i] = w_.gamma * w_.phi(load_[i]);
+    if (resolving && penalized_[j] >= 0) penalty_[penalized_[j]] += w_.gamma;
     candidates_.find(penalty_, z(j), support(j), mixed, labels_.data());
-    minimiser_.minimise(labels_.data());
+    minimizer_.minimize(labels_.data());
 
     int differences = 0;
     int* here = z(j);
@@ -248,13 +248,13 @@ class Algorithm1 {
     }
     if (differences > 0) update_support(j);
     if (differences > 0 || own_energy_[j] == kUnknown) own_energy_[j] = own_energy(j);
-    for (int i = 0; i < m_; ++i) pressure_[i] += own_pressure(j)[i];
+    for (int i = 0; i < m_; ++i) load_[i] += own_load(j)[i];
     return differences > 0;
   }
 
   // ---- Duplicates: outputs with the same support (the authors' `resolve`).
 
-  /// Returns how many outputs repeat an earlier one's support, and writes to `penalised_` the input
+  /// Returns how many outputs repeat an earlier one's support, and writes to `penalized_` the input
   /// that each of them pays for: the r-th output with a support its r-th input.
   double find_duplicates() {
     std::map<std::vector<int>, std::vector<int>> groups;
@@ -264,11 +264,11 @@ class Algorithm1 {
       groups[std::move(inputs)].push_back(j);
       checkpoint_.after(256);
     }
-    penalised_.assign(problem_.outputs, -1);
+    penalized_.assign(problem_.outputs, -1);
     for (const auto& [inputs, outputs] : groups)
       if (outputs.size() > 1)
         for (std::size_t r = 0; r < std::min(inputs.size(), outputs.size()); ++r)
-          penalised_[outputs[r]] = inputs[r];
+          penalized_[outputs[r]] = inputs[r];
     return static_cast<double>(problem_.outputs) - static_cast<double>(groups.size());
   }
 
@@ -295,7 +295,7 @@ class Algorithm1 {
       sum += own_energy_[j];
       checkpoint_.after(16);
       for (const SourceCount& source : support(j)) {
-        const double v = pressure_[source.input] - own_pressure(j)[source.input];
+        const double v = load_[source.input] - own_load(j)[source.input];
         sum += w_.gamma / 2 * w_.phi(v) * source.count;
       }
     }
@@ -308,17 +308,17 @@ class Algorithm1 {
   const Settings settings_;
   Checkpoint& checkpoint_;
   const LabelRules rules_;
-  Minimiser minimiser_;
+  Minimizer minimizer_;
   Candidates candidates_;
   const int n_, m_, levels_;
   std::vector<int> z_, best_;               // (m', n, L), each label sorted
   std::vector<SourceCount> source_counts_;  // (m', m + 1): the last one is never read
   std::vector<int> num_sources_;
-  std::vector<double> own_pressure_;  // (m', m)
-  std::vector<double> pressure_, penalty_, objective_values_;
+  std::vector<double> own_load_;  // (m', m)
+  std::vector<double> load_, penalty_, objective_values_;
   std::vector<int> uses_;           // scratch: all zero
   std::vector<double> own_energy_;  // of each output, without the penalty
-  std::vector<int> labels_, penalised_;
+  std::vector<int> labels_, penalized_;
   std::vector<char> taken_;
   Rank best_rank_;
 };

@@ -34,9 +34,9 @@ class FourWide {
 
   /// Writes to `labels` the labelling of least energy among those of the shortlist, and returns
   /// whether no single location would do better by more than `tie` with a label left out.
-  bool minimise(const InnerProblem& problem, float tie, int* labels) {
+  bool minimize(const InnerProblem& problem, float tie, int* labels) {
     bool stable = false;
-    with_vec8f([&](auto vec8f) { stable = minimise<decltype(vec8f)>(problem, tie, labels); });
+    with_vec8f([&](auto vec8f) { stable = minimize<decltype(vec8f)>(problem, tie, labels); });
     return stable;
   }
 
@@ -45,9 +45,9 @@ class FourWide {
   /// The first row is folded into the second one and the last row into the one before it; from the
   /// second row on, table_t[x] is the least energy of locations 0..t given x, the labels of the
   /// latest location in each column. All tables are kept: walking back over them finds the
-  /// minimiser without storing any decision.
+  /// minimizer without storing any decision.
   template <typename Vec8f>
-  bool minimise(const InnerProblem& problem, float tie, int* labels) {
+  bool minimize(const InnerProblem& problem, float tie, int* labels) {
     shortlist_.find<Vec8f>(problem);
     find_pairwise<Vec8f>(problem);
     const int last = size_ - 4;

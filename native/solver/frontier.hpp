@@ -1,4 +1,4 @@
-// Exact minimisation of a labelling's energy by dynamic programming over the frontier.
+// Exact minimization of a labelling's energy by dynamic programming over the frontier.
 #pragma once
 
 #include <algorithm>
@@ -100,7 +100,7 @@ class Frontier {
   explicit Frontier(const Grid& grid)
       : grid_(grid), begin_(grid.size + 1), rest_(grid.size), chosen_(grid.size) {}
 
-  /// Returns whether `minimise` would compare at most `limit` sums, given the number of labels, at
+  /// Returns whether `minimize` would compare at most `limit` sums, given the number of labels, at
   /// least one, of each location.
   bool fits(const int* counts, double limit) const {
     if (grid_.size > limit) return false;
@@ -118,8 +118,8 @@ class Frontier {
   ///
   /// table_t[x] is the least energy of locations 0..t over all but the last `width` of them, whose
   /// labels are x, the newest varying fastest. All tables are kept: walking back over them finds
-  /// the minimiser without storing any decision.
-  float minimise(const Choices& choices, const PairwiseCosts& pairwise, int* labels) {
+  /// the minimizer without storing any decision.
+  float minimize(const Choices& choices, const PairwiseCosts& pairwise, int* labels) {
     lay_out(choices);
     tables_[0] = 0;  // before the first location: one empty labelling, at no cost
     const float* from = tables_.data();

@@ -87,7 +87,7 @@ class Moves {
       wide_ = true;
       return false;
     }
-    frontier_.minimise(pair_, problem_.pairwise, trial_.data());
+    frontier_.minimize(pair_, problem_.pairwise, trial_.data());
     return accept(labels);
   }
 

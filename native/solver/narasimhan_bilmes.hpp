@@ -4,7 +4,7 @@
 // The compatibility term is taken as a set function on the elements (output j, location k, input
 // i). It is bounded from above, tightly at the present set, by a modular function: the gains along
 // a random chain of sets that passes through the present set. The bound and the submodular rest are
-// minimised together, output by output, with the same inner step as Algorithm 1; then again.
+// minimized together, output by output, with the same inner step as Algorithm 1; then again.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 #include "common/checkpoint.hpp"
 #include "solver/grid.hpp"
-#include "solver/minimise.hpp"
+#include "solver/minimize.hpp"
 #include "solver/problem.hpp"
 
 namespace comixup {
@@ -29,7 +29,7 @@ class NarasimhanBilmes {
       : problem_(problem),
         total_clip_(total_clip),
         checkpoint_(checkpoint),
-        minimiser_(grid, checkpoint),
+        minimizer_(grid, checkpoint),
         random_(seed),
         n_(grid.size),
         m_(problem.inputs),
@@ -40,9 +40,9 @@ class NarasimhanBilmes {
   int run(int* labels, const double* cost, int iterations) {
     find_unit(cost);
     for (int iteration = 1; iteration <= iterations; ++iteration) {
-      modularise(labels);
+      modularize(labels);
       bool changed = false;
-      for (int j = 0; j < outputs_; ++j) changed |= minimise_output(j, labels, cost);
+      for (int j = 0; j < outputs_; ++j) changed |= minimize_output(j, labels, cost);
       if (!changed) return iteration;
     }
     return iterations;
@@ -65,7 +65,7 @@ class NarasimhanBilmes {
   /// Finds `gain_`, the modular bound: for each element, how much the compatibility term grows when
   /// it joins the chain. The present set comes first, everything else after it, each in random
   /// order; from there on locations are multi-hot, on which the term is defined just the same.
-  void modularise(const int* labels) {
+  void modularize(const int* labels) {
     const int elements = outputs_ * n_ * m_;
     std::vector<int> chain, others;
     for (int e = 0; e < elements; ++e) {
@@ -95,8 +95,8 @@ class NarasimhanBilmes {
     }
   }
 
-  bool minimise_output(int j, int* labels, const double* cost) {
-    minimiser_.problem().clear();
+  bool minimize_output(int j, int* labels, const double* cost) {
+    minimizer_.problem().clear();
     const double* gain = gain_.data() + static_cast<std::size_t>(j) * n_ * m_;
     const auto total = [&](int i, int t) {
       return cost[static_cast<std::size_t>(i) * n_ + t] + problem_.weights.gamma * gain[t * m_ + i];
@@ -105,13 +105,13 @@ class NarasimhanBilmes {
     for (int i = 0; i < m_; ++i)
       for (int t = 0; t < n_; ++t) least_total[t] = std::min(least_total[t], total(i, t));
     for (int i = 0; i < m_; ++i) {
-      float* row = minimiser_.problem().add_label();
+      float* row = minimizer_.problem().add_label();
       for (int t = 0; t < n_; ++t) row[t] = unit_(total(i, t) - least_total[t]);
     }
-    minimiser_.problem().pairwise.reset(m_, unit_(problem_.weights.beta));
+    minimizer_.problem().pairwise.reset(m_, unit_(problem_.weights.beta));
     int* mine = labels + static_cast<std::size_t>(j) * n_;
     const std::vector<int> before(mine, mine + n_);
-    minimiser_.minimise(mine);
+    minimizer_.minimize(mine);
     return !std::equal(before.begin(), before.end(), mine);
   }
 
@@ -126,7 +126,7 @@ class NarasimhanBilmes {
   const ProblemView& problem_;
   const double total_clip_;
   Checkpoint& checkpoint_;
-  Minimiser minimiser_;
+  Minimizer minimizer_;
   std::mt19937_64 random_;
   const int n_, m_, outputs_;
   std::vector<double> gain_;

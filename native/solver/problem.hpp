@@ -13,10 +13,10 @@ enum class Smoothness { kSquared, kInner, kOfficial };
 struct Weights {
   double beta = 0, gamma = 0, eta = 0;
   Clip clip = Clip::kSoft;
-  double clip_level = 0;  ///< tau', where Eq. (2) clips the pressure
+  double clip_level = 0;  ///< tau', where Eq. (2) clips the load
   Smoothness smoothness = Smoothness::kSquared;
 
-  /// phi(v), Eq. (2)'s penalty of an input under pressure v, less the constant tau'.
+  /// phi(v), Eq. (2)'s penalty of an input of load v, less the constant tau'.
   double phi(double v) const {
     if (clip == Clip::kNone) return v;
     if (clip == Clip::kSoft) return std::max(v - clip_level, 0.0);

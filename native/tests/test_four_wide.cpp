@@ -31,7 +31,7 @@ double least_energy(const Grid& grid, const InnerProblem& problem) {
     choices.pad(t);
   }
   std::vector<int> labels(grid.size);
-  Frontier(grid).minimise(choices, problem.pairwise, labels.data());
+  Frontier(grid).minimize(choices, problem.pairwise, labels.data());
   return problem.energy(labels.data());
 }
 
@@ -67,8 +67,8 @@ void test_answers() {
       const int labels = 1 + round % 8, alike = round % 3 == 0 ? labels : round % (labels + 1);
       fill(problem, grid.size, labels, alike, round % 2 == 0 ? 0.1f : 0.3f, random);
       std::vector<int> plain(grid.size), best(grid.size);
-      const bool stable = four_wide.minimise<PortableVec8f>(problem, kTie, plain.data());
-      const bool stable_again = four_wide.minimise(problem, kTie, best.data());
+      const bool stable = four_wide.minimize<PortableVec8f>(problem, kTie, plain.data());
+      const bool stable_again = four_wide.minimize(problem, kTie, best.data());
       check(plain == best && stable == stable_again, "the width of the registers changes nothing");
 
       const double energy = problem.energy(plain.data());

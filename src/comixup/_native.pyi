@@ -21,7 +21,7 @@ def solve(
     sources: npt.NDArray[np.int64],
     objective_values: _Floats,
 ) -> None: ...
-def minimise(
+def minimize(
     unary: _Floats,
     pairwise: _Floats,
     grid: Sequence[int],
@@ -63,7 +63,7 @@ def puzzle_transport(
     threads: int,
     block_at: npt.NDArray[np.int32],
 ) -> None: ...
-def summarise_maps(
+def summarize_maps(
     maps: Tensor,
     grid: Sequence[int],
     window: Sequence[int],

@@ -326,6 +326,7 @@ def stage_2() -> Iterator[Task]:
             yield Task("stage2/cifar100-crop-flip-120", arm, seed, (*words[arm], *plain))
     two = [arm for arm in strongest(where, rivals) if arm != rivals[0]][:2]
     options = ("--width", "16", "--epochs", "180", "--augment", augment)
+    options += ("--precision", "bf16-mixed")
     for seed in SEEDS:
         for arm in (mode, rivals[0], *two):
             task_words = (*words[arm], *options)

@@ -1,4 +1,4 @@
-"""The mixin for Lightning's automatic optimisation: the gradients are those of the paper's sum."""
+"""The mixin for Lightning's automatic optimization: the gradients are those of the paper's sum."""
 
 import copy
 import subprocess

@@ -15,25 +15,25 @@ from inner_steps import FORMS, instance
 
 def native(unary, pairwise, grid, start):
     labels = np.empty(len(start), dtype=np.int32)
-    _native.minimise(unary, pairwise, list(grid), start.astype(np.int32), labels)
+    _native.minimize(unary, pairwise, list(grid), start.astype(np.int32), labels)
     return labels.astype(np.int64)
 
 
-MINIMISERS = {"reference": reference.minimise, "native": native}
+MINIMISERS = {"reference": reference.minimize, "native": native}
 TOLERANCE = 1e-5  # the kernel adds in single precision
 
-with_each = pytest.mark.parametrize("minimise", MINIMISERS.values(), ids=MINIMISERS.keys())
+with_each = pytest.mark.parametrize("minimize", MINIMISERS.values(), ids=MINIMISERS.keys())
 slowly_with_each = pytest.mark.parametrize(
-    "minimise",
-    [pytest.param(reference.minimise, marks=pytest.mark.slow, id="reference"), native],
-    ids=lambda minimise: minimise.__name__,
+    "minimize",
+    [pytest.param(reference.minimize, marks=pytest.mark.slow, id="reference"), native],
+    ids=lambda minimize: minimize.__name__,
 )
 
 
-def answer(minimise, unary, pairwise, grid, start):
-    """The labels that `minimise` finds, after checking that they are labels."""
+def answer(minimize, unary, pairwise, grid, start):
+    """The labels that `minimize` finds, after checking that they are labels."""
     before = unary.copy(), pairwise.copy(), start.copy()
-    x = minimise(unary, pairwise, grid, start)
+    x = minimize(unary, pairwise, grid, start)
     assert x.shape == start.shape
     assert x.min() >= 0
     assert x.max() < len(unary)
@@ -44,14 +44,14 @@ def answer(minimise, unary, pairwise, grid, start):
 
 @functools.cache
 def solved(minimum, grid, *details):
-    """An instance and its least energy, computed once for all minimisers."""
+    """An instance and its least energy, computed once for all minimizers."""
     unary, pairwise, start = instance(grid, *details)
     return unary, pairwise, start, minimum(unary, pairwise, grid)
 
 
-def found(minimise, unary, pairwise, grid, start):
-    """The energy that `minimise` reaches."""
-    return oracle.energy(unary, pairwise, grid, answer(minimise, unary, pairwise, grid, start))
+def found(minimize, unary, pairwise, grid, start):
+    """The energy that `minimize` reaches."""
+    return oracle.energy(unary, pairwise, grid, answer(minimize, unary, pairwise, grid, start))
 
 
 @slowly_with_each
@@ -61,22 +61,22 @@ def found(minimise, unary, pairwise, grid, start):
     [((1,), 4), ((6,), 4), ((2, 2), 5), ((3, 2), 4), ((2, 3), 4), ((3, 3), 3), ((2, 2, 2), 3)],
     ids=str,
 )
-def test_tiny_grids_are_solved_exactly(minimise, grid, num_labels, form):
+def test_tiny_grids_are_solved_exactly(minimize, grid, num_labels, form):
     for seed in range(8):
         for smoothness in (0.05, 0.3, 2.0):
             case = grid, num_labels, form, seed, smoothness
             unary, pairwise, start, best = solved(oracle.inner_minimum, *case)
-            value = found(minimise, unary, pairwise, grid, start)
+            value = found(minimize, unary, pairwise, grid, start)
             assert value == pytest.approx(best, abs=TOLERANCE), (seed, smoothness)
 
 
 @with_each
 @each_case("form", FORMS)
 @each_case("grid", [(4, 4), (3, 5), (8, 2), (20,), (2, 2, 5), (5, 1, 3)], ids=str)
-def test_narrow_grids_are_solved_exactly(minimise, grid, form):
+def test_narrow_grids_are_solved_exactly(minimize, grid, form):
     for seed in range(4):
         unary, pairwise, start, best = solved(oracle.profile_minimum, grid, 3, form, seed)
-        value = found(minimise, unary, pairwise, grid, start)
+        value = found(minimize, unary, pairwise, grid, start)
         assert value == pytest.approx(best, abs=TOLERANCE), seed
 
 
@@ -92,11 +92,11 @@ def test_the_two_exact_answers_agree(form):
 @slowly_with_each
 @each_case("form", FORMS)
 @each_case("grid", [(12, 12), (10, 13), (4, 4, 4)], ids=str)
-def test_two_labels_on_a_wide_grid_are_solved_exactly(minimise, grid, form):
+def test_two_labels_on_a_wide_grid_are_solved_exactly(minimize, grid, form):
     # Wide enough for a minimum cut, which is exact for two labels.
     for seed in range(2):
         unary, pairwise, start, best = solved(oracle.profile_minimum, grid, 2, form, seed)
-        value = found(minimise, unary, pairwise, grid, start)
+        value = found(minimize, unary, pairwise, grid, start)
         assert value == pytest.approx(best, abs=1e-4), seed
 
 
@@ -104,11 +104,11 @@ def test_two_labels_on_a_wide_grid_are_solved_exactly(minimise, grid, form):
 @each_case(
     ("grid", "num_labels"), [((4, 4), 10), ((12, 12), 4), ((3, 3, 6), 4), ((30, 3), 10)], ids=str
 )
-def test_large_steps_end_below_every_simple_alternative(minimise, grid, num_labels):
+def test_large_steps_end_below_every_simple_alternative(minimize, grid, num_labels):
     below_modes = below_constant = 0.0
     for form, seed in itertools.product(FORMS, range(3)):
         unary, pairwise, start = instance(grid, num_labels, form, seed, smoothness=0.25)
-        x = answer(minimise, unary, pairwise, grid, start)
+        x = answer(minimize, unary, pairwise, grid, start)
         value = oracle.energy(unary, pairwise, grid, x)
         assert value <= oracle.energy(unary, pairwise, grid, start) + TOLERANCE
         # No single location can be changed for the better.
@@ -124,58 +124,58 @@ def test_large_steps_end_below_every_simple_alternative(minimise, grid, num_labe
 
 
 @with_each
-def test_strong_smoothness_leaves_the_best_constant(minimise):
+def test_strong_smoothness_leaves_the_best_constant(minimize):
     for grid, num_labels in [((4, 4), 4), ((4, 4), 12), ((8, 8), 3), ((4, 4, 4), 3)]:
         unary, pairwise, start = instance(grid, num_labels, "potts", seed=1, smoothness=1e3)
-        value = found(minimise, unary, pairwise, grid, start)
+        value = found(minimize, unary, pairwise, grid, start)
         assert value == pytest.approx(unary.sum(1).min(), abs=0.05)
 
 
 @with_each
 @each_case("form", FORMS)
-def test_the_best_labelling_is_left_alone(minimise, form):
+def test_the_best_labelling_is_left_alone(minimize, form):
     for grid in [(3, 3), (12, 12)]:
         unary, pairwise, start = instance(grid, 3, form, seed=5)
-        first = minimise(unary, pairwise, grid, start)
-        again = found(minimise, unary, pairwise, grid, first)
+        first = minimize(unary, pairwise, grid, start)
+        again = found(minimize, unary, pairwise, grid, first)
         assert again == pytest.approx(oracle.energy(unary, pairwise, grid, first), abs=1e-4)
 
 
 @with_each
-def test_a_constant_at_a_location_changes_nothing(minimise):
+def test_a_constant_at_a_location_changes_nothing(minimize):
     grid = (3, 3)
     for seed in range(5):
         unary, pairwise, start = instance(grid, 3, "potts", seed)
         shift = np.random.default_rng(seed).normal(size=9) * 10
-        x = minimise(unary + shift, pairwise, grid, start)
+        x = minimize(unary + shift, pairwise, grid, start)
         best = oracle.inner_minimum(unary, pairwise, grid)
         assert oracle.energy(unary, pairwise, grid, x) == pytest.approx(best, abs=1e-4)
 
 
 @with_each
-def test_ties_go_to_the_lowest_label(minimise):
+def test_ties_go_to_the_lowest_label(minimize):
     unary, pairwise = np.zeros((3, 6)), 1.0 - np.eye(3)
-    np.testing.assert_array_equal(minimise(unary, pairwise, (6,), np.full(6, 2)), np.zeros(6))
+    np.testing.assert_array_equal(minimize(unary, pairwise, (6,), np.full(6, 2)), np.zeros(6))
 
 
 @with_each
 @each_case("scale", [1e-30, 1e-6, 1.0, 1e6, 1e30])
-def test_the_scale_of_the_energy_does_not_matter(minimise, scale):
+def test_the_scale_of_the_energy_does_not_matter(minimize, scale):
     grid = (3, 3)
     unary, pairwise, start = instance(grid, 3, "potts", seed=2)
-    x = minimise(unary * scale, pairwise * scale, grid, start)
+    x = minimize(unary * scale, pairwise * scale, grid, start)
     best = oracle.inner_minimum(unary, pairwise, grid)
     assert oracle.energy(unary, pairwise, grid, x) == pytest.approx(best, abs=TOLERANCE)
 
 
 @with_each
-def test_free_neighbours_leave_every_location_to_itself(minimise):
+def test_free_neighbours_leave_every_location_to_itself(minimize):
     for grid in [(3, 3), (12, 12)]:
         unary, pairwise, start = instance(grid, 4, "potts", seed=1, smoothness=0.0)
-        np.testing.assert_array_equal(minimise(unary, pairwise, grid, start), unary.argmin(0))
+        np.testing.assert_array_equal(minimize(unary, pairwise, grid, start), unary.argmin(0))
 
 
 @with_each
-def test_one_label_is_the_only_answer(minimise):
-    x = minimise(np.ones((1, 4)), np.zeros((1, 1)), (2, 2), np.zeros(4, dtype=np.int64))
+def test_one_label_is_the_only_answer(minimize):
+    x = minimize(np.ones((1, 4)), np.zeros((1, 1)), (2, 2), np.zeros(4, dtype=np.int64))
     np.testing.assert_array_equal(x, np.zeros(4))

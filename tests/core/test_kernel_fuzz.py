@@ -64,7 +64,7 @@ def solve_arguments(rng):
     }
 
 
-def minimise_arguments(rng):
+def minimize_arguments(rng):
     grid, labels = GRIDS[rng.integers(len(GRIDS))], rng.integers(1, 20)
     n = math.prod(grid)
     pairwise = energies(rng, (labels, labels))
@@ -122,7 +122,7 @@ def puzzle_transport_arguments(rng):
     }
 
 
-def summarise_maps_arguments(rng):
+def summarize_maps_arguments(rng):
     grid, block, m = rng.integers(1, 4, 3), rng.integers(1, 5, 3), rng.integers(1, 4)
     size = grid * block
     return {
@@ -214,7 +214,7 @@ KERNELS = {
             and np.isfinite(a["objective_values"]).all()
         ),
     ),
-    "minimise": (minimise_arguments, lambda given, a: within(a["labels"], 0, len(a["unary"]))),
+    "minimize": (minimize_arguments, lambda given, a: within(a["labels"], 0, len(a["unary"]))),
     "narasimhan_bilmes": (
         narasimhan_bilmes_arguments,
         lambda given, a: within(a["labels"], 0, len(a["cost"])),
@@ -227,8 +227,8 @@ KERNELS = {
         puzzle_transport_arguments,
         lambda given, a: within(a["block_at"], 0, a["saliency"].shape[1]),
     ),
-    "summarise_maps": (
-        summarise_maps_arguments,
+    "summarize_maps": (
+        summarize_maps_arguments,
         lambda given, a: within(a["out"][:, -3:], 0, np.array(a["maps"].shape[1:])),
     ),
     "mix_blocks": (
@@ -240,12 +240,12 @@ KERNELS = {
 }
 WRITTEN = {
     "solve": ("sources", "objective_values"),
-    "minimise": ("labels",),
+    "minimize": ("labels",),
     "narasimhan_bilmes": ("labels",),
     "puzzle_masks": ("labels",),
     "puzzle_transport": ("block_at",),
     "write_maps": ("next",),
-} | dict.fromkeys(("summarise_maps", "mix_blocks", "read_maps"), ("out",))
+} | dict.fromkeys(("summarize_maps", "mix_blocks", "read_maps"), ("out",))
 """The arguments that a call writes to."""
 
 

@@ -11,7 +11,6 @@ from comixup import CoMixup, Labelling, PuzzleMix, mix_mask_probabilities
 from comixup.core.masks import leading_class
 from comixup.mixers._cutmix import Boxes
 from comixup.mixers._input import Blend
-from comixup.mixers._one_pass import PartlyMixed
 from problems import generator
 from rejections import rejects
 
@@ -111,12 +110,6 @@ def test_blocks_that_move_take_their_masks_with_them():
     probabilities = mix_mask_probabilities(masks, plan, CLASSES)
     unknown = plan.mix_images((masks == IGNORED).float().unsqueeze(1))
     check_against_shares(plan.mix_masks(masks), torch.cat([probabilities, unknown], 1).double())
-
-
-def test_a_part_stays_as_it_is():
-    plan, masks = plan_of(CoMixup), integer_masks()
-    mixed = PartlyMixed(2, 3, plan).mix_masks(masks)
-    assert_close(mixed, torch.cat([masks[:2], plan.mix_masks(masks)[:3]]), rtol=0, atol=0)
 
 
 class TestTies:

@@ -11,7 +11,7 @@ from inner_steps import FORMS, instance
 
 def run(unary, pairwise, grid, start, labels=None):
     labels = np.empty(len(start), dtype=np.int32) if labels is None else labels
-    optimal = _native.minimise(unary, pairwise, list(grid), start.astype(np.int32), labels)
+    optimal = _native.minimize(unary, pairwise, list(grid), start.astype(np.int32), labels)
     return labels, optimal
 
 
@@ -84,9 +84,9 @@ def test_arrays_that_do_not_fit_are_rejected(change, message):
         "start": np.zeros(4, dtype=np.int32),
         "labels": np.zeros(4, dtype=np.int32),
     }
-    _native.minimise(**arguments)
+    _native.minimize(**arguments)
     with pytest.raises(ValueError, match=message):
-        _native.minimise(**arguments | change)
+        _native.minimize(**arguments | change)
 
 
 @each_case(
@@ -97,7 +97,7 @@ def test_arrays_that_do_not_fit_are_rejected(change, message):
 def test_an_answer_is_not_written_to_a_copy(labels):
     # An array that had to be converted would receive nothing.
     with pytest.raises(TypeError, match="incompatible function arguments"):
-        _native.minimise(np.zeros((2, 4)), np.eye(2), [4], np.zeros(4, dtype=np.int32), labels)
+        _native.minimize(np.zeros((2, 4)), np.eye(2), [4], np.zeros(4, dtype=np.int32), labels)
 
 
 def solve_arguments():

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from comixup import Labelling, Problem, objective, solve
-from comixup.core.objective import clipped, compatibility, pressure
+from comixup.core.objective import clipped, compatibility, load_from_others
 from problems import SMALL, generator, identity, make, maps, over, psd, random_sources
 
 seeds = st.integers(0, 2**32)
@@ -97,7 +97,7 @@ def test_proposition_2_the_compatibility_is_modular_in_one_output(problem):
             one[j, :, k] = new[j, :, k]
             apart += value(one)[0] - base
         assert together - base == pytest.approx(apart, abs=1e-6)
-        v = pressure(counts, problem.compatibility.double())[j]
+        v = load_from_others(counts, problem.compatibility.double())[j]
         linear = problem.gamma / n * float(v @ (counts_after[j] - counts[j]))
         assert together - base == pytest.approx(linear, abs=1e-6)
 
@@ -120,13 +120,13 @@ def test_proposition_3_criterion_1_more_compatibility_is_never_cheaper(seed, m, 
 @given(seeds, st.integers(2, 6), st.floats(0.1, 3))
 def test_proposition_3_criterion_2_nothing_is_penalized_below_the_level(seed, m, tau):
     problem = make(m, (4,), 0, tau=tau)
-    v = 4 * problem.pressure_clip * torch.rand(m, generator=generator(seed), dtype=torch.float64)
-    v[0] = problem.pressure_clip / 2
+    v = 4 * problem.clip_level * torch.rand(m, generator=generator(seed), dtype=torch.float64)
+    v[0] = problem.clip_level / 2
     phi = clipped(v, problem)
-    assert (phi[v <= problem.pressure_clip] == 0).all()
-    assert (phi[v > problem.pressure_clip] > 0).all()
+    assert (phi[v <= problem.clip_level] == 0).all()
+    assert (phi[v > problem.clip_level] > 0).all()
     # Eq. (2) itself: max(tau', v), less the constant.
-    assert_close(phi + problem.pressure_clip, v.clamp(min=problem.pressure_clip))
+    assert_close(phi + problem.clip_level, v.clamp(min=problem.clip_level))
 
 
 def test_equation_1_by_hand():

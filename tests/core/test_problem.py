@@ -47,7 +47,7 @@ def test_defaults_are_the_papers():
 
 def test_clip_levels_are_relative_to_the_mean_load():
     problem = Problem(-maps(5, (2, 3), 0), torch.eye(5), num_outputs=4, tau=0.5)
-    assert problem.pressure_clip == pytest.approx(2 * 0.5 * 6 * 4 / 5)
+    assert problem.clip_level == pytest.approx(2 * 0.5 * 6 * 4 / 5)
     assert problem.total_clip == pytest.approx(0.5 * 6**2 * 4**2 / 5)
 
 

@@ -250,11 +250,11 @@ def test_differences_are_those_across_the_borders(grid, patch):
 def test_colours_are_compared_on_their_own_scale():
     images, partners = batch(4, (8, 8)), torch.tensor([1, 2, 3, 0])
     std = torch.tensor([0.2, 0.3, 0.5])
-    normalised = (images - 0.4) / std.view(3, 1, 1)
+    normalized = (images - 0.4) / std.view(3, 1, 1)
     plain = border_differences(images, partners, (4, 4), 2, torch.ones(1))
-    assert_close(border_differences(normalised, partners, (4, 4), 2, std), plain)
+    assert_close(border_differences(normalized, partners, (4, 4), 2, std), plain)
     ranged = border_differences(images, partners, (4, 4), 2, None)
-    assert_close(border_differences(normalised, partners, (4, 4), 2, None), ranged)
+    assert_close(border_differences(normalized, partners, (4, 4), 2, None), ranged)
     low, high = images.transpose(0, 1).flatten(1).aminmax(dim=1)
     assert_close(ranged, border_differences(images, partners, (4, 4), 2, 1 / (high - low)))
 

@@ -35,12 +35,12 @@ def test_no_update_of_one_output_raises_its_own_energy(problem):
     for levels in (1, 2):
         z = as_rows(random_sources(problem, levels, seed=levels))
         for j in range(problem.num_outputs):
-            v = reference.pressure(w, z, j)
-            penalised = w._replace(cost=w.cost + w.gamma * reference.phi(v, w)[:, None])
-            before = reference.objective_value(penalised, z[j][None])
-            f_j = reference.modularise(w, v, np.zeros(m), z[j], levels)
+            v = reference.load_from_others(w, z, j)
+            penalized = w._replace(cost=w.cost + w.gamma * reference.phi(v, w)[:, None])
+            before = reference.objective_value(penalized, z[j][None])
+            f_j = reference.modularize(w, v, np.zeros(m), z[j], levels)
             z[j] = reference.argmin(f_j, w.grid, z[j])
-            assert reference.objective_value(penalised, z[j][None]) <= before + 1e-9
+            assert reference.objective_value(penalized, z[j][None]) <= before + 1e-9
 
 
 @over(SMALL)
@@ -141,15 +141,15 @@ def test_the_frontier_is_a_slab_across_the_longest_side():
 
 def test_the_first_kick_gives_every_output_an_input_of_its_own():
     z = np.array([[[0], [0], [1]], [[0], [0], [1]], [[0], [0], [0]], [[2], [2], [1]]])
-    kicked = reference.kick(z, 3, 0)
+    perturbed = reference.perturb(z, 3, 0)
     # Most used and still free: 0, then 1, then 2 (the last one left); then all are free again.
-    assert kicked[:, :, 0].tolist() == [[0] * 3, [1] * 3, [2] * 3, [2] * 3]
-    assert z[1, 0, 0] == 0  # a copy was kicked
+    assert perturbed[:, :, 0].tolist() == [[0] * 3, [1] * 3, [2] * 3, [2] * 3]
+    assert z[1, 0, 0] == 0  # a copy was perturbed
 
 
 def test_later_kicks_set_one_output_to_one_input_until_all_were_tried():
     z = np.zeros((2, 2, 1), dtype=np.int64)
-    tried = [reference.kick(z, 3, number) for number in range(1, 7)]
+    tried = [reference.perturb(z, 3, number) for number in range(1, 7)]
     changed = [(int(np.flatnonzero((x != z).any((1, 2))).sum()), x.max()) for x in tried[2:]]
     assert changed == [(0, 1), (1, 1), (0, 2), (1, 2)]
-    assert reference.kick(z, 3, 7) is None
+    assert reference.perturb(z, 3, 7) is None

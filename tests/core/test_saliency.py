@@ -188,7 +188,7 @@ def test_half_precision_models(keep, dtype):
 
 
 def test_half_precision_keeps_small_gradients():
-    # PEERS B, NaN/AMP: a mean over a large batch vanishes in float16 before it is normalised.
+    # PEERS B, NaN/AMP: a mean over a large batch vanishes in float16 before it is normalized.
     model = nn.Sequential(nn.Flatten(), nn.Linear(1, 2, bias=False)).half()
     nn.init.constant_(model[1].weight, 1e-3)
     model[1].weight.data[1] = 0

@@ -394,11 +394,6 @@ BAD = {
         ValueError,
         r"`mixer` must do without a clean pass",
     ),
-    "unit": (
-        lambda: OnePass(Choice([CoMixup(3)]), memory(), unit="image"),
-        ValueError,
-        r'`unit` must be "batch".*for a Choice',
-    ),
 }
 
 

@@ -107,7 +107,7 @@ def test_nothing_is_warned_of_where_an_image_shows_nothing_of_its_example(method
 
 @each_case("scale", [2.0**-120, 2.0**80, 1.0], ids=["tiny", "huge", "one"])
 def test_the_scale_of_the_maps_plays_no_part(scale):
-    # PEERS D: half-precision gradients underflow; each map is normalised.
+    # PEERS D: half-precision gradients underflow; each map is normalized.
     images, targets, saliency = batch(6)
     saliency = saliency.clamp(min=2.0**-6)
     expected, _ = mixup()(images, targets, saliency)

@@ -195,12 +195,12 @@ def test_a_layer_that_did_not_run_is_found_out_at_the_next_call(run, p):
     mixer(images, targets)  # said once, then work goes on
 
 
-def test_disarm_is_the_way_to_leave_a_batch_out():
+def test_cancel_is_the_way_to_leave_a_batch_out():
     model, (images, targets, _) = net(norm=False), batch(4)
     plain = copy.deepcopy(model)
     mixer = mixer_for(model)
     mixer(images, targets)
-    mixer.disarm()
+    mixer.cancel()
     assert_close(model(images), plain(images))
     mixer(images, targets)
     assert not torch.equal(model(images), plain(images))

@@ -72,8 +72,8 @@ def test_a_whole_model_under_checkpointing(reentrant):
     assert_same_gradients(model, loss, images, soft, mixer.last.plan)
 
 
-def disarm(model, mixer):
-    mixer.disarm()
+def cancel(model, mixer):
+    mixer.cancel()
 
 
 def leave_the_next_batch(model, mixer):
@@ -91,7 +91,7 @@ def next_batch(model, mixer):
 
 
 @BOTH
-@pytest.mark.parametrize("meanwhile", [disarm, leave_the_next_batch, evaluate, next_batch])
+@pytest.mark.parametrize("meanwhile", [cancel, leave_the_next_batch, evaluate, next_batch])
 def test_a_block_is_recomputed_as_it_was_whatever_happened_since(meanwhile, run):
     model, (images, targets, _) = repeats([(0, 1)], run), batch(5)
     mixer = mixer_for(model)
@@ -111,7 +111,7 @@ def test_a_block_that_was_not_mixed_is_not_mixed_when_it_is_recomputed(run):
     mixer(images, targets)  # arms the hook
     loss.backward()
     assert_same_gradients(model, loss, images, targets, None)
-    mixer.disarm()
+    mixer.cancel()
 
 
 def test_two_backward_passes_through_one_graph():

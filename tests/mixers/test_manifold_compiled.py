@@ -72,7 +72,7 @@ def test_mixing_breaks_no_graph():
         plain = repeats()
         by_hooks = mixer_for(plain, ("act", "convs.1"))
         if mixer.last.layer is not None:
-            by_hooks._hooks[mixer.last.layer].arm(mixer.last.plan)
+            by_hooks._hooks[mixer.last.layer].set_plan(mixer.last.plan)
         assert_close(fast(mixed), plain(mixed))
     assert layers == {None, "act", "convs.1"}
 

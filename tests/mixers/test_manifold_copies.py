@@ -34,7 +34,7 @@ COPIES = {
 COPY = pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES.keys())
 
 
-def armed():
+def active():
     """A model whose layer is mixed in its next pass, its mixer and the batch."""
     model, (images, targets, _) = net(norm=False), batch(5)
     mixer = ManifoldMixup(CLASSES, layers=["0", "2"], generator=generator(0)).attach(model)
@@ -53,22 +53,22 @@ def hooks_of(model):
 
 @COPY
 def test_a_copy_of_an_armed_model_does_not_mix(copied):
-    model, mixer, images = armed()
+    model, mixer, images = active()
     other, plain = copied(model).train(), net(norm=False)
     assert_close(other(images), plain(images))
     assert_close(other(images[:2]), plain(images[:2]))  # and takes batches of any size
-    assert not torch.equal(model(images), plain(images))  # the model itself stays armed
+    assert not torch.equal(model(images), plain(images))  # the model itself stays active
     mixer(*batch(5)[:2])
     assert_close(other(images), plain(images))
 
 
 @COPY
 def test_a_copy_trains_with_a_mixer_of_its_own(copied):
-    model, mixer, images = armed()
+    model, mixer, images = active()
     other = copied(model).train()
     own = ManifoldMixup(CLASSES, layers=[mixer.last.layer]).attach(getattr(other, "module", other))
     vars(own)["layers"] = mixer.layers
-    own._hooks[mixer.last.layer].arm(mixer.last.plan)
+    own._hooks[mixer.last.layer].set_plan(mixer.last.plan)
     assert_close(other(images), model(images))
     own.detach()
     assert not hooks_of(other)  # nor any that came with the copy
@@ -81,7 +81,7 @@ def test_averaged_weights_see_unmixed_images():
     averaged = AveragedModel(model)
     averaged.update_parameters(model)
     update_bn([(images[:4], targets[:4]), (images[4:], targets[4:])], averaged)
-    mixer.disarm()
+    mixer.cancel()
     statistics = averaged.module[1].running_mean
     assert_close(statistics, model[0](images).mean((0, 2, 3)).detach(), rtol=0.2, atol=0.05)
 
@@ -96,13 +96,13 @@ COPY_MIXER = pytest.mark.parametrize("copied", MIXER_COPIES.values(), ids=MIXER_
 
 @COPY_MIXER
 def test_a_copy_of_a_mixer_knows_no_model(copied):
-    model, mixer, images = armed()
+    model, mixer, images = active()
     other = copied(mixer)
     assert other.layers == mixer.layers
     assert other.last.layer == mixer.last.layer
-    other.disarm()
+    other.cancel()
     other.detach()
-    assert not torch.equal(model(images), net(norm=False)(images))  # the mixer itself stays armed
+    assert not torch.equal(model(images), net(norm=False)(images))  # the mixer itself stays active
     with rejects(RuntimeError, r"must know the model whose layers it mixes"):
         other(*batch(5)[:2])
     other.attach(net())

@@ -224,7 +224,7 @@ def test_what_colours_cannot_show_is_scaled():
     assert 0 <= pictures(figure)[0].min() <= pictures(figure)[0].max() <= 1
 
 
-def test_normalisation_is_undone():
+def test_normalization_is_undone():
     images, targets = batch(2)
     mean, std = (0.5, 0.4, 0.3), (0.2, 0.3, 0.4)
     normal = (images - torch.tensor(mean).view(-1, 1, 1)) / torch.tensor(std).view(-1, 1, 1)

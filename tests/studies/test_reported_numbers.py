@@ -44,7 +44,7 @@ def differences(runs):
 
 
 def estimated_anew():
-    """Differences with the statistics of batch normalisation as trained, and estimated anew."""
+    """Differences with the statistics of batch normalization as trained, and estimated anew."""
     path = ROOT / "docs" / "results" / "small-data-batch-norm.csv"
     rows = list(csv.DictReader(path.read_text().splitlines()))
     found = {(row["method"], row["seed"]): row for row in rows}

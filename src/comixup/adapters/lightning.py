@@ -1,4 +1,4 @@
-"""The paper's clean gradient under Lightning's automatic optimisation.
+"""The paper's clean gradient under Lightning's automatic optimization.
 
 Works with `lightning` and with `pytorch_lightning`, and imports neither.
 """
@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 class KeepCleanGradient:
-    """A mixin that keeps the gradient of the clean pass without manual optimisation.
+    """A mixin that keeps the gradient of the clean pass without manual optimization.
 
     Lightning zeroes the gradients between `training_step` and the backward pass of the loss that it
     returned, and with them the clean gradient. A module with this mixin has them zeroed after the
@@ -32,7 +32,7 @@ class KeepCleanGradient:
     """
 
     keeps_clean_gradient = True
-    """What the warning about automatic optimisation looks for."""
+    """What the warning about automatic optimization looks for."""
 
     trainer: Any
 

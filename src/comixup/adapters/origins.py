@@ -65,7 +65,7 @@ _BY_CHANCE = _kinds(
     "RandomVerticalFlip",
     "RandomZoomOut",
 )
-"""Those of them that toss a coin, of probability `p`, before they draw anything else."""
+"""Those of them that happen with probability `p`, before they draw anything else."""
 _COLOURS = _kinds(
     "ColorJitter",
     "ConvertImageDtype",

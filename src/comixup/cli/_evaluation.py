@@ -62,7 +62,7 @@ def evaluate(
         runs: folders of runs, or files of weights (.safetensors, .pt, .pth).
         data: folder of the data sets.
         data_set: name of the data set to measure on.
-        boxes: a CSV file or a folder of XML files with boxes of the objects, for localisation and
+        boxes: a CSV file or a folder of XML files with boxes of the objects, for localization and
             background corruption. Tiny-ImageNet brings its own.
         model: name of the network, for weights that do not say.
         image_size: pixels per side, for weights that do not say and data sets that are cropped.

@@ -75,7 +75,7 @@ def mix(
         count: mix so many of the images, drawn by the seed if there are more.
         image_size: pixels per side that images are resized and cropped to.
         seed: of all draws.
-        tau: load up to which nothing is penalised; more lets more inputs into an output.
+        tau: clip level of the compatibility penalty; more lets more inputs into an output.
         beta: weight of smoothness.
         gamma: weight of the penalty between outputs.
         omega: weight of distances in the compatibility matrix.
@@ -163,12 +163,12 @@ def check(
         only: names of checks, as the report has them, in quotes.
     """
     # Here, so that --help does not wait for torch.
-    from comixup import selfcheck as diagnostics  # noqa: PLC0415
+    from comixup import selfcheck  # noqa: PLC0415
     from comixup.lab._progress import progress_bar  # noqa: PLC0415
 
-    found, total = find_device(device), len(only) or len(diagnostics.CHECKS)
+    found, total = find_device(device), len(only) or len(selfcheck.CHECKS)
     with progress_bar(Console(stderr=True), "checks", total) as after:
-        report = diagnostics.check_device(found, only, after)
+        report = selfcheck.check_device(found, only, after)
     print_line(Console(), report.text())
     if report.failed:
         raise SystemExit(1)

@@ -146,7 +146,7 @@ def _facts(recipe: Recipe) -> Iterator[tuple[str, str]]:
     optimizer: list[str] = [recipe.optimizer]
     if recipe.optimizer == "sgd":
         optimizer.append(f"momentum {recipe.momentum:g}{' (Nesterov)' if recipe.nesterov else ''}")
-    but = "" if recipe.decay_norms else " but for biases and normalisation"
+    but = "" if recipe.decay_norms else " but for biases and normalization"
     yield "Optimizer", ", ".join([*optimizer, f"weight decay {recipe.weight_decay:g}{but}"])
     yield "Loss", recipe.loss
     if recipe.patience is not None:

@@ -159,7 +159,7 @@ def summarize_maps(maps: Tensor, sides: tuple[int, ...]) -> Floats:
     if not any(map(mod, size, sides)) and maps.device.type == "cpu" and maps.dtype == torch.float32:
         padding = (1,) * (MAX_DIMENSIONS - len(size))
         numbers = np.empty((len(maps), 2 + math.prod(sides) + MAX_DIMENSIONS))
-        _native.summarise_maps(
+        _native.summarize_maps(
             maps.contiguous().view(-1, *padding, *size),
             (*padding, *sides),
             (*padding, *map(min, size, (SALIENT_WINDOW,) * len(size))),

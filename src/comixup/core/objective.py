@@ -107,22 +107,22 @@ def compatibility(counts: Tensor, matrix: Tensor) -> Tensor:
     return total @ matrix @ total - torch.einsum("ji,ih,jh->", counts, matrix, counts)
 
 
-def pressure(counts: Tensor, matrix: Tensor) -> Tensor:
+def load_from_others(counts: Tensor, matrix: Tensor) -> Tensor:
     """Returns v_-j = 2 A sum_{j' != j} o_j' of every output, (m', m)."""
     return 2 * (counts.sum(0) - counts) @ matrix
 
 
-def clipped(pressures: Tensor, problem: Problem) -> Tensor:
-    """Returns phi(v), Eq. (2)'s penalty of an input under pressure v.
+def clipped(loads: Tensor, problem: Problem) -> Tensor:
+    """Returns phi(v), Eq. (2)'s penalty of an input of load v.
 
     "soft" is max(tau', v) less the constant tau', so that no clip means no penalty.
     """
     if problem.clip is None:
-        return pressures
-    level = problem.pressure_clip
+        return loads
+    level = problem.clip_level
     if problem.clip == "soft":
-        return (pressures - level).clamp(min=0)
-    return torch.where(pressures > level, pressures, 0.0)
+        return (loads - level).clamp(min=0)
+    return torch.where(loads > level, loads, 0.0)
 
 
 def _terms(problem: Problem, masks: Tensor, levels: int) -> Terms:
@@ -142,7 +142,7 @@ def _terms(problem: Problem, masks: Tensor, levels: int) -> Terms:
     rest = sum(float(part) for part in parts.values())
     pairs = compatibility(counts, matrix)
     ceiling = pairs if problem.clip is None else pairs.clamp(min=problem.total_clip)
-    penalty = (clipped(pressure(counts, matrix), problem) * counts).sum() / 2
+    penalty = (clipped(load_from_others(counts, matrix), problem) * counts).sum() / 2
     return Terms(
         **{name: float(part) for name, part in parts.items()},
         compatibility=float(problem.gamma / n * pairs),

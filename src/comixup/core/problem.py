@@ -76,7 +76,7 @@ class Problem(Weights):
         num_outputs: m'; None means m.
         beta: weight of smoothness.
         gamma: weight of the compatibility penalty between outputs.
-        tau: load up to which nothing is penalised, relative to the mean load of an input.
+        tau: clip level of the compatibility penalty, relative to the mean load of an input.
         eta: weight of the prior.
         prior: lambda, (m,), the mixing ratio's distribution; None means no prior.
         clip: what `tau` does to the penalty: "soft" (Eq. (2)) counts what exceeds it, "hard" (the
@@ -90,7 +90,7 @@ class Problem(Weights):
         grid: the sides of the grid of locations.
         num_inputs: m, the number of inputs.
         num_locations: n, the number of locations.
-        pressure_clip: tau' = 2 tau n m'/m, where Eq. (2) clips the pressure v_-j on an input.
+        clip_level: tau' = 2 tau n m'/m, where Eq. (2) clips the load v_-j on an input.
         total_clip: tau n^2 m'^2 / m, where Eq. (1) clips the sum over all pairs of outputs.
         device: of `cost`; labellings are returned there.
         host: the tensors as arrays in host memory.
@@ -105,7 +105,7 @@ class Problem(Weights):
     num_inputs: int
     num_outputs: int
     num_locations: int
-    pressure_clip: float
+    clip_level: float
     total_clip: float
     grid: tuple[int, ...]
     device: torch.device
@@ -170,7 +170,7 @@ class Problem(Weights):
             num_inputs=m,
             num_outputs=num_outputs,
             num_locations=n,
-            pressure_clip=2 * weights.tau * n * num_outputs / m,
+            clip_level=2 * weights.tau * n * num_outputs / m,
             total_clip=weights.tau * (n * num_outputs) ** 2 / m,
             device=device,
             dtype=dtype,
@@ -240,7 +240,7 @@ class Problem(Weights):
     ) -> Problem:
         """Returns the problem of a batch, from the saliency map of each of its inputs.
 
-        Pools each map to the grid, normalises it to sum 1 and takes it as minus the cost; builds
+        Pools each map to the grid, normalizes it to sum 1 and takes it as minus the cost; builds
         A = (1 - omega) I + omega A_c from the distances between the most salient locations; draws
         the prior's lambda ~ Dirichlet(alpha, ..., alpha). `CoMixup` builds its problems the same
         way, in float64, except that it gives inputs without a usable map a uniform one, where this
@@ -252,7 +252,7 @@ class Problem(Weights):
             num_outputs: m'; None means m.
             beta: weight of smoothness.
             gamma: weight of the compatibility penalty.
-            tau: load up to which nothing is penalised, relative to the mean load of an input.
+            tau: clip level of the compatibility penalty, relative to the mean load of an input.
             eta: weight of the prior.
             omega: weight of the distances in A, from 0 to 1.
             alpha: the Dirichlet's parameter; None leaves the prior out.

@@ -1,12 +1,12 @@
 """Algorithm 1 in NumPy, written to be read beside the paper; the kernel is tested against it.
 
 `algorithm_1` is the paper's box. What is not in the box is around it, in `solve`: units, the best
-sweep, kicks, duplicates. `native/solver/algorithm.hpp` runs the same outer loop, with the same
-steps and letters; its header lists which function here is which there. The inner step, from
-`minimise` on, is another one than the kernel's: exact more often, and slow.
+sweep, perturbations, duplicates. `native/solver/algorithm.hpp` runs the same outer loop, with the
+same steps and letters; its header lists which function here is which there. The inner step, from
+`minimize` on, is another one than the kernel's: exact more often, and slow.
 
 Letters are the paper's in both: i input, j output, k location, m inputs, n locations, L levels, z_j
-the labels of output j, o_j its source counts, v the pressure, A the compatibility. A label is a
+the labels of output j, o_j its source counts, v the load, A the compatibility. A label is a
 multiset of L inputs, kept as a sorted row of a (labels, L) array: z = (1/L) sum_l onehot.
 """
 
@@ -56,7 +56,7 @@ class ScaledProblem(NamedTuple):
 
 
 class Modular(NamedTuple):
-    """The modularised f_j: sum_k unary[z_k, k] + sum_(k,k') pairwise[z_k, z_k']."""
+    """The modularized f_j: sum_k unary[z_k, k] + sum_(k,k') pairwise[z_k, z_k']."""
 
     labels: Ints  # (labels, L), those that the output may take
     unary: Floats  # (labels, n)
@@ -75,20 +75,20 @@ def algorithm_1(p: ScaledProblem, z: Ints, *, T: int, L: int, extra: Floats) -> 
     for _t in range(T):
         z = z.copy()  # z^(t), which begins as z^(t-1)
         for j in range(len(z)):
-            v = pressure(p, z, j)  # all that f_j(z_j) needs of the other outputs
-            f = modularise(p, v, extra[j], z[j], L)  # Phi(f_j)
+            v = load_from_others(p, z, j)  # all that f_j(z_j) needs of the other outputs
+            f = modularize(p, v, extra[j], z[j], L)  # Phi(f_j)
             z[j] = argmin(f, p.grid, z[j])
     return z
 
 
-def pressure(p: ScaledProblem, z: Ints, j: int) -> Floats:
+def load_from_others(p: ScaledProblem, z: Ints, j: int) -> Floats:
     """Returns v_-j = 2 A sum_(j' != j) o_j', (m,)."""
     o = np.stack([source_counts(z_j, len(p.cost)) for z_j in z])
     v: Floats = 2 * p.compatibility @ (o.sum(0) - o[j])
     return v
 
 
-def modularise(p: ScaledProblem, v: Floats, extra: Floats, z_j: Ints, L: int) -> Modular:
+def modularize(p: ScaledProblem, v: Floats, extra: Floats, z_j: Ints, L: int) -> Modular:
     """Returns f_j with the penalty of Eq. (2): costs of labels and of pairs of them."""
     m = len(p.cost)
     penalty = p.gamma * phi(v, p) + extra
@@ -98,12 +98,12 @@ def modularise(p: ScaledProblem, v: Floats, extra: Floats, z_j: Ints, L: int) ->
 
 
 def argmin(f: Modular, grid: Sequence[int], z_j: Ints) -> Ints:
-    """Returns labels of one output that minimise f, looked for from z_j on."""
+    """Returns labels of one output that minimize f, looked for from z_j on."""
     start = np.array([index_of(f.labels, z_jk) for z_jk in z_j])
-    return f.labels[minimise(f.unary, f.pairwise, grid, start)]
+    return f.labels[minimize(f.unary, f.pairwise, grid, start)]
 
 
-# ---- Around it: the best sweep, kicks, duplicates ------------------------------------------------
+# ---- Around it: the best sweep, perturbations, duplicates ---------------------------------------
 
 
 def solve(
@@ -115,8 +115,8 @@ def solve(
     returned. With `resolve`, the last sweep drives outputs with the same support apart, and a
     labelling with fewer of them is the better one whatever its objective value.
 
-    Paper: the algorithm ends when a sweep changes nothing. Sweeps left over are spent on kicks:
-    see `kick`.
+    Paper: the algorithm ends when a sweep changes nothing. Sweeps left over are spent on
+    perturbations: see `perturb`.
     """
     unit = energy_unit(p, len(start))
     p = p._replace(cost=p.cost / unit, beta=p.beta / unit, gamma=p.gamma / unit, eta=p.eta / unit)
@@ -124,14 +124,14 @@ def solve(
     best_rank = (math.inf, math.inf)
     objective_values = np.zeros(sweeps)
     settled = False  # whether a sweep has changed nothing: the rest are spare
-    kicks = itertools.count()
+    perturbations = itertools.count()
     for sweep in range(sweeps):
         resolving = resolve and 0 < sweep == sweeps - 1
         spare = settled and not resolving
         before: Ints | None = best if resolving or settled else z
         if spare:
-            before = kick(best, len(p.cost), next(kicks))
-        if before is None:  # all kicks have been tried
+            before = perturb(best, len(p.cost), next(perturbations))
+        if before is None:  # all perturbations have been tried
             objective_values[sweep] = objective_values[sweep - 1]
             continue
         extra = resolving_penalty(p, before) if resolving else np.zeros((len(z), len(p.cost)))
@@ -142,7 +142,7 @@ def solve(
         if better:
             best, best_rank = z, z_rank
         settled = not better if spare else sweep > 0 and np.array_equal(z, before)
-        if spare and not better:  # the result of the kick is discarded
+        if spare and not better:  # the result of the perturbation is discarded
             objective_values[sweep] = objective_values[sweep - 1]
     return best, objective_values * unit
 
@@ -172,10 +172,10 @@ def is_better(rank: tuple[float, float], other: tuple[float, float]) -> bool:
     return rank[1] < other[1] - ROUNDING * abs(other[1])
 
 
-def kick(z: Ints, m: int, number: int) -> Ints | None:
+def perturb(z: Ints, m: int, number: int) -> Ints | None:
     """Returns labels from which a settled run may find a better optimum; None if all were tried.
 
-    The first kick gives every output an input of its own, the one it uses most of those that no
+    The first one gives every output an input of its own, the one it uses most of those that no
     earlier output took; the others set one output to one input.
     """
     z = z.copy()
@@ -195,7 +195,7 @@ def kick(z: Ints, m: int, number: int) -> Ints | None:
 
 
 def phi(v: Floats, p: ScaledProblem) -> Floats:
-    """Returns the penalty of inputs under pressure v, Eq. (2) (less the constant tau')."""
+    """Returns the penalty of inputs of load v, Eq. (2) (less the constant tau')."""
     if p.clip is None:
         return v
     if p.clip == "soft":
@@ -297,10 +297,10 @@ def resolving_penalty(p: ScaledProblem, z: Ints) -> Floats:
     return extra
 
 
-# ---- The inner step: minimise sum_k unary[x_k, k] + sum_(k,k') pairwise[x_k, x_k'] ---------------
+# ---- The inner step: minimize sum_k unary[x_k, k] + sum_(k,k') pairwise[x_k, x_k'] ---------------
 
 
-def minimise(unary: Floats, pairwise: Floats, grid: Sequence[int], start: Ints) -> Ints:
+def minimize(unary: Floats, pairwise: Floats, grid: Sequence[int], start: Ints) -> Ints:
     """Returns a labelling (n,) of least energy, exactly if few labels survive elimination.
 
     Otherwise: fusion moves from `start`, each an exact choice between the current label and

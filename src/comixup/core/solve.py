@@ -37,7 +37,7 @@ def solve(
     num_threads: int | None = None,
     generator: torch.Generator | None = None,
 ) -> Labelling:
-    """Returns a labelling that (nearly) minimises Eq. (1), by Algorithm 1 of the paper.
+    """Returns a labelling that (nearly) minimizes Eq. (1), by Algorithm 1 of the paper.
 
     From random one-hot labels, each sweep replaces the labels of one output after the other by
     the best ones given all others. The first sweep knows one-hot labels alone; later ones also mix
@@ -50,7 +50,7 @@ def solve(
             from elsewhere (see docs/solver.md) and count only if they lead to something better.
         levels: L; masks are multiples of 1/L. 1 gives one-hot masks.
         starts: random starts, of which the one with the least objective value is kept.
-        resolve: before the last sweep, penalise outputs with identical supports for different
+        resolve: before the last sweep, penalize outputs with identical supports for different
             inputs (a step of the official implementation). The sweep with the fewest duplicates
             is then returned, of several the one with the least objective value: the labelling's
             `total` is one of `objective_values`, but the last of them only if the last sweep is
@@ -183,7 +183,7 @@ def scaled_problem(problem: Problem) -> reference.ScaledProblem:
         gamma=problem.gamma / n,
         eta=eta,
         clip=problem.clip,
-        clip_level=problem.pressure_clip,
+        clip_level=problem.clip_level,
         smoothness=problem.smoothness,
     )
 

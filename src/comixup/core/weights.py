@@ -31,7 +31,7 @@ class Weights(SetOnce):
     Attributes:
         beta: weight of smoothness.
         gamma: weight of the compatibility penalty between outputs.
-        tau: load up to which nothing is penalised, relative to the mean load of an input.
+        tau: clip level of the compatibility penalty, relative to the mean load of an input.
         eta: weight of the prior.
         clip: what `tau` does to the penalty: "soft" (Eq. (2)) counts what exceeds it, "hard" (the
             official implementation) all of what lies above it, None (the appendix's tables)

@@ -1,4 +1,4 @@
-"""What networks are shown of an image: its centre, resized and cropped, in normalised colours."""
+"""What networks are shown of an image: its centre, resized and cropped, in normalized colours."""
 
 from __future__ import annotations
 
@@ -135,11 +135,11 @@ _MODES = {1: "L", 3: "RGB"}
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """Resizes, crops and normalises pictures as a network was evaluated when its training ended.
+    """Resizes, crops and normalizes pictures as a network was evaluated when its training ended.
 
     Attributes:
         shape: (C, H, W) of the result.
-        mean: per channel, in [0, 1] colours: what normalisation subtracts.
+        mean: per channel, in [0, 1] colours: what normalization subtracts.
         std: per channel, in [0, 1] colours: what it then divides by.
         resize: pixels of the shorter side before the central H x W pixels are cropped.
         interpolation: how pictures are resized.

@@ -115,14 +115,10 @@ class CoMixup(Weights, CellMixer):
 
     def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
         """Returns the labelling that Algorithm 1 finds for a batch."""
-        return self.draw_outputs(images, saliency, self.num_outputs or len(images))
-
-    def draw_outputs(self, images: Tensor, saliency: Tensor | None, num_outputs: int) -> Mixed:
-        """Returns the labelling that Algorithm 1 finds for so many outputs."""
         maps = self.pooled(saliency, images, self.grid)
         problems = build_problems(
             maps,
-            partitions(len(images), self.partition_size, num_outputs),
+            partitions(len(images), self.partition_size, self.num_outputs or len(images)),
             weights=self,
             omega=self.omega,
             alpha=self.alpha,

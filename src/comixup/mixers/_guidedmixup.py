@@ -98,7 +98,9 @@ def farthest_cycle(distance: npt.NDArray[np.floating]) -> npt.NDArray[np.int64]:
     """
     left = np.array(distance, dtype=np.float64)
     np.fill_diagonal(left, -1)
-    now, following = divmod(int(left.argmax()), len(left))
+    # Above the diagonal: products of matrices round (i, j) and (j, i) apart on some processors.
+    pairs = np.where(np.tri(len(left), dtype=bool), -1, left)
+    now, following = divmod(int(pairs.argmax()), len(left))
     order = [now]
     while len(order) < len(left):
         left[:, now] = -1

@@ -108,23 +108,23 @@ class _BlockRuns:
 
 
 class LayerHook:
-    """Mixes the output of a layer's first run in each forward pass, armed and in training mode.
+    """Mixes a layer's first output in each forward pass, if it has a plan and the model trains.
 
     A block that gradient checkpointing recomputes is mixed as it was in the forward pass, whatever
-    the hook was armed for since.
+    plan the hook was given since.
 
-    It is put in place once, before the model is compiled, and stays; arming it changes only
-    attributes, which torch.compile watches. Copies, pickled ones too, are not armed and never will
-    be: no mixer knows them.
+    It is put in place once, before the model is compiled, and stays; a new plan changes only
+    attributes, which torch.compile watches. Copies, pickled ones too, never have a plan: no mixer
+    knows them.
 
     Attributes:
         name: of the layer.
         passes: the model's forward passes.
-        blend: how to mix; None while it is not armed.
-        has_mixed: whether it has mixed since it was armed.
+        blend: how to mix; None for not at all.
+        has_mixed: whether it has mixed by this plan.
         has_run: whether the layer has run in this forward pass.
         has_repeated: whether it has run more than once in it.
-        compiled: whether it has run in compiled code of a forward pass since it was armed.
+        compiled: whether it has run in compiled code of a forward pass by this plan.
     """
 
     def __init__(self, name: str, passes: ForwardPasses | None = None) -> None:
@@ -139,7 +139,7 @@ class LayerHook:
     def __reduce__(self) -> tuple[object, ...]:
         return LayerHook, (self.name,)
 
-    def arm(self, blend: Plan) -> None:
+    def set_plan(self, blend: Plan) -> None:
         """Mixes by this plan from now on."""
         self.blend = blend
         self.has_mixed = self.has_run = self.has_repeated = self.compiled = False
@@ -190,7 +190,7 @@ class LayerHook:
             raise RuntimeError(
                 f"ManifoldMixup must be attached to the model that is run, but layer {self.name!r} "
                 "runs again outside of a call of that model. Call mixer.attach(model) with the "
-                "module that you call on images, or mixer.disarm() if this run is not to be mixed."
+                "module that you call on images, or mixer.cancel() if this run is not to be mixed."
             )
         self.has_repeated = self.has_run
         if self.has_run:
@@ -220,7 +220,7 @@ class LayerHook:
             raise ValueError(
                 f"`model` must be run on the batch that was mixed: layer {self.name!r} saw "
                 f"{len(output)} inputs, the targets are for {blend.num_inputs}. Call "
-                "mixer.disarm() before running other batches in training mode."
+                "mixer.cancel() before running other batches in training mode."
             )
         return blend.mix_images(output)
 
@@ -285,7 +285,7 @@ def remove_copied_hooks(model: nn.Module) -> None:
                     module._forward_hooks_always_called.pop(key, None)
 
 
-def check_and_disarm(hooks: list[LayerHook]) -> None:
+def check_and_cancel(hooks: list[LayerHook]) -> None:
     """Disarms hooks; raises if one has not mixed the batch whose targets were mixed."""
     idle = [hook.name for hook in hooks if hook.blend is not None and not hook.has_mixed]
     for hook in hooks:
@@ -295,7 +295,7 @@ def check_and_disarm(hooks: list[LayerHook]) -> None:
             f"ManifoldMixup mixed the targets of the last batch, but layer {idle[0]!r} has not "
             "run in training mode since. Was the model compiled and run before "
             "mixer.attach(model), left in eval mode, or not run at all? If on purpose, call "
-            "mixer.disarm() after such a batch."
+            "mixer.cancel() after such a batch."
         )
 
 
@@ -332,7 +332,7 @@ class KeptGradient:
         module = automatic_optimization()
         if module is not None:
             self._warn(
-                f"{module} must not use Lightning's automatic optimisation with a clean gradient "
+                f"{module} must not use Lightning's automatic optimization with a clean gradient "
                 "that is kept: it zeroes the gradients after training_step, and the clean term is "
                 "dropped. Use comixup.adapters.lightning.KeepCleanGradient, or set "
                 "self.automatic_optimization = False and pass backward=self.manual_backward, "

@@ -14,7 +14,7 @@ from comixup.mixers._hooks import (
     ForwardPasses,
     LayerHook,
     calls_under_way,
-    check_and_disarm,
+    check_and_cancel,
     layer_hooks,
     remove_copied_hooks,
 )
@@ -32,7 +32,7 @@ class ManifoldMixup(PartnerMixer):
     The model keeps its `forward`: `attach` puts a hook on each of the layers, before the model is
     compiled or wrapped (or after: DistributedDataParallel, Fabric and torch.compile are looked
     through). The call then mixes the targets and arms the hook of the layer chosen, which mixes in
-    training mode until the next call or `disarm()`: the layer's first output in each forward pass
+    training mode until the next call or `cancel()`: the layer's first output in each forward pass
     of the model, and the same one where gradient checkpointing recomputes it. Copies of the model,
     and of the mixer, do not mix: attach a mixer to them.
 
@@ -86,7 +86,7 @@ class ManifoldMixup(PartnerMixer):
         try:
             return super().__call__(images, targets, saliency)
         except BaseException:
-            self.disarm()  # there are no mixed targets
+            self.cancel()  # there are no mixed targets
             raise
 
     def attach(self, model: nn.Module) -> "ManifoldMixup":
@@ -128,10 +128,10 @@ class ManifoldMixup(PartnerMixer):
         """Takes the hooks away."""
         for handle in self._handles:
             handle.remove()
-        self.disarm()
+        self.cancel()
         self._forget_model()
 
-    def disarm(self) -> None:
+    def cancel(self) -> None:
         """Stops mixing inside the model until the next call."""
         for hook in self._hooks.values():
             hook.blend = None
@@ -142,7 +142,7 @@ class ManifoldMixup(PartnerMixer):
         chosen = int(torch.randint(len(self.layers), (), generator=self.generator))
         layer = self.layers[chosen]
         blend = Blend(self.draw_partners(m), self.draw_ratios(m))
-        self._check_and_disarm()
+        self._check_and_cancel()
         if layer == INPUT:
             return Mixed(blend)
         if self._model is None:
@@ -151,15 +151,15 @@ class ManifoldMixup(PartnerMixer):
                 "once, or use comixup.training_step."
             )
         self._passes.depth = calls_under_way(self._model)
-        self._hooks[layer].arm(blend.to(images.device))
+        self._hooks[layer].set_plan(blend.to(images.device))
         return Mixed(blend, layer=layer)
 
     def leave(self, images: Tensor) -> Plan:
         """Returns the plan that leaves a batch as it is, with every hook at rest."""
-        self._check_and_disarm()
+        self._check_and_cancel()
         return super().leave(images)
 
-    def _check_and_disarm(self) -> None:
+    def _check_and_cancel(self) -> None:
         """Makes sure that the last batch, whose targets were mixed, was mixed in the model too."""
         others = [] if self._model is None else layer_hooks(self._model)  # of other mixers
-        check_and_disarm([*self._hooks.values(), *others])
+        check_and_cancel([*self._hooks.values(), *others])

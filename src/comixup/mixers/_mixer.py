@@ -21,7 +21,7 @@ from comixup.core.mix import Plan, mix_checked, mix_targets, soft_targets
 from comixup.core.problem import Problem
 from comixup.core.saliency import Backward, CleanPass, LossFn, clean_pass
 from comixup.core.tensors import check_images, check_model, check_no_transform
-from comixup.mixers._hooks import KeptGradient, check_and_disarm, layer_hooks, uncompiled
+from comixup.mixers._hooks import KeptGradient, check_and_cancel, layer_hooks, uncompiled
 
 CleanReduction: TypeAlias = Literal["sum", "mean"]
 _M = TypeVar("_M", bound="Mixer")
@@ -116,7 +116,7 @@ class Mixer(SetOnce, ABC):
     drawn for that batch (`next_batch`), and watches that the clean gradient is not lost.
 
     Its arguments are attributes that are set once. What may be set at any time is checked then:
-    `fraction`, `enabled`, `turn` and `uniform_expected`.
+    `fraction`, `enabled`, `step` and `uniform_expected`.
 
     Args:
         num_classes: columns of the mixed targets; None if targets come with theirs.
@@ -157,7 +157,7 @@ class Mixer(SetOnce, ABC):
     saliency_scale = 1.0
     memory: SaliencyMemory | None = field(default=None, init=False)
     num_outputs: int | None = field(default=None, init=False)
-    _turn = 0
+    _step = 0
     _uniform_expected = False
 
     def __post_init__(self) -> None:
@@ -285,13 +285,13 @@ class Mixer(SetOnce, ABC):
         check_boolean("enabled", value)
         self.fraction = float(value)
 
-    def _set_turn(self, value: int) -> None:
-        check_count("turn", value, low=0)
-        self._turn = value
+    def _set_step(self, value: int) -> None:
+        check_count("step", value, low=0)
+        self._step = value
 
-    turn = property(
-        attrgetter("_turn"),
-        _set_turn,
+    step = property(
+        attrgetter("_step"),
+        _set_step,
         doc="Batches so far, for methods whose clean and mixed batches take turns.",
     )
 
@@ -362,10 +362,6 @@ class Mixer(SetOnce, ABC):
     def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
         """Returns how to mix a batch; every random choice of the method is made here."""
 
-    def draw_outputs(self, images: Tensor, saliency: Tensor | None, num_outputs: int) -> Mixed:
-        """Returns how to make at least so many outputs of a batch."""
-        return self.draw(images, saliency)
-
     def leave(self, images: Tensor) -> Plan:
         """Returns the plan that leaves a batch as it is."""
         own = torch.arange(len(images), device="cpu").view(-1, *[1] * (images.ndim - 1))
@@ -410,7 +406,7 @@ class Mixer(SetOnce, ABC):
         self.forget_clean_pass()
         if self.next_batch().takes_clean_pass:
             try:
-                check_and_disarm(layer_hooks(model))  # nothing is mixed inside the model
+                check_and_cancel(layer_hooks(model))  # nothing is mixed inside the model
             except RuntimeError:
                 self.forget_clean_pass()
                 raise
@@ -424,9 +420,9 @@ class Mixer(SetOnce, ABC):
         loss_fn: LossFn | None,
         backward: Backward | None,
     ) -> CleanPass | None:
-        """Returns what `clean_pass` does, for a model in which no layer is armed to mix."""
-        # The coin is tossed here already, so that no pass is made in vain; the call then keeps to
-        # it. Without a call in between the next toss replaces it: each batch has one.
+        """Returns what `clean_pass` does, for a model in which no layer is active to mix."""
+        # The coin is flipped here already, so that no pass is made in vain; the call then keeps to
+        # it. Without a call in between the next flip replaces it: each batch has one.
         drawn = self.next_batch()
         if not drawn.takes_clean_pass:
             return None
@@ -466,7 +462,7 @@ class Mixer(SetOnce, ABC):
         """Prepares a model for methods that mix inside of it; returns itself."""
         return self
 
-    def disarm(self) -> None:  # most have nothing to do
+    def cancel(self) -> None:  # most have nothing to do
         """Stops mixing inside the model until the next call."""
 
     def end_epoch(self) -> None:

@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias, get_args
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import default_collate
 
-from comixup._checks import (
-    SetOnce,
-    check_boolean,
-    check_choice,
-    check_count,
-    check_number,
-    warn_caller,
-)
+from comixup._checks import SetOnce, check_boolean, check_count, check_number, warn_caller
 from comixup._passes import recordable
 from comixup._random import coin
-from comixup.core.gather import in_format_of
 from comixup.core.grid import upsampled
 from comixup.core.labelling import Labelling
-from comixup.core.masks import IGNORE_INDEX
 from comixup.core.memory import Origin, SaliencyMemory, cell_means, warn_of_skipped
-from comixup.core.mix import Plan, mix_checked
 from comixup.core.saliency import channel_norm
 from comixup.core.tensors import check_images, check_no_transform
-from comixup.mixers._choice import Choice
-from comixup.mixers._mixer import Mixed, Mixer, eager, host_by_default, mixes_images
+from comixup.mixers._mixer import Mixed, Mixer, eager, mixes_images
 
-Unit: TypeAlias = Literal["batch", "image"]
 Batch: TypeAlias = tuple[Tensor, Tensor, Origin | None]
 """Images, soft targets, and where the images come from; None for a mixed batch."""
 _PATIENCE = 3
@@ -51,44 +39,6 @@ class _Seen:
     def images(self) -> int:
         """All of them."""
         return self.clean + self.mixed
-
-
-@dataclass(frozen=True, eq=False)
-class PartlyMixed:
-    """A plan: the first `clean` images as they are, then `mixed` outputs of another plan."""
-
-    clean: int
-    mixed: int
-    plan: Plan
-
-    @property
-    def num_inputs(self) -> int:
-        """m, the number of inputs."""
-        return self.plan.num_inputs
-
-    @property
-    def masks(self) -> Tensor:
-        """The share of each input at each location of each output, (m', m, *grid or size)."""
-        masks = self.plan.masks
-        own = torch.eye(self.num_inputs, device=masks.device)[: self.clean]
-        own = own.view(self.clean, -1, *[1] * (masks.ndim - 2))
-        return torch.cat([own.expand(-1, -1, *masks.shape[2:]), masks[: self.mixed]])
-
-    def source_ratio(self, size: Sequence[int] | None = None) -> Tensor:
-        """Returns the share of each input in each output of a size, (m', m); rows sum to one."""
-        ratio = self.plan.source_ratio(size)[: self.mixed]
-        own = torch.eye(self.num_inputs, device=ratio.device)[: self.clean]
-        return torch.cat([own, ratio])
-
-    def mix_images(self, images: Tensor) -> Tensor:
-        """Returns images, or any tensor (m, C, *size), as they are and mixed."""
-        mixed = self.plan.mix_images(images)[: self.mixed]
-        return in_format_of(images, torch.cat([images[: self.clean], mixed]))
-
-    def mix_masks(self, masks: Tensor, ignore_index: int | None = IGNORE_INDEX) -> Tensor:
-        """Returns masks of class indices, (m, *size) integers, as they are and mixed."""
-        mixed = self.plan.mix_masks(masks, ignore_index)[: self.mixed]
-        return torch.cat([masks[: self.clean], mixed])
 
 
 class OnePass(Mixer):
@@ -113,12 +63,9 @@ class OnePass(Mixer):
         memory: the maps of the data set's examples.
         rate: fraction of the batches that are mixed, evenly spread: 0.5 is every other one.
         recycle: let mixed batches refresh the maps of what they show, too; those of `CoMixup`.
-        unit: what is clean or mixed: a whole "batch", or each "image" of every batch. Then `rate`
-            is the fraction of a batch's outputs that are mixtures, of all of its images; the
-            others are its first images as they are.
 
     Attributes:
-        turn: batches so far; it decides whether the next one is mixed.
+        step: batches so far; it decides whether the next one is mixed.
 
     >>> from comixup import CoMixup
     >>> mixup = OnePass(CoMixup(num_classes=10), SaliencyMemory(num_examples=1000))
@@ -135,7 +82,6 @@ class OnePass(Mixer):
         *,
         rate: float = 0.5,
         recycle: bool = False,
-        unit: Unit = "batch",
     ) -> None:
         if not mixes_images(mixer) or not mixer.needs_saliency:
             raise TypeError(
@@ -160,19 +106,11 @@ class OnePass(Mixer):
             )
         check_number("rate", rate, high=1)
         check_boolean("recycle", recycle)
-        check_choice("unit", unit, get_args(Unit))
-        own = mixer.p != 1 or mixer.num_outputs is not None
-        if unit == "image" and (recycle or own or isinstance(mixer, Choice)):
-            raise ValueError(
-                '`unit` must be "batch" with recycle=True, for a Choice, and for a mixer with `p` '
-                f"or `num_outputs` of its own, got {unit!r}. Choose `rate` instead."
-            )
         super().__init__(mixer.num_classes, generator=mixer.generator, validate=mixer.validate)
         self.mixer = mixer
         self.memory: SaliencyMemory = memory
         self.rate = rate
         self.recycle = recycle
-        self.unit: Unit = unit
         self._warned = False
         self._seen = _Seen()
         mixer.uniform_expected = True  # examples that were not seen yet have no map
@@ -223,10 +161,8 @@ class OnePass(Mixer):
         check_no_transform(type(self).__name__)
         known = checked_origin(origin, images)
         soft = self.mixer.soft_targets(targets, len(images))
-        if self.unit == "image":
-            return self._mix_within(images, soft, known)
-        mixed = self.mixes(self._turn)
-        self._turn += 1
+        mixed = self.mixes(self._step)
+        self._step += 1
         if not (mixed and self.mixer.enabled):
             return self._clean(images, soft, known)
         outputs, soft = self.mix_by_maps(self.mixer, images, soft, known)
@@ -268,16 +204,16 @@ class OnePass(Mixer):
         self._seen.clean += len(images)
         return _tracked(images, origin, self.memory.write_gradient)
 
-    def mixes(self, turn: int) -> bool:
-        """Returns whether the batch of a turn, counted from 0, is mixed, at this `fraction`.
+    def mixes(self, step: int) -> bool:
+        """Returns whether the batch of a step, counted from 0, is mixed, at this `fraction`.
 
         >>> from comixup import CoMixup
         >>> mixup = OnePass(CoMixup(10), SaliencyMemory(num_examples=9), rate=0.5)
-        >>> [mixup.mixes(turn) for turn in range(4)]
+        >>> [mixup.mixes(step) for step in range(4)]
         [False, True, False, True]
         """
         rate = self.rate * float(self._fraction)
-        return int((turn + 1) * rate) > int(turn * rate)
+        return int((step + 1) * rate) > int(step * rate)
 
     def mix_by_maps(
         self, mixer: Mixer, images: Tensor, soft: Tensor, origin: Origin
@@ -326,9 +262,9 @@ class OnePass(Mixer):
             warn_caller(f"{message} This warning is shown once.")
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the maps, the turn, `fraction` and the state of the mixer."""
+        """Returns the maps, the step, `fraction` and the state of the mixer."""
         return {
-            "turn": self.turn,
+            "step": self.step,
             "fraction": self.fraction,
             "memory": self.memory.state_dict(),
             "mixer": self.mixer.state_dict(),
@@ -338,39 +274,13 @@ class OnePass(Mixer):
         """Takes over what `state_dict` returned."""
         self.memory.load_state_dict(state["memory"])
         self.mixer.load_state_dict(state["mixer"])
-        self.turn = int(state["turn"])
+        self.step = int(state["step"])
         self.fraction = state["fraction"]
 
     def _clean(self, images: Tensor, soft: Tensor, origin: Origin) -> tuple[Tensor, Tensor]:
         """Returns the batch as it is, set up to refresh its examples' maps."""
         self.mixer._last = Mixed(self.leave(images), mixed=False)
         return self._refreshing(images, origin), soft
-
-    def _mix_within(self, images: Tensor, soft: Tensor, origin: Origin) -> tuple[Tensor, Tensor]:
-        """Returns the first images as they are, then mixtures of all of them."""
-        m, mixer = len(images), self.mixer
-        mixed = round(m * self.rate * self.fraction)
-        if not (mixed and self.enabled):
-            return self._clean(images, soft, origin)
-        clean = m - mixed
-        with host_by_default():
-            drawn = mixer.draw_outputs(images, self.maps_for(images, origin), mixed)
-            plan = PartlyMixed(clean, mixed, drawn.plan)
-            ratio = drawn.target_ratio
-            if ratio is not None:
-                ratio = torch.cat([torch.eye(m)[:clean], ratio[:mixed]])
-            mixer._last = replace(drawn, plan=plan, target_ratio=ratio)
-            outputs, soft = mix_checked(images, soft, plan, ratio)
-        shown = Origin(
-            origin.indices[:clean], None if origin.cells is None else origin.cells[:clean]
-        )
-        if not clean:
-            return outputs, soft
-        return _tracked(
-            outputs,
-            shown,
-            lambda shown, gradient: self.memory.write_gradient(shown, gradient[:clean]),
-        ), soft
 
     def _write_mixed(self, origin: Origin, plan: Labelling, gradient: Tensor) -> None:
         """Writes a mixed batch's gradient to the cells of the examples that it shows."""
@@ -461,11 +371,6 @@ class OnePassCollate(SetOnce):
             raise ValueError(
                 "`mixup` must have recycle=False to mix in workers: the training process does not "
                 "know what a mixed batch shows."
-            )
-        if mixup.unit != "batch":
-            raise ValueError(
-                '`mixup` must have unit="batch" to mix in workers: whole batches are clean or '
-                f"mixed there, got unit={mixup.unit!r}."
             )
         if mixup.memory.device.type != "cpu":
             raise ValueError(

@@ -11,7 +11,7 @@ from comixup._passes import check_can_record, recordable
 from comixup.core.memory import Origin
 from comixup.core.saliency import Backward, LossFn, loss_of
 from comixup.core.tensors import check_model
-from comixup.mixers._hooks import check_and_disarm, layer_hooks
+from comixup.mixers._hooks import check_and_cancel, layer_hooks
 from comixup.mixers._mixer import Mixer
 
 _ARGUMENTS = "model, mixer, images, targets"
@@ -86,7 +86,7 @@ def training_step(
             f"arguments are ({_ARGUMENTS})."
         )
     check_can_record("training_step")
-    check_and_disarm(layer_hooks(model))  # whatever another mixer left in the model
+    check_and_cancel(layer_hooks(model))  # whatever another mixer left in the model
     clean, given = None, images
     if mixer is not None:
         mixer.attach(model)
@@ -108,7 +108,7 @@ def training_step(
         loss = loss_of(outputs, recordable(targets), loss_fn)
     except BaseException:
         if mixer is not None:
-            mixer.disarm()  # the batch is not trained on
+            mixer.cancel()  # the batch is not trained on
         raise
     weight = 1.0 if mixer is None else mixer.mixed_weight
     return Step(

@@ -87,7 +87,7 @@ def prepare_pixels(
         return Colours(pixels)
     if channels == 1:  # no colours: a spectrogram
         return Colours(pixels, "viridis", (low, high))
-    note = "Colours are scaled to the batch's range; `mean` and `std` undo normalisation."
+    note = "Colours are scaled to the batch's range; `mean` and `std` undo normalization."
     return Colours(_scaled(pixels), note=note)
 
 

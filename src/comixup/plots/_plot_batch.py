@@ -48,7 +48,7 @@ def plot_batch(
         saliency: (m, *size) maps to show; None shows what the mixer used, on its grid.
         class_names: the name of each class; None for their indices.
         num_classes: needed for class indices, where neither the mixer nor `class_names` tells.
-        mean: of each channel, what the images were normalised with; with `std` their colours are
+        mean: of each channel, what the images were normalized with; with `std` their colours are
             shown as they were. Without, colours outside of [0, 1] are scaled to it.
         std: of each channel, likewise.
         tint: draw images of one channel as ink in the colours of the inputs, on paper: for digits

@@ -201,7 +201,7 @@ def _remembered(device: torch.device | str, kept: torch.device | str) -> Tensor:
     return memory.read(origin, images.shape[2:])
 
 
-def synchronisation(device: torch.device) -> str:
+def synchronization(device: torch.device) -> str:
     """Returns how often the host waits for the device in a call of each method."""
     if device.type != "cuda":
         raise NotRunError("CUDA alone reports when the host waits")
@@ -217,7 +217,7 @@ def synchronisation(device: torch.device) -> str:
 
 
 def _waits(call: Callable[[], object]) -> int:
-    """Returns how many synchronising operations CUDA warns of in a call."""
+    """Returns how many synchronizing operations CUDA warns of in a call."""
     before = torch.cuda.get_sync_debug_mode()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -331,7 +331,7 @@ CHECKS: dict[str, Callable[[torch.device], str]] = {
     "mixing equals the CPU's": mixing,
     "saliency equals the CPU's": gradient_saliency,
     "one-pass maps equal the CPU's": remembered_saliency,
-    "no hidden synchronisation": synchronisation,
+    "no hidden synchronization": synchronization,
     "mixed precision": mixed_precision,
     "channels_last": channels_last,
     "torch.compile": compiled,

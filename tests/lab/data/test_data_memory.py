@@ -33,10 +33,10 @@ def test_crops_are_those_of_single_images(size, channels, pad):
     assert images._version == version
 
 
-def test_batches_are_the_drawn_crops_normalised_as_torchvision_does():
+def test_batches_are_the_drawn_crops_normalized_as_torchvision_does():
     split = memory_split(pad=2)
     order = Order(23, 8, 7, shuffled=True)
-    normalise = v2.Compose([v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD)])
+    normalize = v2.Compose([v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD)])
     for step, (images, targets) in enumerate(
         batches(split, 8, seed=7, augment="crop-flip", epoch=3)
     ):
@@ -47,7 +47,7 @@ def test_batches_are_the_drawn_crops_normalised_as_torchvision_does():
             crop_slowly(split.images[index], *draw, pad=2)
             for index, draw in zip(chosen, draws, strict=True)
         ]
-        torch.testing.assert_close(images, normalise(torch.stack(slow)), rtol=0, atol=2e-6)
+        torch.testing.assert_close(images, normalize(torch.stack(slow)), rtol=0, atol=2e-6)
         torch.testing.assert_close(targets, split.targets[chosen])
 
 

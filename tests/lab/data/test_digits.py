@@ -23,7 +23,7 @@ def test_digits_are_mlxtends():
     assert (data.shape, data.train.pad, data.train.flip) == ((1, 28, 28), 2, False)
 
 
-def test_digits_are_about_standard_after_normalisation():
+def test_digits_are_about_standard_after_normalization():
     images, _ = next(load("digits").train.loader(4000).epoch(0))
     torch.testing.assert_close(images.mean(), torch.tensor(0.0), rtol=0, atol=0.05)
     torch.testing.assert_close(images.std(), torch.tensor(1.0), rtol=0, atol=0.05)

@@ -14,7 +14,7 @@ def data_set(mean=MEAN, std=STD):
     return DataSet("some", classes, (3, 6, 6), mean, std, train=split, test=split)
 
 
-def test_pixels_undo_normalisation():
+def test_pixels_undo_normalization():
     data = data_set()
     images = next(data.test.loader(23).epoch(0))[0]
     before = images.clone()

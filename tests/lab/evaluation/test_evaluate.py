@@ -136,7 +136,7 @@ def test_calibration(found, slow):
     assert found.metrics.confidence == pytest.approx(100 * sum(sure) / IMAGES, rel=1e-4)
 
 
-def test_localisation(found, slow, data, boxes):
+def test_localization(found, slow, data, boxes):
     targets, shares, network = slow
     images, _ = next(data.test.loader(IMAGES).epoch(0))
     hits = both = 0
@@ -157,10 +157,10 @@ def test_localisation(found, slow, data, boxes):
         hit = (mine & true).sum() / (mine | true).sum() >= 0.5
         hits += hit
         both += hit and shares[k].index(max(shares[k])) == targets[k]
-    assert found.localisation.images == len(kept) == IMAGES - 2
-    assert found.localisation.left_out == 2
-    assert found.localisation.gt_known == pytest.approx(100 * hits / len(kept))
-    assert found.localisation.top1_loc == pytest.approx(100 * both / len(kept))
+    assert found.localization.images == len(kept) == IMAGES - 2
+    assert found.localization.left_out == 2
+    assert found.localization.gt_known == pytest.approx(100 * hits / len(kept))
+    assert found.localization.top1_loc == pytest.approx(100 * both / len(kept))
 
 
 @pytest.mark.parametrize("kind", CORRUPTIONS)
@@ -195,9 +195,9 @@ def test_figures_have_the_names_of_a_comparison(found):
     assert found.summary["added_noise_error"] == found.corruption["added-noise"].error
 
 
-def test_without_boxes_there_is_neither_localisation_nor_corruption(run, data, found, tmp_path):
+def test_without_boxes_there_is_neither_localization_nor_corruption(run, data, found, tmp_path):
     alone = evaluation.evaluate(evaluation.load_trained(run), data)
-    assert alone.localisation is None
+    assert alone.localization is None
     assert alone.corruption == {}
     assert alone.summary == {**found.metrics.summary, **found.compute}
     assert alone.summary["passes"] >= 1
@@ -226,14 +226,14 @@ def test_what_is_written_comes_back(found, tmp_path):
     assert run.metrics == found.summary
     np.testing.assert_equal(asdict(run), asdict(found.record))  # empty bins have NaN
     saved = json.loads((tmp_path / "new" / "folder" / FILE).read_text(), parse_constant=pytest.fail)
-    assert saved["localisation"]["left_out"] == 2
+    assert saved["localization"]["left_out"] == 2
     assert saved["corruption"]["replace"]["images"] == IMAGES - 2
 
 
 @pytest.mark.usefixtures("drawn")
 def test_pictures(found, data, boxes, tmp_path):
     found.draw(tmp_path, boxes, seed=SEED)
-    names = ["corruption.png", "localisation.png", "reliability.png"]
+    names = ["corruption.png", "localization.png", "reliability.png"]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
     for name in names:
         pixels = mpl_image.imread(tmp_path / name)[..., :3]

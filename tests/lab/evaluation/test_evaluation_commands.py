@@ -152,9 +152,9 @@ def test_a_run_is_evaluated_on_what_it_was_trained_on(called, runs):
     assert (found["method"], found["seed"], found["recipe"]) == ("comixup", 0, "digits")
     assert found["summary"]["error"] == pytest.approx(result["last_error"], abs=0.11)
     assert f"{found['summary']['error']:.2f}" in text
-    assert found["localisation"] is None
+    assert found["localization"] is None
     assert (runs[0] / "reliability.png").exists()
-    assert not (runs[0] / "localisation.png").exists()
+    assert not (runs[0] / "localization.png").exists()
 
 
 def test_several_runs_go_into_folders_of_their_own(called, runs, tmp_path):
@@ -261,17 +261,17 @@ def test_boxes_of_tiny_imagenet_are_used(called, of_tiny, tmp_path):
     for words in ("GT-known Loc, % (CAM)", "whole image", "MaxBoxAccV2", "background: added-noise"):
         assert words in text
     found = saved(tmp_path / "network")
-    assert found["metrics"]["images"] == found["localisation"]["images"] == IMAGES
+    assert found["metrics"]["images"] == found["localization"]["images"] == IMAGES
     assert set(found["corruption"]) == {"replace", "noise", "added-noise"}
     pictures = {path.name for path in (tmp_path / "network").glob("*.png")}
-    assert pictures == {"reliability.png", "localisation.png", "corruption.png"}
+    assert pictures == {"reliability.png", "localization.png", "corruption.png"}
 
 
 def test_grad_cam_is_used_if_asked_for(called, of_tiny, tmp_path):
     code, text, _ = called(*of_tiny, "--maps", "grad-cam", "--out", "measured")
     assert code == 0
     assert "GT-known Loc, % (Grad-CAM)" in text
-    assert saved(tmp_path / "measured")["localisation"]["name"] == "Grad-CAM"
+    assert saved(tmp_path / "measured")["localization"]["name"] == "Grad-CAM"
 
 
 def test_folders_have_boxes_from_a_csv_file(called, of_folder, tmp_path):
@@ -279,9 +279,9 @@ def test_folders_have_boxes_from_a_csv_file(called, of_folder, tmp_path):
     assert code == 0
     found = saved(tmp_path / "network")
     assert found["metrics"]["images"] == 6  # grey ones too
-    assert (found["localisation"]["images"], found["localisation"]["left_out"]) == (5, 1)
+    assert (found["localization"]["images"], found["localization"]["left_out"]) == (5, 1)
     assert found["corruption"]["noise"]["images"] == 5
-    assert (tmp_path / "network" / "localisation.png").exists()
+    assert (tmp_path / "network" / "localization.png").exists()
 
 
 def test_a_class_without_test_images_is_named(called, of_folder, folder):
@@ -307,7 +307,7 @@ def test_boxes_as_large_as_the_images_leave_nothing_to_draw(called, of_folder, t
     found = saved(tmp_path / "network")
     assert found["corruption"]["noise"]["increment"] == 0
     assert "100.00" in text  # the whole image is each box
-    assert (tmp_path / "network" / "localisation.png").exists()
+    assert (tmp_path / "network" / "localization.png").exists()
     assert not (tmp_path / "network" / "corruption.png").exists()
 
 
@@ -323,7 +323,7 @@ def test_a_damaged_file_of_tiny_imagenet_is_named(called, of_tiny, tiny, tmp_pat
     assert "val_4.JPEG cannot be read" in text
     assert "Warning" not in text + err
     found = saved(tmp_path / "network")
-    assert found["metrics"]["images"] == found["localisation"]["images"] == IMAGES - 1
+    assert found["metrics"]["images"] == found["localization"]["images"] == IMAGES - 1
 
 
 @pytest.mark.parametrize("more", [[], ["--boxes", "boxes.csv"]])

@@ -1,4 +1,4 @@
-"""Runs that begin with pretrained weights: images are normalised as these need it, everywhere."""
+"""Runs that begin with pretrained weights: images are normalized as these need it, everywhere."""
 
 import dataclasses
 import sys
@@ -55,13 +55,13 @@ def test_a_run_is_trained_evaluated_and_exported_with_colours_from_minus_1_to_1(
     assert_close(program((views(run) + 1) / 2), expected, rtol=1e-3, atol=1e-3)
 
 
-def test_data_that_are_normalised_otherwise_are_rejected(run):
+def test_data_that_are_normalized_otherwise_are_rejected(run):
     data = load("folder", run.parents[3] / "pictures")
     with pytest.raises(ValueError, match=r"`data` must be prepared .* mean \(0.5, 0.5, 0.5\)"):
         evaluate(load_trained(run), data)
 
 
-def test_a_run_that_begins_with_these_weights_normalises_alike(run):
+def test_a_run_that_begins_with_these_weights_normalizes_alike(run):
     recipe = dataclasses.replace(RECIPES["folder"], weights=str(run), model=LITE0, width=None)
     data = Run(recipe, "vanilla").load_data(run.parents[3] / "pictures")
     assert (data.mean, data.std) == (HALF, HALF)
@@ -73,7 +73,7 @@ OTHERS = {"timm:vit_tiny_patch16_224": 0.5, "efficientnet_v2_l": 0.5, "resnet18"
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_weights_of_other_libraries_bring_their_normalisation(run, name):
+def test_weights_of_other_libraries_bring_their_normalization(run, name):
     recipe = RECIPES["folder"].changed(model=name, pretrained=True)
     data = Run(recipe, "vanilla").load_data(run.parents[3] / "pictures")
     assert data.mean[0] == data.test.mean[0] == OTHERS[name]

@@ -1,4 +1,4 @@
-"""Temperature scaling against hand computations and an optimiser."""
+"""Temperature scaling against hand computations and an optimizer."""
 
 import math
 

@@ -66,7 +66,7 @@ def runs(pictures, tmp_path_factory):
 
 
 def view(path, size):
-    """Returns the centre of a picture, normalised, (3, size, size)."""
+    """Returns the centre of a picture, normalized, (3, size, size)."""
     picture = Image.open(path).convert("RGB")
     shorter = round(size * 256 / 224)
     width, height = picture.size

@@ -39,7 +39,7 @@ def images():
 
 
 def expected(classifier, images):
-    """Returns the logits, normalised as the preprocessing says."""
+    """Returns the logits, normalized as the preprocessing says."""
     mean = torch.tensor(classifier.preprocessing.mean)[:, None, None]
     std = torch.tensor(classifier.preprocessing.std)[:, None, None]
     return classifier.model((images - mean) / std).detach()

@@ -107,7 +107,7 @@ def test_manifold_mixup_finds_its_usual_layers_and_mixes_there(make):
     seen = dict.fromkeys(mixup.layers, 0)
     for _ in range(12):
         mixed, targets = mixup(batch, torch.arange(4))
-        model(mixed)  # the next call complains if the armed layer has not run
+        model(mixed)  # the next call complains if the active layer has not run
         seen[mixup.last.layer or "input"] += 1
         assert targets.shape == (4, CLASSES)
     assert all(seen.values())

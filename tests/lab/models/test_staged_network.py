@@ -30,7 +30,7 @@ def test_runs_its_parts_one_after_the_other(norm):
 
 
 def test_what_goes_into_the_mean_and_the_head_make_class_activation_maps():
-    # The score of a class is the mean of its map, plus the bias: what localisation builds on.
+    # The score of a class is the mean of its map, plus the bias: what localization builds on.
     model, images = network(), torch.rand(2, 3, 20, 20, generator=generator(0))
     seen = []
     model.avgpool.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))

@@ -144,7 +144,7 @@ def test_boxes_are_measured_beside_those_that_know_nothing(tmp_path):
         assert 0 <= row[name] <= 100
         assert {f"whole_{name}", f"centre_{name}"} <= set(row)
     assert {"replaced_error", "noise_error", "added_noise_error"} <= set(row)
-    tables = (ITEMS["localisation-calibration"], ITEMS["robustness"])
+    tables = (ITEMS["localization-calibration"], ITEMS["robustness"])
     columns = {entry.metric for table in tables for entry in table.entries}
     assert columns <= set(row)
 

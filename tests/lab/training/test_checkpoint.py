@@ -178,7 +178,7 @@ def test_a_folder_in_its_place(tmp_path):
         load_state(tmp_path / CHECKPOINT, IDENTITY)
 
 
-# ---- Networks and optimisers --------------------------------------------------------------------
+# ---- Networks and optimizers --------------------------------------------------------------------
 
 
 def trained():
@@ -190,19 +190,19 @@ def trained():
     return model, optimizer
 
 
-def test_weights_and_optimisers_go_on():
+def test_weights_and_optimizers_go_on():
     (model, optimizer), (other, its) = trained(), trained()
     weights, state = copy.deepcopy(model.state_dict()), copy.deepcopy(optimizer.state_dict())
-    for net, optimiser in ((model, optimizer), (other, its)):
+    for net, steps in ((model, optimizer), (other, its)):
         net(torch.ones(4, 3)).sum().backward()
-        optimiser.step()
+        steps.step()
     load_weights(model, weights)
     load_optimizer(optimizer, state)
     optimizer.step()  # from the same gradients, by the same moments
     assert_close(model[0].weight, other[0].weight, rtol=0, atol=0)
 
 
-def test_an_optimisers_settings_stay_the_recipes():
+def test_an_optimizers_settings_stay_the_recipes():
     _, optimizer = trained()
     state = copy.deepcopy(optimizer.state_dict())
     state["param_groups"][0]["lr"] = "a lot"
@@ -210,7 +210,7 @@ def test_an_optimisers_settings_stay_the_recipes():
     assert optimizer.param_groups[0]["lr"] == 0.1
 
 
-def test_the_optimiser_of_another_network():
+def test_the_optimizer_of_another_network():
     _, optimizer = trained()
     state = copy.deepcopy(optimizer.state_dict())
     state["state"][0]["exp_avg"] = torch.ones(5)
@@ -263,7 +263,7 @@ def test_weights_that_do_not_fit_are_rejected_and_nothing_is_changed(data, runs,
     before = contents(folder)
     with pytest.raises(ValueError, match=match) as caught:
         train_here(data, runs)
-    assert "`checkpoint` must fit this run's network and optimiser" in str(caught.value)
+    assert "`checkpoint` must fit this run's network and optimizer" in str(caught.value)
     after = contents(folder)
     assert {name: after[name] for name in before} == before
     (folder / CHECKPOINT).write_bytes(good)

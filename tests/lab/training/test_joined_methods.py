@@ -124,7 +124,6 @@ CHANGES = {
     "weights": ({"settings": {"weights": [1, 2, 3]}}, r"`weights` must have a number for each of"),
     "words": ({"settings": {"weights": ["x", "y"]}}, r"`weights` must be a list whose members"),
     "of a part": ({"settings": {"alpha": 0.5}}, r"keywords of Choice \(weights, p\), got 'alpha'"),
-    "unit": ({"settings": {}, "memory": {"unit": "image"}}, r'`unit` must be "batch"'),
     "schedule": ({"settings": {}, "schedule": {"of": 0.1}}, r"`schedule` must be one of"),
     "off": ({"settings": {}, "schedule": {"off": 1.5}}, r"`off` must be a number from 0 to 1"),
 }

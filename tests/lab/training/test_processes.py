@@ -37,7 +37,7 @@ from small_runs import (
 )
 
 NO_BATCH_NORM = "timm:test_mambaout"
-"""Its only normalisation is over channels, and it has no dropout."""
+"""Its only normalization is over channels, and it has no dropout."""
 LOST = "Another process of this run has gone, so process {} stops too. The same command resumes"
 ROUNDING = {"rtol": 1e-4, "atol": 1e-5}
 

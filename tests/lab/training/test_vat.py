@@ -38,7 +38,7 @@ def linear(inputs=8, seed=1, dtype=torch.float64):
 
 
 def deep(dtype=torch.float64, norm=True, seed=2):
-    """Two layers over images (2, 4, 4), with batch normalisation between."""
+    """Two layers over images (2, 4, 4), with batch normalization between."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return nn.Sequential(

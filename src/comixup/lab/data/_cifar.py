@@ -36,7 +36,7 @@ KINDS: dict[str, tuple[Any, tuple[float, ...], tuple[float, ...]]] = {
         (68.2 / 255, 65.4 / 255, 70.4 / 255),
     ),
 }
-"""torchvision's readers, and the mean and standard deviation that images are normalised by."""
+"""torchvision's readers, and the mean and standard deviation that images are normalized by."""
 
 
 def read_cifar(name: str, root: Path, download: bool) -> DataSet:

@@ -30,7 +30,7 @@ class DataSet:
         name: as given to `load`; of a folder of images, the folder's.
         classes: their names, in the order of the class indices.
         shape: (C, H, W) of what loaders yield by default.
-        mean: per channel, in [0, 1] colours: what normalisation subtracts.
+        mean: per channel, in [0, 1] colours: what normalization subtracts.
         std: per channel, in [0, 1] colours: what it then divides by.
         train: to learn from.
         test: what the paper reports on (Tiny-ImageNet's and ImageNet's `val`).
@@ -109,11 +109,11 @@ class DataSet:
 
     @property
     def has_colours(self) -> bool:
-        """Whether images are colours from 0 to 1 before normalisation; spectrograms are not."""
+        """Whether images are colours from 0 to 1 before normalization; spectrograms are not."""
         return set(self.mean) != {0.0} or set(self.std) != {1.0}
 
     def with_normalization(self, mean: tuple[float, ...], std: tuple[float, ...]) -> DataSet:
-        """Returns the data set with its images normalised as a network's weights need it.
+        """Returns the data set with its images normalized as a network's weights need it.
 
         Spectrograms, which have no colours, stay as they are.
 
@@ -136,7 +136,7 @@ class DataSet:
         return replace(self, mean=mean, std=std, **normalized)
 
     def pixels(self, images: Tensor) -> Tensor:
-        """Returns a normalised batch in [0, 1] colours, for pictures.
+        """Returns a normalized batch in [0, 1] colours, for pictures.
 
         Spectrograms have no colours: they come back as they are.
 

@@ -69,7 +69,7 @@ class DiskSplit(Split):
 
 
 class DiskLoader(Loader):
-    """Batches of a `DiskSplit`. Images travel as bytes, normalised on the device."""
+    """Batches of a `DiskSplit`. Images travel as bytes, normalized on the device."""
 
     def __init__(
         self,

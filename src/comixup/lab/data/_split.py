@@ -39,7 +39,7 @@ class Split(ABC):
     Attributes:
         targets: (n,) int64 class indices in the split's own order, in host memory. Where an image
             may have any number of labels, (n, classes) float32 of 0 and 1.
-        mean: per channel: what normalisation subtracts.
+        mean: per channel: what normalization subtracts.
         std: per channel: what it then divides by.
         rows: (n,) what a scan has found of the images' files; empty where there was none.
     """
@@ -153,7 +153,7 @@ class Loader(ABC):
         return slice(share.start, share.stop)
 
     def epoch(self, epoch: int, first_step: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
-        """Returns an epoch's batches: normalised float32 images on the device, int64 targets.
+        """Returns an epoch's batches: normalized float32 images on the device, int64 targets.
 
         Args:
             epoch: from 0 on. With augmentation, each epoch has its own order and draws.
@@ -204,7 +204,7 @@ class Loader(ABC):
     def _views(
         self, chosen: Tensor, epoch: int, step: int, grid: Grid | None
     ) -> tuple[Tensor, Tensor | None]:
-        """Returns a step's images, not normalised, and if asked for the cells that they show.
+        """Returns a step's images, not normalized, and if asked for the cells that they show.
 
         Args:
             chosen: indices of the images.

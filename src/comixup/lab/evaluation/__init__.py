@@ -1,7 +1,7 @@
-"""Measuring trained networks: error, calibration, localisation, background corruption.
+"""Measuring trained networks: error, calibration, localization, background corruption.
 
 1. A network and the data to measure it on: `_trained`, `_boxes`;
-2. what is measured: `_metrics` (predictions, error, calibration), `_localisation` (of `_cam`'s
+2. what is measured: `_metrics` (predictions, error, calibration), `_localization` (of `_cam`'s
    maps), `_corruption`; all of it at once: `_evaluate`, and figures (`_pictures`);
    image files: `_predict_files`;
 3. the record of a run, from its files (`_measure_run`; tables of them: `comixup.lab._runs`);

@@ -34,7 +34,7 @@ class ActivationMaps:
 
     Args:
         model: a classifier in evaluation mode.
-        images: (n, C, H, W), normalised as the model expects them, of which two are shown to the
+        images: (n, C, H, W), normalized as the model expects them, of which two are shown to the
             model to find the layer.
         layer: name of the module whose output are the maps, as in `model.named_modules()`; None
             to find it.

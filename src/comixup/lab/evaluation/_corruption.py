@@ -2,7 +2,7 @@
 
 The paper's appendix on background corruption: x~ = x z + b (1 - z), where z is 1 inside the
 object's boxes, and the background b another image, or noise. Pixels are in [0, 1], before
-normalisation.
+normalization.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class CorruptedLoader:
     error on the clean images `kept`.
 
     Args:
-        data: the data set, which tells how images are normalised.
+        data: the data set, which tells how images are normalized.
         split: the images.
         boxes: (n, k, 4) in the split's order; see `check_boxes`.
         kind: "replace" takes another image's pixels; "noise" Gaussian noise of mean 0 and standard
@@ -95,18 +95,18 @@ class CorruptedLoader:
         self._others = loader(self.kept[torch.from_numpy(partners)]) if kind == "replace" else None
 
     def epoch(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yields normalised images and their classes; every epoch is the same."""
+        """Yields normalized images and their classes; every epoch is the same."""
         done = 0
         others = None if self._others is None else self._others.epoch(0)
         for images, targets in self._images.epoch(0):
             rows = slice(done, done + len(images))
             background = self._noisy(images, self.kept[rows]) if others is None else next(others)[0]
-            # Chosen among normalised colours, so that the object keeps its own to the last bit.
+            # Chosen among normalized colours, so that the object keeps its own to the last bit.
             yield torch.where(_inside(self._boxes[rows], images), images, background), targets
             done += len(images)
 
     def _noisy(self, images: Tensor, indices: Tensor) -> Tensor:
-        """Returns noise, or the images with it, clipped and normalised."""
+        """Returns noise, or the images with it, clipped and normalized."""
         generator, noise = torch.Generator(), torch.empty(images.shape)
         for row, index in zip(noise, indices.tolist(), strict=True):
             generator.manual_seed(seed_for(self._seed, index, _NOISE))

@@ -25,18 +25,18 @@ from comixup.lab.data import DataSet
 from comixup.lab.evaluation._boxes import check_boxes, with_background
 from comixup.lab.evaluation._cam import PROBED, ActivationMaps, CamMethod
 from comixup.lab.evaluation._corruption import CORRUPTIONS, CorruptedLoader, Corruption
-from comixup.lab.evaluation._localisation import Localisation, localise
+from comixup.lab.evaluation._localization import Localization, localize
 from comixup.lab.evaluation._measure_run import FILE, Scaled, compute_of, scaled_calibration
 from comixup.lab.evaluation._metrics import Metrics, measure, percent_and_interval, predict
 from comixup.lab.evaluation._pictures import (
     draw_corruptions,
-    draw_localisation,
+    draw_localization,
     draw_reliability,
 )
 from comixup.lab.evaluation._trained import Trained
 
 BATCH = 250
-RELIABILITY, LOCALISATION, CORRUPTION = "reliability.png", "localisation.png", "corruption.png"
+RELIABILITY, LOCALIZATION, CORRUPTION = "reliability.png", "localization.png", "corruption.png"
 _COLUMNS: Mapping[Corruption, str] = {
     "replace": "replaced",
     "noise": "noise",
@@ -72,7 +72,7 @@ class Evaluation:
         data: the data set whose test images were used.
         test_digest: of these images, see `Split.digest`.
         metrics: error, calibration and scores such as Brier's.
-        localisation: None without boxes.
+        localization: None without boxes.
         corruption: errors by kind of corruption; empty without boxes.
         scaled: calibration after temperature scaling; None for runs without images held out.
         compute: what training took, by name; empty for weights without a run's folder.
@@ -82,7 +82,7 @@ class Evaluation:
     data: DataSet
     test_digest: str
     metrics: Metrics
-    localisation: Localisation | None = None
+    localization: Localization | None = None
     corruption: Mapping[Corruption, CorruptedError] = field(default_factory=dict)
     scaled: Scaled | None = None
     compute: Mapping[str, float] = field(default_factory=dict)
@@ -93,8 +93,8 @@ class Evaluation:
         found = {**self.metrics.summary, **self.compute}
         if self.scaled is not None:
             found |= {"scaled_ece": self.scaled.ece, "scaled_nll": self.scaled.nll}
-        if self.localisation is not None:
-            found |= self.localisation.summary
+        if self.localization is not None:
+            found |= self.localization.summary
         for kind, corrupted in self.corruption.items():
             found[f"{_COLUMNS[kind]}_error"] = corrupted.error
             found[f"{_COLUMNS[kind]}_increment"] = corrupted.increment
@@ -127,7 +127,7 @@ class Evaluation:
             "test_digest": self.test_digest,
             "summary": self.summary,
             "metrics": _json(self.metrics),
-            "localisation": _json(self.localisation),
+            "localization": _json(self.localization),
             "corruption": _json(self.corruption),
             "scaled": _json(self.scaled),
         }
@@ -135,7 +135,7 @@ class Evaluation:
 
     def table(self) -> Table:
         """Returns a table of the metrics, with their confidence intervals."""
-        metrics, found, count = self.metrics, self.localisation, self.metrics.images
+        metrics, found, count = self.metrics, self.localization, self.metrics.images
         rows: list[tuple[str, str, tuple[float, float] | None, int]] = [
             ("top-1 error, %", f"{metrics.error:.2f}", metrics.error_interval, count),
             ("top-5 error, %", f"{metrics.top5_error:.2f}", metrics.top5_interval, count),
@@ -181,14 +181,14 @@ class Evaluation:
         trained, data = self.trained, self.data
         size = trained.image_size(data, options.get("image_size"))
         draw_reliability({trained.title: [self.record]}, folder / RELIABILITY)
-        if boxes is None or self.localisation is None:
+        if boxes is None or self.localization is None:
             return
-        draw_localisation(
+        draw_localization(
             trained.model,
             data,
             boxes,
-            self.localisation,
-            folder / LOCALISATION,
+            self.localization,
+            folder / LOCALIZATION,
             f"{trained.title} on {data.name}",
             layer=options.get("layer"),
             method=options.get("maps", "cam"),
@@ -234,7 +234,7 @@ def evaluate(
     Args:
         trained: the network.
         data: the data set.
-        boxes: (n, k, 4) true boxes in the order of the test images, for localisation and background
+        boxes: (n, k, 4) true boxes in the order of the test images, for localization and background
             corruption; None leaves both out.
         device: where to compute.
         image_size: pixels per side, for weights that do not say what their training ended with.
@@ -280,8 +280,8 @@ def evaluate(
     )
     if boxes is None:
         return measured
-    with progress_bar(console, f"{name}: localisation", size) as after:
-        found = localise(
+    with progress_bar(console, f"{name}: localization", size) as after:
+        found = localize(
             model, loader.epoch(0), boxes, device=device, layer=layer, method=maps, after=after
         )
     errors: dict[Corruption, CorruptedError] = {}
@@ -293,7 +293,7 @@ def evaluate(
         error, interval = percent_and_interval(int(wrong.sum()), len(wrong))
         increment = error - 100 * int(clean.sum()) / len(wrong)
         errors[kind] = CorruptedError(len(wrong), error, interval, increment)
-    return dataclasses.replace(measured, localisation=found, corruption=errors)
+    return dataclasses.replace(measured, localization=found, corruption=errors)
 
 
 # ---- Files ---------------------------------------------------------------------------------------
@@ -325,7 +325,7 @@ def output_folders(runs: Sequence[Path], out: Path | None = None) -> list[Path]:
         folders.append(own)
     for folder in folders:
         with locked(folder):
-            for name in (FILE, RELIABILITY, LOCALISATION, CORRUPTION):
+            for name in (FILE, RELIABILITY, LOCALIZATION, CORRUPTION):
                 if (folder / name).is_dir():
                     raise IsADirectoryError(
                         f"`folder` must have no folders in the place of files, but {folder / name} "

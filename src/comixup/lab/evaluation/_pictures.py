@@ -1,4 +1,4 @@
-"""Figures of localisation, of corrupted backgrounds, of activation maps, and of calibration."""
+"""Figures of localization, of corrupted backgrounds, of activation maps, and of calibration."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from comixup.lab.data import DataSet
 from comixup.lab.evaluation._boxes import box_areas, with_background
 from comixup.lab.evaluation._cam import ActivationMaps, CamMethod
 from comixup.lab.evaluation._corruption import CORRUPTIONS, CorruptedLoader
-from comixup.lab.evaluation._localisation import Localisation, upsampled
+from comixup.lab.evaluation._localization import Localization, upsampled
 from comixup.lab.evaluation._metrics import wilson_interval
 from comixup.plots import Box, Page
 
@@ -47,11 +47,11 @@ _WORDS = {
 }
 
 
-def draw_localisation(
+def draw_localization(
     model: nn.Module,
     data: DataSet,
     boxes: Tensor,
-    found: Localisation,
+    found: Localization,
     path: Path,
     title: str,
     *,
@@ -62,7 +62,7 @@ def draw_localisation(
     """Writes a PNG file with the test images whose objects were found best and worst.
 
     Below each image is its map; found and true boxes are drawn on both. The title is what model
-    this is; the other arguments are those of `localise`, and what it returned.
+    this is; the other arguments are those of `localize`, and what it returned.
     """
     order = found.ious.argsort(descending=True, stable=True)
     count = min(SHOWN, (len(order) + 1) // 2)

@@ -145,7 +145,7 @@ class TrainedOn:
     def load_data(self, *, skip_bad: bool = False) -> DataSet:
         """Returns the data set, without classes that the network does not know.
 
-        Images are normalised as in its training. Where some have come or gone since, other ones are
+        Images are normalized as in its training. Where some have come or gone since, other ones are
         held out for the test, among them some that it was trained on: this raises `ValueError`,
         unless those that cannot be read are to be left out.
         """

@@ -37,7 +37,7 @@ from comixup.lab.explorer._settings import (
 _PHOTO_SHARE = (0.6, 1.0)
 """Sides of the crops of photographs, in shorter sides of the photograph, from and to."""
 _MIN_SCALE = 0.35
-"""Of an augmented crop's area: one that shows less is no longer recognised."""
+"""Of an augmented crop's area: one that shows less is no longer recognized."""
 
 _GENERATOR, _PASSES = threading.Lock(), threading.Lock()
 """Of torch's global generator, from which torchvision and networks' weights are drawn; and of

@@ -67,7 +67,7 @@ class Settings:
             `comixup.lab.models.build`, or random ones.
         beta: weight of smoothness.
         gamma: weight of the compatibility penalty between outputs.
-        tau: load up to which nothing is penalised, relative to the mean load of an input.
+        tau: clip level of the compatibility penalty, relative to the mean load of an input.
         omega: weight of the distances between salient locations in the compatibility matrix.
         eta: weight of the prior.
         grid: cells per side.

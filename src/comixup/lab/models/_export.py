@@ -52,7 +52,7 @@ class Exported:
 
 
 class Normalized(nn.Module):
-    """A network with its normalisation: logits of images in [0, 1]."""
+    """A network with its normalization: logits of images in [0, 1]."""
 
     def __init__(self, classifier: Classifier) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ def export(
     """Returns where a network was written for another program, after running what was written.
 
     ONNX files and torch.export's programs take float images in [0, 1] of the crop's size, any
-    number at a time, normalise them themselves, and return logits. A folder for timm has the
+    number at a time, normalize them themselves, and return logits. A folder for timm has the
     weights alone, with the preprocessing in its config.json.
 
     Args:
@@ -213,7 +213,7 @@ def _read_onnx(path: Path, _: Classifier) -> _Run:
 
 
 def _read_timm(path: Path, classifier: Classifier) -> _Run:
-    """Returns what runs a folder's network, which does not normalise."""
+    """Returns what runs a folder's network, which does not normalize."""
     model = import_library("timm").create_model(f"local-dir:{path}", pretrained=True).eval()
     return lambda images: model(classifier.preprocessing.normalize(images))
 

@@ -163,7 +163,7 @@ class Classifier:
             raise ValueError(
                 f"`path` must be weights that say how images are prepared, but {self.path} does "
                 "not: a finished run of this version does. Train it again, or resize, crop and "
-                "normalise the images as its training did and call `model` yourself."
+                "normalize the images as its training did and call `model` yourself."
             )
         return self.stated_preprocessing
 
@@ -345,7 +345,7 @@ def freeze(model: nn.Module, what: str, num_classes: int) -> None:
 
     Args:
         model: a network.
-        what: "none"; "norms", the statistics of batch normalisation; "features", all but the last
+        what: "none"; "norms", the statistics of batch normalization; "features", all but the last
             layer, these statistics included.
         num_classes: its number of classes.
     """

@@ -194,7 +194,7 @@ def small(
     Every stage halves the resolution, the first one too: at full resolution a block would cost
     more than all others together. Stages that would give a location of the last feature maps more
     than `output_stride` pixels of the image keep it: with 8, images of 64 x 64 have last feature
-    maps of 8 x 8, by which objects can be localised, instead of 4 x 4.
+    maps of 8 x 8, by which objects can be localized, instead of 4 x 4.
     """
     strides, reached = [], stem_stride
     for _ in range(3):

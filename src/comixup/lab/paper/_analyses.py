@@ -222,7 +222,7 @@ def averaged(rows: Sequence[Row]) -> list[Row]:
 def arrangement(saliency: Tensor, seed: int) -> list[Row]:
     """Returns unary and supermodular term of solutions from diverse to salient, per output.
 
-    The solution at x minimises x times the unary plus 1 - x times the supermodular term: gamma is
+    The solution at x minimizes x times the unary plus 1 - x times the supermodular term: gamma is
     multiplied by (1 - x) / x. Smoothness and prior are left out, as in the paper's figure. Of the
     solutions found for all x each x has the best, since Algorithm 1 finds local optima.
 

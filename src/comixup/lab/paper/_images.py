@@ -26,7 +26,7 @@ _LEAST_PHOTOGRAPHS = 24
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Images, (m, C, H, W): normalised, and in [0, 1] colours; what they show; their saliency."""
+    """Images, (m, C, H, W): normalized, and in [0, 1] colours; what they show; their saliency."""
 
     images: Tensor
     pixels: Tensor

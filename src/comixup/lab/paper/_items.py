@@ -14,7 +14,7 @@ from comixup.lab.paper._trained_tables import (
     CALIBRATION,
     CLASSIFICATION,
     HYPERPARAMETERS,
-    LOCALISATION_CALIBRATION,
+    LOCALIZATION_CALIBRATION,
     MULTIPLE_INPUTS,
     ROBUSTNESS,
     SPEECH,
@@ -116,16 +116,16 @@ _ITEMS = (
         entries=CLASSIFICATION,
     ),
     Item(
-        "localisation-calibration",
+        "localization-calibration",
         "Table 2",
-        "Weakly supervised localisation, and calibration",
+        "Weakly supervised localization, and calibration",
         "Top-1 Loc 55.32 % (vanilla 54.36); ECE 1.9 % (vanilla 3.9)",
         "CIFAR-100, Tiny-ImageNet",
         paper_needs="CIFAR-100, ImageNet with boxes",
-        differs="Localisation is on Tiny-ImageNet instead of ImageNet.",
+        differs="Localization is on Tiny-ImageNet instead of ImageNet.",
         slip='The text has "48 % less ECE"; from 3.9 to 1.9 it is 51 %. The table says accuracy '
-        "of localisation; the official implementation counts Top-1 Loc, which is measured here.",
-        entries=LOCALISATION_CALIBRATION,
+        "of localization; the official implementation counts Top-1 Loc, which is measured here.",
+        entries=LOCALIZATION_CALIBRATION,
     ),
     Item(
         "robustness",
@@ -243,7 +243,7 @@ _ITEMS = (
         paper_needs="ImageNet",
         differs="CIFAR-100 and a small network trained for minutes instead of ImageNet: its maps "
         "are flatter, so that less saliency can be gathered. The paper does not say how solutions "
-        "are arranged in (a): here they minimise x times the unary term plus 1 - x times the "
+        "are arranged in (a): here they minimize x times the unary term plus 1 - x times the "
         "supermodular one, so that the middle is the solution itself. Nor does it say which tau "
         "is small and which is large in (b); ours are in the legend.",
         slip="Diversity in (d) is divided by m, so that it is 1 without mixing and negative where "

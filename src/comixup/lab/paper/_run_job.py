@@ -151,7 +151,7 @@ def measured_run(
 ) -> RunRecord:
     """Returns the record of a run, training it as far as it is not trained.
 
-    With boxes, localisation and errors on corrupted backgrounds are measured too.
+    With boxes, localization and errors on corrupted backgrounds are measured too.
     """
     trained = training.train(
         recipe,
@@ -168,9 +168,9 @@ def measured_run(
 
 
 def _boxed(folder: Path, workspace: Workspace) -> dict[str, float]:
-    """Returns what a run's network localises, and its errors on corrupted backgrounds.
+    """Returns what a run's network localizes, and its errors on corrupted backgrounds.
 
-    Beside it, what boxes localise that know nothing of the image: the whole of it, and its centre.
+    Beside it, what boxes localize that know nothing of the image: the whole of it, and its centre.
     """
     from torch.cuda import is_available  # noqa: PLC0415 - not for lists
 
@@ -182,7 +182,7 @@ def _boxed(folder: Path, workspace: Workspace) -> dict[str, float]:
     found = evaluation.evaluate(trained, data, boxes, device=device, console=workspace.console)
     write_evaluation(found, folder)
     summary = dict(found.summary)
-    for box in () if found.localisation is None else found.localisation.baselines:
+    for box in () if found.localization is None else found.localization.baselines:
         summary |= {f"{box.name.split()[0]}_{name}": value for name, value in box.summary.items()}
     return summary
 

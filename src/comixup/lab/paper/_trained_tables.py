@@ -30,7 +30,7 @@ VARIANTS = {
 DIGITS = "digits-pictures"
 """Digits enough for a network whose saliency is worth a picture: half a minute."""
 BOXED = (IMAGENET, SMALL_TINY)
-"""Recipes whose networks are measured with boxes: localisation, background corruption."""
+"""Recipes whose networks are measured with boxes: localization, background corruption."""
 SEEDS = (0, 1, 2)
 """Of CIFAR-100, as in the paper, and of all small recipes."""
 COLUMNS = {name: METHODS[name].title.removesuffix(" mixup") for name in PAPER}
@@ -119,8 +119,8 @@ CLASSIFICATION = _six(
     ("ImageNet, ResNet-50", "error", IMAGENET, None, None),
     ("Google commands, VGG-11", "error", "speech-vgg11", SMALL_SPEECH, None),
 )
-LOCALISATION_CALIBRATION = _six(
-    ("Localisation (Top-1 Loc, %)", "top1_loc", IMAGENET, SMALL_TINY, _TOP1_LOC),
+LOCALIZATION_CALIBRATION = _six(
+    ("Localization (Top-1 Loc, %)", "top1_loc", IMAGENET, SMALL_TINY, _TOP1_LOC),
     ("Calibration (ECE, %)", "ece", CIFAR, SMALL, _CIFAR_ECE),
 )
 ROBUSTNESS = _six(

@@ -34,7 +34,7 @@ _Ints = npt.NDArray[np.int64]
 
 
 def exhaustive(problem: Problem, *, levels: int = 1) -> Labelling:
-    """Returns a labelling that minimises `objective(...).total`, by looking at all of them.
+    """Returns a labelling that minimizes `objective(...).total`, by looking at all of them.
 
     Outputs meet only through their source counts o_j. So: list all labellings of one output, keep
     the best one for each o_j; then try every combination of such o_1, ..., o_m'. Outputs are
@@ -72,7 +72,7 @@ def narasimhan_bilmes(
 
     From a random labelling, each iteration bounds the whole compatibility term by a modular
     function: its gains along a random chain of sets of (output, location, input) that runs through
-    the present labelling and then through multi-hot ones. The bound is minimised with the same
+    the present labelling and then through multi-hot ones. The bound is minimized with the same
     compiled inner step as Algorithm 1's. `objective(...).eq1_total` never increases.
 
     Args:

@@ -2,7 +2,7 @@
 
 1. What is trained: `_recipe`; `_recipes` are all of them, `_own_images` makes one for a folder;
 2. one run of it: `_run`, what makes it the same run, and `_folder`, its files and checkpoint;
-3. its parts: `_setup` (network and optimiser), `_mixers`, `_losses`, `_vat`, `_measures`;
+3. its parts: `_setup` (network and optimizer), `_mixers`, `_losses`, `_vat`, `_measures`;
 4. the training: `_train` -> `_trainer`, on `_hardware`; `_report` shows it, in pictures too,
    `_stop` ends it early;
 5. what it leaves: `_export`, `_results`;

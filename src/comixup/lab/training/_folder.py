@@ -284,18 +284,18 @@ def check_identity(state: State, identity: dict[str, Any], folder: Path) -> None
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
-    """Gives an optimiser the state of a checkpoint; its settings are and stay the recipe's."""
+    """Gives an optimizer the state of a checkpoint; its settings are and stay the recipe's."""
     groups = optimizer.state_dict()["param_groups"]
     order = [group["params"] for group in groups]
     if [group["params"] for group in saved["param_groups"]] != order:
-        raise ValueError("the optimiser's weights are others")
+        raise ValueError("the optimizer's weights are others")
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     for index, values in saved["state"].items():
         for name, value in values.items():
             # Counts are tensors without dimensions.
             if isinstance(value, Tensor) and value.ndim and value.shape != weights[index].shape:
                 raise ValueError(
-                    f"the optimiser's {name} must be {kind_of(weights[index])}, but is "
+                    f"the optimizer's {name} must be {kind_of(weights[index])}, but is "
                     f"{kind_of(value)}"
                 )
     optimizer.load_state_dict({"state": saved["state"], "param_groups": groups})

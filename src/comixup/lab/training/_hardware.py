@@ -41,7 +41,7 @@ class Hardware:
         strategy: how processes train together, in Lightning Fabric's words: "auto" or "ddp".
         precision: "32-true", "16-mixed", "bf16-mixed", ... in Lightning Fabric's words.
         accumulate: micro-batches of each process and step, computed one after the other. Each is
-            mixed and normalised by itself, like the shares of processes.
+            mixed and normalized by itself, like the shares of processes.
         workers: processes that read images, for data sets that stay on the disk.
         timeout_minutes: a process that has waited for another so long, for one that is stopped or
             hangs, ends with an error message. The run resumes from its last checkpoint.

@@ -1,4 +1,4 @@
-"""What a run minimises: cross-entropy, or the loss of the official implementation."""
+"""What a run minimizes: cross-entropy, or the loss of the official implementation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def losses(
     """Returns the loss of the mixed batch and the loss of the clean batch.
 
     "cross-entropy" is cross-entropy for both, as the paper writes it. "official" is what the
-    official implementation minimises in its CIFAR-100 and Tiny ImageNet runs:
+    official implementation minimizes in its CIFAR-100 and Tiny ImageNet runs:
     `mean_binary_cross_entropy` for the mixed batch, and for the clean batch 2 / C times
     cross-entropy.
     "decoupled" is `comixup.mixers.decoupled_cross_entropy` for both.

@@ -115,7 +115,7 @@ def recipe_for(
     """Returns the recipe `folder` for a set of images.
 
     A network that begins with trained weights is fine-tuned: at a lower learning rate, with a
-    higher one for its last layer, with the statistics of its batch normalisation as they are, for
+    higher one for its last layer, with the statistics of its batch normalization as they are, for
     fewer epochs and without mixing.
 
     Args:

@@ -162,13 +162,13 @@ class Recipe:
         lr: (epoch, learning rate) at which the rate is set, in order.
         lr_interpolation: "constant" keeps a rate until the next; "linear" and "cosine" go from one
             to the next, per step.
-        loss: what is minimised; the paper's learning rates belong to "official", the loss of its
+        loss: what is minimized; the paper's learning rates belong to "official", the loss of its
             official implementation.
         optimizer: which one: "sgd", "adam" or "adamw".
         momentum: of sgd.
         nesterov: of sgd.
-        weight_decay: weight decay, of any optimiser.
-        decay_norms: whether weight decay acts on biases and normalisation too.
+        weight_decay: weight decay, of any optimizer.
+        decay_norms: whether weight decay acts on biases and normalization too.
         unmixed_epochs: epochs at the start that are not mixed, by any method.
         patience: stop once validation accuracy has not risen for so many epochs; None: never.
         classes: names or indices of the classes to train and test on; None: all.
@@ -188,7 +188,7 @@ class Recipe:
         weights: file of weights to begin with, comixup's, torchvision's or timm's; the last layer
             is new where the classes are others; None: random weights.
         freeze: what stays as the initial weights have it: "none", "norms" (the statistics of batch
-            normalisation) or "features" (all but the last layer).
+            normalization) or "features" (all but the last layer).
         head_lr: learning rate of the last layer, as a multiple of that of the others.
         class_weights: "balanced" weights each class in the loss in inverse proportion to its
             training images; None weights all the same.

@@ -257,7 +257,6 @@ _ONE_PASS_FORMS: dict[str, Settings] = {
     "rate0.67": {"rate": 0.67},
     "recycle": {"recycle": True},
     "every-batch": {"rate": 1.0, "recycle": True},
-    "within-batch": {"unit": "image"},
     "momentum": {"momentum": 0.5},
 }
 """Other forms of one-pass mixing: see docs/one-pass.md."""
@@ -366,7 +365,7 @@ OWN_RECIPES = (
         validation_seed=0,
         evaluate_every=90,
         reported="last",
-        notes="To measure localisation and background corruption where no GPU is at hand: last "
+        notes="To measure localization and background corruption where no GPU is at hand: last "
         "feature maps of 8 x 8. Chosen with vanilla training alone, on a seed and images that are "
         "not reported: see docs/results/rules.md. Baselines' alpha is the paper's for this set.",
     ),

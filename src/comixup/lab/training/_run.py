@@ -135,7 +135,7 @@ class Run:
     ) -> DataSet:
         """Returns the data set that the recipe names, with its classes and images chosen.
 
-        Images are normalised as for the weights that the run begins with, where these say how;
+        Images are normalized as for the weights that the run begins with, where these say how;
         those that are `loaded` already as well.
         """
         recipe = self.recipe

@@ -1,4 +1,4 @@
-"""What a run trains: its network with the initial weights, its optimiser, averaged weights."""
+"""What a run trains: its network with the initial weights, its optimizer, averaged weights."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ def build_network(run: Run, data: DataSet, *, begun: bool = False) -> tuple[nn.M
 
 
 def make_optimizer(recipe: Recipe, model: nn.Module, num_classes: int) -> torch.optim.Optimizer:
-    """Returns the recipe's optimiser.
+    """Returns the recipe's optimizer.
 
-    Biases and normalisation are a group of their own where they do not decay, and the last layer
+    Biases and normalization are a group of their own where they do not decay, and the last layer
     where it has another learning rate: a multiple of the recipe's, under `LR_FACTOR`.
     """
     head = head_name(model, num_classes) if recipe.head_lr != 1 else ""
@@ -105,7 +105,7 @@ def make_optimizer(recipe: Recipe, model: nn.Module, num_classes: int) -> torch.
 
 
 class WeightAverage:
-    """A network's weights and buffers, averaged over the steps of its optimiser.
+    """A network's weights and buffers, averaged over the steps of its optimizer.
 
     `torch.optim.swa_utils.AveragedModel` would average counts too, and has no warm-up.
 
@@ -135,7 +135,7 @@ class WeightAverage:
 
     @torch.no_grad()
     def update(self) -> None:
-        """Averages in what the optimiser's last step made; integers are copied."""
+        """Averages in what the optimizer's last step made; integers are copied."""
         averages: list[Tensor] = []
         current: list[Tensor] = []
         networks = (self.model, self._trained)

@@ -141,7 +141,7 @@ class Trainer:
         self.loss_fn, self.clean_loss_fn = losses(
             recipe.loss, data.num_classes, weights, recipe.label_smoothing
         )
-        # The scale is one of 255 levels of colour in normalised images.
+        # The scale is one of 255 levels of colour in normalized images.
         scale = tuple(1 / (COLOUR_LEVELS * std) for std in data.std)
         self.vat = None if method.vat is None else {**method.vat, "scale": scale}
         self.schedule = run.schedule
@@ -160,7 +160,7 @@ class Trainer:
     def step(
         self, images: Tensor, targets: Tensor, origin: Origin | None, steps: int, sums: Totals
     ) -> None:
-        """Makes the next step of the optimiser, on this process's share of a batch.
+        """Makes the next step of the optimizer, on this process's share of a batch.
 
         Args:
             images: the share.
@@ -179,7 +179,7 @@ class Trainer:
         split = _micro_batches(images, targets, origin, accumulate)
         micro_batches = [micro for micro in split if len(micro[0])]
         for k, (micro_images, micro_targets, micro_origin) in enumerate(micro_batches):
-            self.mixer.turn = epoch * steps + step
+            self.mixer.step = epoch * steps + step
             self._seed(epoch, step, self.fabric.global_rank * accumulate + k)
             # Gradients are averaged over processes: a micro-batch is weighted by its images.
             weight = len(micro_images) * self.fabric.world_size / batch
@@ -247,7 +247,7 @@ class Trainer:
             self.step(images, targets, origin, len(loader), sums)
             self.state.step += 1
             yield
-        self.mixer.disarm()
+        self.mixer.cancel()
         self.mixer.end_epoch()
 
     # ---- Epochs ---------------------------------------------------------------------------------
@@ -452,7 +452,7 @@ class Trainer:
                 self.mixer.load_state_dict(kept)
         except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as why:
             raise ValueError(
-                f"`checkpoint` must fit this run's network and optimiser, but that of "
+                f"`checkpoint` must fit this run's network and optimizer, but that of "
                 f"{self.folder.path} does not ({str(why).strip().splitlines()[0][:200]}). Nothing "
                 "was changed: use the previous versions, or choose another folder with --out."
             ) from None

@@ -50,9 +50,9 @@ def vat_loss(
 
     **The radius** is in the units of `images` times `scale`. The Co-Mixup paper tunes it in {1, 2}
     for the l-infinity ball and does not say of what. Levels of 0..255 are the likely reading
-    (inferred): on normalised CIFAR-100 images a radius of 1 would be 68 levels, noise in which
-    little can be recognised, whereas its errors without updates are those of plain training. So
-    give `scale` = 1 / 255 for images in [0, 1], and for images normalised with standard
+    (inferred): on normalized CIFAR-100 images a radius of 1 would be 68 levels, noise in which
+    little can be recognized, whereas its errors without updates are those of plain training. So
+    give `scale` = 1 / 255 for images in [0, 1], and for images normalized with standard
     deviations (68.2, 65.4, 70.4), in levels, `scale` = (1 / 68.2, 1 / 65.4, 1 / 70.4).
 
     Args:
@@ -177,7 +177,7 @@ def _log_probabilities(outputs: object, shape: Sequence[int | None]) -> Tensor:
 def _buffers_set_aside(model: nn.Module) -> Iterator[None]:
     """Lets a model run on copies of its buffers, so that running statistics stay as they are.
 
-    Writing the old values back would not do: batch normalisation keeps its buffers for the
+    Writing the old values back would not do: batch normalization keeps its buffers for the
     backward pass, and autograd raises when it goes through a pass, this one or the caller's over
     the clean batch, whose buffers were written to since. DistributedDataParallel, which writes to
     them when it hands them out, does not do so here, but at the next pass over a batch.

@@ -1,4 +1,4 @@
-"""Weakly supervised localisation: how well a classifier's maps find the object that it names."""
+"""Weakly supervised localization: how well a classifier's maps find the object that it names."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CENTRE_SIDE = math.sqrt(0.5)
 
 
 @dataclass(frozen=True, eq=False)
-class Localisation:
+class Localization:
     """How many objects are found, in percent of the images that have a box, with 95 % intervals.
 
     The intervals are for other images of this kind, not for other seeds: Wilson's, and for the
@@ -70,7 +70,7 @@ class Localisation:
     indices: Tensor
     boxes: Tensor
     ious: Tensor
-    baselines: tuple[Localisation, ...] = ()
+    baselines: tuple[Localization, ...] = ()
 
     @property
     def summary(self) -> dict[str, float]:
@@ -79,7 +79,7 @@ class Localisation:
         return {name: getattr(self, name) for name in names}
 
 
-def localise(
+def localize(
     model: nn.Module,
     batches: Iterable[tuple[Tensor, Tensor]],
     boxes: Tensor,
@@ -88,7 +88,7 @@ def localise(
     layer: str | None = None,
     method: CamMethod = "cam",
     after: Callable[[int], object] | None = None,
-) -> Localisation:
+) -> Localization:
     """Returns how well the maps of the true classes find the objects.
 
     Only these maps are needed: where the prediction is correct, its map is the same.
@@ -197,8 +197,8 @@ def _summary(
     anywhere: npt.NDArray[np.float32],
     has_box: Tensor,
     correct: Tensor,
-    baselines: tuple[Localisation, ...] = (),
-) -> Localisation:
+    baselines: tuple[Localization, ...] = (),
+) -> Localization:
     """Returns the metrics of boxes with their overlaps, and of those at all levels, (n, levels)."""
     images, hits = len(ious), ious >= HIT
     # For each fineness the hits of every image at the threshold that has most of them.
@@ -206,7 +206,7 @@ def _summary(
     means = np.mean([found[:, found.sum(0).argmax()] for found in best], axis=0)
     fraction, spread = float(means.mean()), float(means.std(ddof=min(1, images - 1)))
     half = NormalDist().inv_cdf((1 + LEVEL) / 2) * spread / math.sqrt(images)
-    return Localisation(
+    return Localization(
         name,
         images,
         len(has_box) - images,
@@ -223,7 +223,7 @@ def _summary(
 
 def _baselines(
     truth: Tensor, size: tuple[int, int], has_box: Tensor, correct: Tensor
-) -> tuple[Localisation, ...]:
+) -> tuple[Localization, ...]:
     """Returns what the whole image finds, and boxes in its middle, whose sides are swept too."""
     rows = []
     sweeps = {"whole image": (1.0, (1.0,)), "centre box": (CENTRE_SIDE, (*SWEPT, CENTRE_SIDE, 1.0))}

@@ -1,8 +1,8 @@
-"""Localisation and corrupted backgrounds with a network that was trained on ImageNet.
+"""Localization and corrupted backgrounds with a network that was trained on ImageNet.
 
-    python studies/localisation/study.py prepare   # Tiny-ImageNet as a folder, boxes, the network
-    python studies/localisation/study.py run       # fine-tunes it, evaluates both
-    python studies/localisation/study.py report    # a table of what was measured
+    python studies/localization/study.py prepare   # Tiny-ImageNet as a folder, boxes, the network
+    python studies/localization/study.py run       # fine-tunes it, evaluates both
+    python studies/localization/study.py report    # a table of what was measured
 
 Tiny-ImageNet's images are enlarged to 128 pixels. "As it is" is EfficientNet-Lite0 with the rows of
 its last layer that belong to the data set's classes; it has seen ImageNet, of which Tiny-ImageNet's
@@ -28,7 +28,7 @@ from timm.data import ImageNetInfo
 from comixup.lab import models
 
 NETWORK, SIZE = "efficientnet-lite0", 128
-OUT = Path("runs/localisation")
+OUT = Path("runs/localization")
 RESULTS = Path(__file__).parent / "results.csv"
 IMAGES_PER_CLASS = 10
 ARMS = ("as it is", "fine-tuned")

@@ -19,16 +19,16 @@
 
 namespace comixup {
 
-class Minimiser {
+class Minimizer {
  public:
   /// Sums that an exact solution may compare. Chosen by measurement, like what follows: see "The
   /// inner step" in docs/solver.md.
   static constexpr double kExactWork = 6000;
-  /// Where moves follow a restricted solution: see `minimise`.
+  /// Where moves follow a restricted solution: see `minimize`.
   static constexpr int kSmallGrid = 25;
   static constexpr double kMovesFrom = 0.7;
 
-  Minimiser(const Grid& grid, Checkpoint& checkpoint)
+  Minimizer(const Grid& grid, Checkpoint& checkpoint)
       : grid_(grid),
         checkpoint_(checkpoint),
         problem_(grid),
@@ -39,26 +39,26 @@ class Minimiser {
     if (FourWide::suits(grid)) four_wide_.emplace(grid);
   }
 
-  /// What is to be minimised: to be filled before every step.
+  /// What is to be minimized: to be filled before every step.
   InnerProblem& problem() { return problem_; }
 
   /// Improves `labels`, the labelling to start from (-1: any), and returns whether the result is
   /// known to be optimal.
-  bool minimise(int* labels) {
+  bool minimize(int* labels) {
     checkpoint_.after(static_cast<std::size_t>(grid_.size) * problem_.num_labels());
     // Where pairwise costs dominate, what a label costs nearby does not tell whether it is
     // promising.
     if (four_wide_ && problem_.num_labels() <= kMostTags && !pairwise_costs_dominate())
-      return minimise_four_wide(labels);
-    return minimise_anywhere(labels);
+      return minimize_four_wide(labels);
+    return minimize_anywhere(labels);
   }
 
  private:
   // ---- Grids four locations wide.
 
-  bool minimise_four_wide(int* labels) {
+  bool minimize_four_wide(int* labels) {
     const float tie = Elimination::kTie * problem_.pairwise.largest();
-    const bool stable = four_wide_->minimise(problem_, tie, trial_.data());
+    const bool stable = four_wide_->minimize(problem_, tie, trial_.data());
     take_if_better(labels, tie);
     if (!stable) {
       elimination_.run();
@@ -69,10 +69,10 @@ class Minimiser {
 
   // ---- Any grid.
 
-  bool minimise_anywhere(int* labels) {
+  bool minimize_anywhere(int* labels) {
     elimination_.run();
     if (frontier_.fits(elimination_.choices(), kExactWork)) {
-      frontier_.minimise(elimination_.choices(), problem_.pairwise, labels);
+      frontier_.minimize(elimination_.choices(), problem_.pairwise, labels);
       return true;
     }
     for (int t = 0; t < grid_.size; ++t)
@@ -103,7 +103,7 @@ class Minimiser {
   /// stay, so it is at least as good. Returns whether it is better.
   bool solve_restricted(int* labels) {
     if (!restrict_to_budget(labels)) return false;
-    frontier_.minimise(restricted_, problem_.pairwise, trial_.data());
+    frontier_.minimize(restricted_, problem_.pairwise, trial_.data());
     return take_if_better(labels, elimination_.tie());
   }
 

@@ -11,14 +11,14 @@ import torch
 sys.path.append(str(Path(__file__).parents[1] / "data"))
 
 from comixup.lab.data import DataSet, load
-from comixup.lab.evaluation._localisation import localise
+from comixup.lab.evaluation._localization import localize
 from comixup.lab.evaluation._pictures import (
     FOUND,
     SHOWN,
     TRUE,
     Row,
     draw_corruptions,
-    draw_localisation,
+    draw_localization,
     rows_figure,
 )
 from comixup.lab.models import build
@@ -68,9 +68,9 @@ def test_a_picture_of_the_best_and_the_worst(tmp_path, count):
     data = small_set(count)
     model = build("small", 5, shape=data.shape).eval()
     boxes = torch.tensor([[[4, 4, 20, 28]]]).repeat(count, 1, 1)
-    result = localise(model, data.test.loader(8).epoch(0), boxes)
+    result = localize(model, data.test.loader(8).epoch(0), boxes)
     path = tmp_path / "pictures" / "found.png"
-    draw_localisation(model, data, boxes, result, path, "A model")
+    draw_localization(model, data, boxes, result, path, "A model")
     assert mpl_image.imread(path).shape[0] > 200
 
 
