@@ -138,21 +138,19 @@ def test_a_network_is_trained_alike(name):
     assert_same(weights, expected)
 
 
-@pytest.mark.parametrize("recycle", [False, True])
-def test_one_pass_mixing_trains_alike(recycle):
+def test_one_pass_mixing_trains_alike():
     """With its maps in host memory: they are read there, and refreshed by one copy per batch."""
 
     def make():
         mixup = CoMixup(CLASSES, generator=generator(0))
-        return OnePass(mixup, SaliencyMemory(23, momentum=0.5), recycle=recycle)
+        return OnePass(mixup, SaliencyMemory(23, momentum=0.5))
 
     ours, theirs = make(), make()
     weights, counts = trained(ours, DEVICE)
     expected, _ = trained(theirs, "cpu")
-    # A clean and a mixed step. To the host: new maps, and how many are unusable, of the clean one,
-    # and of the mixed one too if it is recycled. To the device: maps, and who is where.
-    copies = (4, 6) if recycle else (2, 3)
-    assert (counts["to host"], counts["to device"], counts["waits"]) == (*copies, 0)
+    # A clean and a mixed step. To the host: new maps, and how many are unusable, of the clean one.
+    # To the device: maps, and who is where.
+    assert (counts["to host"], counts["to device"], counts["waits"]) == (2, 3, 0)
     assert_same(weights, expected)
     one, other = (mixer.memory.state_dict()["next"] for mixer in (ours, theirs))
     torch.testing.assert_close(one, other, rtol=0, atol=1)  # bytes

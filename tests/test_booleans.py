@@ -68,7 +68,7 @@ def test_they_are_found():
     found = set(CASES)
     assert {"CoMixup-keep_gradients", "CoMixup-resolve", "PuzzleMix-transport"} <= found
     assert {"saliency-keep_gradients", "solve-resolve", "CutMix-per_sample"} <= found
-    assert {"mix-validate", "NoMix-validate", "Mixup-correct_lam", "OnePass-recycle"} <= found
+    assert {"mix-validate", "NoMix-validate", "Mixup-correct_lam"} <= found
 
 
 @each_case(("function", "name"), CASES.values(), ids=CASES)

@@ -213,16 +213,6 @@ def test_batches_of_every_method_take_turns_with_clean_ones():
     assert mixup.reads == chosen.count(0)  # the others need no maps
 
 
-def test_recycled_are_the_gradients_of_labellings_alone():
-    images, targets, _ = batch()
-    mixup, seen = one_pass(rate=1.0, recycle=True), set()
-    for _ in range(9):
-        outputs, _ = mixup(images, targets, Origin(torch.arange(8)))
-        assert outputs.requires_grad == (mixup.last.chosen == 0)
-        seen.add(mixup.last.chosen)
-    assert seen == {0, 1, 2}
-
-
 def test_maps_of_no_use_are_warned_of_by_the_batches_that_read_them():
     mixup = one_pass([1, 1, 0], rate=1.0)
     with pytest.warns(UserWarning, match=r"None of the \d+ images.*no batch was clean"):

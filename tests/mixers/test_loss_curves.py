@@ -14,7 +14,7 @@ STEPS, SIZE = 12, (16, 16)
 
 def one_pass(num_classes, generator):
     memory = SaliencyMemory(24)
-    return OnePass(CoMixup(num_classes, generator=generator), memory, recycle=True)
+    return OnePass(CoMixup(num_classes, generator=generator), memory)
 
 
 # Manifold mixup has to find its layer in the network, not in the one that shows what it does.

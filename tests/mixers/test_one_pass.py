@@ -61,13 +61,8 @@ def test_a_clean_batch_is_left_as_it_is_and_its_backward_pass_refreshes_the_maps
     assert not mixup.memory.known(torch.tensor([1, 2])).any()
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"rate": 0.0}, {"rate": 1.0, "recycle": True}],
-    ids=["clean", "recycled"],
-)
-def test_loaders_may_reuse_the_tensors_of_an_origin_before_the_backward_pass(options):
-    kept, reused = one_pass(**options), one_pass(**options)
+def test_loaders_may_reuse_the_tensors_of_an_origin_before_the_backward_pass():
+    kept, reused = one_pass(rate=0.0), one_pass(rate=0.0)
     images, targets, _ = batch(8)
     for mixup, reuse in ((kept, False), (reused, True)):
         indices = torch.arange(8)
@@ -130,39 +125,6 @@ def test_examples_that_were_never_seen_are_mixed_without_a_warning():
     mixed, _ = mixup(images, targets, Origin(torch.arange(8)))  # warnings are errors here
     assert mixed.shape == images.shape
     assert mixup.last.uniform_maps == 8
-
-
-def test_recycled_gradients_land_on_the_examples_that_are_shown():
-    images, targets, maps = batch()
-    mixup = one_pass(rate=1.0, recycle=True)
-    indices = torch.arange(8) + 2
-    origin = Origin(indices, mixup.memory.cell_numbers((8, 8)).expand(8, 8, 8).flip(1))
-    mixup.memory.write(origin, maps)
-    mixup.end_epoch()
-    outputs, _ = mixup(images, targets, origin)
-    plan = mixup.last.plan
-    weights = torch.rand(outputs.shape, generator=generator(3))
-    (outputs * weights).sum().backward()
-    mixup.end_epoch()
-
-    norms = weights.norm(dim=1)
-    norms = norms / norms.mean((1, 2), keepdim=True)
-    sums, counts = torch.zeros(2, 8, 16).unbind()
-    for j in range(len(norms)):
-        for level in range(plan.levels):
-            for row in range(8):
-                for column in range(8):
-                    source = plan.sources[j, level, row // 2, column // 2]
-                    number = int(origin.cells[source, row, column]) - 1
-                    sums[source, number] += norms[j, row, column]
-                    counts[source, number] += 1
-    shown = counts.sum(1) > 0
-    assert shown.sum() > 4
-    for source in shown.nonzero().flatten().tolist():
-        found = mixup.memory._maps[indices[source]].float()
-        here = counts[source] > 0
-        expected = (sums[source] / counts[source])[here]
-        assert_close(found[here] / found[here].sum(), expected / expected.sum(), atol=0.01, rtol=0)
 
 
 def test_scaled_losses_write_the_same_maps():
@@ -279,8 +241,6 @@ def test_wrong_use_is_told():
         OnePass(CutMix(CLASSES), memory)
     with pytest.raises(TypeError, match="`memory` must be a SaliencyMemory"):
         OnePass(CoMixup(CLASSES), 100)
-    with pytest.raises(TypeError, match="`recycle` must be True or False"):
-        OnePass(CoMixup(CLASSES), memory, recycle=1)
     mixup = OnePass(CoMixup(CLASSES), memory)
     with pytest.raises(ValueError, match="`origin` must say which examples"):
         mixup(images, targets, None)

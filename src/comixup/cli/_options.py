@@ -134,7 +134,7 @@ _HELPS = help_of(Recipe.changed, Recipe, Method) | {
     "no_pretrained": "begin with random weights, where few images of your own would be fine-tuned.",
     "set": "settings of the method: --set beta=0.5 sweeps=2 resolve=false. Values are numbers, "
     "true, false, null, words, or lists such as [2,4].",
-    "memory": "settings of one-pass saliency: rate, recycle, cells, momentum.",
+    "memory": "settings of one-pass saliency: rate, cells, momentum.",
     "schedule": "how many batches are mixed over the epochs: as many to the end, fewer from 60 % "
     "on (Mixup Without Hesitation), or none in the last tenth.",
 }

@@ -379,29 +379,19 @@ class SaliencyMemory(SetOnce):
         return moved
 
 
-def cell_means(
-    numbers: Tensor, values: Tensor, cells: int, sources: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
+def cell_means(numbers: Tensor, values: Tensor, cells: int) -> tuple[Tensor, Tensor]:
     """Returns each cell's mean over the pixels that show it, (m, cells), and which are shown.
 
     Args:
         numbers: (m, *size) the cell that each pixel of an input shows, from 1; 0 for none.
-        values: (m, *size), not negative; (m', *size) of mixed images.
+        values: (m, *size), not negative.
         cells: how many there are.
-        sources: (m', L, *size) the input that fills each level of each pixel of mixed images.
     """
     values = values.detach().flatten(1)
     numbers = numbers.flatten(1).to(values.device).long()
-    m, device = len(numbers), values.device
-    own = torch.arange(m, device=device).view(-1, 1, 1)
-    pixels = torch.arange(values.shape[1], device=device)
-    sums = values.new_zeros(m * (cells + 1))
-    counts = torch.zeros_like(sums)
-    for level in (own if sources is None else sources.flatten(2)).unbind(1):
-        index = (level * (cells + 1) + numbers[level, pixels]).flatten()
-        sums.scatter_add_(0, index, values.flatten())
-        counts.scatter_add_(0, index, torch.ones_like(values).flatten())
-    sums, counts = (part.view(m, -1)[:, 1:] for part in (sums, counts))
+    zeros = values.new_zeros(len(numbers), cells + 1)
+    sums = zeros.scatter_add(1, numbers, values)[:, 1:]
+    counts = zeros.scatter_add(1, numbers, torch.ones_like(values))[:, 1:]
     return sums / counts.clamp(min=1), counts > 0
 
 

@@ -14,10 +14,7 @@ from torch.utils.data import default_collate
 from comixup._checks import SetOnce, check_boolean, check_count, check_number, warn_caller
 from comixup._passes import recordable
 from comixup._random import coin
-from comixup.core.grid import upsampled
-from comixup.core.labelling import Labelling
-from comixup.core.memory import Origin, SaliencyMemory, cell_means, warn_of_skipped
-from comixup.core.saliency import channel_norm
+from comixup.core.memory import Origin, SaliencyMemory, warn_of_skipped
 from comixup.core.tensors import check_images, check_no_transform
 from comixup.mixers._mixer import Mixed, Mixer, eager, mixes_images
 
@@ -62,7 +59,6 @@ class OnePass(Mixer):
             Batches of its other methods are mixed batches too, and read no maps.
         memory: the maps of the data set's examples.
         rate: fraction of the batches that are mixed, evenly spread: 0.5 is every other one.
-        recycle: let mixed batches refresh the maps of what they show, too; those of `CoMixup`.
 
     Attributes:
         step: batches so far; it decides whether the next one is mixed.
@@ -81,7 +77,6 @@ class OnePass(Mixer):
         memory: SaliencyMemory,
         *,
         rate: float = 0.5,
-        recycle: bool = False,
     ) -> None:
         if not mixes_images(mixer) or not mixer.needs_saliency:
             raise TypeError(
@@ -105,12 +100,10 @@ class OnePass(Mixer):
                 "SaliencyMemory(num_examples=len(dataset))."
             )
         check_number("rate", rate, high=1)
-        check_boolean("recycle", recycle)
         super().__init__(mixer.num_classes, generator=mixer.generator, validate=mixer.validate)
         self.mixer = mixer
         self.memory: SaliencyMemory = memory
         self.rate = rate
-        self.recycle = recycle
         self._warned = False
         self._seen = _Seen()
         mixer.uniform_expected = True  # examples that were not seen yet have no map
@@ -176,11 +169,6 @@ class OnePass(Mixer):
                 f"{len(self.memory)} examples: maps are read once `end_epoch` was called. Call it "
                 "after every epoch."
             )
-        plan = decided.plan
-        if self.recycle and isinstance(plan, Labelling):
-            outputs = _tracked(
-                outputs, known, lambda shown, gradient: self._write_mixed(shown, plan, gradient)
-            )
         return outputs, soft
 
     def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
@@ -202,7 +190,7 @@ class OnePass(Mixer):
 
     def _refreshing(self, images: Tensor, origin: Origin) -> Tensor:
         self._seen.clean += len(images)
-        return _tracked(images, origin, self.memory.write_gradient)
+        return _tracked(images, origin, self.memory)
 
     def mixes(self, step: int) -> bool:
         """Returns whether the batch of a step, counted from 0, is mixed, at this `fraction`.
@@ -282,22 +270,9 @@ class OnePass(Mixer):
         self.mixer._last = Mixed(self.leave(images), mixed=False)
         return self._refreshing(images, origin), soft
 
-    def _write_mixed(self, origin: Origin, plan: Labelling, gradient: Tensor) -> None:
-        """Writes a mixed batch's gradient to the cells of the examples that it shows."""
-        norms = channel_norm(gradient)
-        # Outputs differ in the size of their loss.
-        norms = norms / norms.flatten(1).mean(1).clamp(min=1e-30).view(-1, *[1] * (norms.ndim - 1))
-        size = norms.shape[1:]
-        numbers = origin.cells
-        if numbers is None:
-            numbers = self.memory.cell_numbers(size).expand(len(origin.indices), *size)
-        sources = upsampled(plan.sources.to(norms.device), size)
-        found = cell_means(numbers, norms, self.memory.num_cells, sources)
-        self.memory.write_cells(origin.indices, *found)
 
-
-def _tracked(images: Tensor, origin: Origin, write: Callable[[Origin, Tensor], None]) -> Tensor:
-    """Returns a copy of images, on which models may work in place, whose gradient is handed on.
+def _tracked(images: Tensor, origin: Origin, memory: SaliencyMemory) -> Tensor:
+    """Returns a copy of images, on which models may work in place; their gradient is remembered.
 
     With it goes a copy of their origin: loaders may use its tensors for the next batch before the
     backward pass of this one.
@@ -309,7 +284,7 @@ def _tracked(images: Tensor, origin: Origin, write: Callable[[Origin, Tensor], N
         )
     inputs = recordable(images.detach()).requires_grad_()
     kept = Origin(origin.indices.clone(), None if origin.cells is None else origin.cells.clone())
-    inputs.register_hook(lambda gradient: write(kept, gradient))  # type: ignore[no-untyped-call]
+    inputs.register_hook(lambda gradient: memory.write_gradient(kept, gradient))  # type: ignore[no-untyped-call]
     return inputs.clone()
 
 
@@ -367,11 +342,6 @@ class OnePassCollate(SetOnce):
     ) -> None:
         if not isinstance(mixup, OnePass):
             raise TypeError(f"`mixup` must be a OnePass, got {type(mixup).__name__}.")
-        if mixup.recycle:
-            raise ValueError(
-                "`mixup` must have recycle=False to mix in workers: the training process does not "
-                "know what a mixed batch shows."
-            )
         if mixup.memory.device.type != "cpu":
             raise ValueError(
                 "`mixup` must have its memory on the CPU, where workers read it, got one on "

@@ -192,7 +192,7 @@ def _remembered(device: torch.device | str, kept: torch.device | str) -> Tensor:
     """Returns the maps after an epoch of a clean batch and a mixed one."""
     model, (images, targets, _) = make_network(device), make_batch(device)
     memory = SaliencyMemory(len(images), device=kept)
-    mixer = OnePass(make_mixer("CoMixup"), memory, recycle=True)
+    mixer = OnePass(make_mixer("CoMixup"), memory)
     origin = Origin(torch.arange(len(images)).flip(0).to(device))
     for _ in range(2):
         step = training_step(model, mixer, images, targets, origin=origin)

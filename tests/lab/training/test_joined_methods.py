@@ -106,8 +106,8 @@ BAD = {
     ),
     "memory": (
         SMALL,
-        "comixup-one-pass+comixup-one-pass-recycle",
-        r"of the same memory, got \{\} of comixup-one-pass and \{'recycle': True\}",
+        "comixup-one-pass+comixup-one-pass-momentum",
+        r"of the same memory, got \{\} of comixup-one-pass and \{'momentum': 0\.5\}",
     ),
     "p": (SMALL, "comixup+input-p0.5", r"of the same p, got 1 of comixup and 0\.5 of input-p0\.5"),
     "epochs": (SMALL, "input+vanilla-half", r"of the same epochs, got 1\.0 of input and 0\.5"),

