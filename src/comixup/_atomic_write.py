@@ -1,4 +1,4 @@
-"""Writing files so that a kill or a full disk leaves the old one as it was."""
+"""Atomic writes: a kill or a full disk leaves the old file intact."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _THREADS = threading.Lock()
 
 
 def make_folder(folder: Path) -> None:
-    """Creates a folder, with those it lies in, unless it is there."""
+    """Creates a folder and its parents, unless it exists."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -31,7 +31,7 @@ def not_writable(folder: Path, error: OSError) -> OSError:
 
 
 def atomic_write(path: Path, content: bytes | str) -> None:
-    """Replaces a file atomically: readers see the old content or the new, whole.
+    """Replaces a file atomically: readers see either the old content or the new.
 
     What a killed process left half written is replaced by the next that writes the same file.
     Processes and threads that write the same file at the same time wait for each other.
@@ -67,7 +67,7 @@ def atomic_write(path: Path, content: bytes | str) -> None:
 
 @contextlib.contextmanager
 def _sole_writer(path: Path) -> Iterator[IO[bytes]]:
-    """Yields an empty file that no other process writes to until it is closed."""
+    """Yields an empty file, locked until it is closed."""
     while True:
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
         with os.fdopen(os.open(path, flags, 0o666), "wb") as file:

@@ -1,4 +1,4 @@
-"""Checks of what a caller gives; error messages name argument, rule, value and remedy.
+"""Argument checks; error messages name argument, rule, value and remedy.
 
 Without torch: those of tensors are in `core/tensors.py`.
 """
@@ -18,7 +18,7 @@ _MAX_REASON = 300
 
 
 def check_number(name: str, value: Any, high: float = MAX_MAGNITUDE) -> None:
-    """Rejects what is not a number from 0 to `high`."""
+    """Raises unless a value is a number from 0 to `high`."""
     rule = f"a number from 0 to {high:g}"
     if isinstance(value, bool) or not issubclass(type(value), Real):
         raise TypeError(f"`{name}` must be {rule}, got {value!r}.")
@@ -27,14 +27,14 @@ def check_number(name: str, value: Any, high: float = MAX_MAGNITUDE) -> None:
 
 
 def check_positive(name: str, value: Any, hint: str = "") -> None:
-    """Rejects what is not a number above 0; the hint says what to do instead."""
+    """Raises unless a value is a number above 0; the hint says what to do instead."""
     check_number(name, value)
     if value == 0:
         raise ValueError(f"`{name}` must be above 0, got {value!r}. {hint}".rstrip())
 
 
 def check_fraction(name: str, value: Any) -> None:
-    """Rejects what is not a number between 0 and 1, both exclusive."""
+    """Raises unless a value is a number between 0 and 1, both exclusive."""
     check_number(name, value, high=1)
     if value in (0, 1):
         raise ValueError(
@@ -43,7 +43,7 @@ def check_fraction(name: str, value: Any) -> None:
 
 
 def check_count(name: str, value: object, low: int = 1, high: int | None = None) -> None:
-    """Rejects what is not an integer from `low` on, up to `high` if that is given."""
+    """Raises unless a value is an integer of at least `low`, and at most `high` if given."""
     # `int` comes first because the abstract class takes a while to ask.
     if isinstance(value, bool) or not isinstance(value, (int, Integral)) or value < low:
         rule = "a positive integer" if low == 1 else f"an integer of at least {low}"
@@ -53,19 +53,19 @@ def check_count(name: str, value: object, low: int = 1, high: int | None = None)
 
 
 def check_boolean(name: str, value: object) -> None:
-    """Rejects what is not True or False: any object would pass for one of them."""
+    """Raises unless a value is True or False: any object is truthy or falsy."""
     if not isinstance(value, bool):
         raise TypeError(f"`{name}` must be True or False, got {value!r}.")
 
 
 def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
-    """Rejects what is not one of the choices."""
+    """Raises unless a value is one of the choices."""
     if value not in choices:
         raise ValueError(f"`{name}` must be one of {list(choices)}, got {value!r}.")
 
 
 class SetOnce:
-    """Something that keeps its arguments as attributes, which are set once: all were checked then.
+    """Base class whose constructor arguments become attributes that cannot be changed later.
 
     Properties with a setter, which checks, can be set at any time.
     """
@@ -91,7 +91,7 @@ class SetOnce:
             )
 
     def _is_fixed(self, name: str) -> bool:
-        """Whether a name is an argument of a constructor; others may be a subclass's own."""
+        """Whether a name is a constructor argument."""
         inits = [vars(kind)["__init__"] for kind in type(self).__mro__ if "__init__" in vars(kind)]
         return any(name in inspect.signature(init).parameters for init in inits)
 
@@ -100,7 +100,7 @@ _OURS = ("comixup.", "torch.")  # modules call their `forward` through torch
 
 
 def warn_caller(message: str) -> None:
-    """Warns at the line that led here through calls of this package, and of torch."""
+    """Issues a warning at the caller's line, skipping frames of this package and of torch."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_OURS):
         level, frame = level + 1, frame.f_back
@@ -108,7 +108,7 @@ def warn_caller(message: str) -> None:
 
 
 def reason_of(error: BaseException) -> str:
-    r"""Returns what an exception says, in one line that can be printed.
+    r"""Returns an exception's message as one printable line.
 
     Messages of decoders and servers may hold bytes of what they read.
 

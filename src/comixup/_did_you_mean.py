@@ -11,7 +11,7 @@ _MOST = 3
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Returns " Did you mean ...?" with the known names most like `name`, or "" if none is like it.
+    """Returns " Did you mean ...?" with the known names closest to `name`, or "" if none is close.
 
     >>> did_you_mean("comixupp", ["comixup", "cutmix"])
     ' Did you mean comixup or cutmix?'

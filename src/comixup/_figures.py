@@ -1,4 +1,4 @@
-"""Writing matplotlib's figures, their colours, and how much room their words take."""
+"""Matplotlib figures: writing them, colours, and the width of text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SUFFIXES = (".png", ".pdf", ".svg")
 DPI = 110
 BLUE, ORANGE, GREEN, RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 PALETTE = (BLUE, ORANGE, GREEN, RED, "#CC79A7", "#56B4E9", "#F0E442", "#000000")
-"""Okabe and Ito's palette, told apart by colour-blind readers too; their red is vermilion."""
+"""The palette of Okabe and Ito, safe for colour-blind readers; its red is vermilion."""
 GREY = "#777777"
 _POINTS = 72.0
 _FONT = "DejaVu Sans"
@@ -30,7 +30,7 @@ _HINTING = 1.04
 
 
 def write_figure(figure: Figure, path: Path, dpi: int = DPI) -> None:
-    """Writes a figure to a .png, .pdf or .svg file atomically, creating its folder if need be."""
+    """Writes a figure to a .png, .pdf or .svg file atomically, creating its folder if needed."""
     path = Path(path)
     check_suffix(path)
     picture = io.BytesIO()
@@ -42,20 +42,20 @@ def write_figure(figure: Figure, path: Path, dpi: int = DPI) -> None:
 
 @contextlib.contextmanager
 def _boxes_for_emoji() -> Iterator[None]:
-    """Lets letters that the font lacks, in a class's name, be boxes without a warning."""
+    """Silences the warning about letters that the font lacks, such as emoji in class names."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         yield
 
 
 def check_suffix(path: Path, name: str = "path") -> None:
-    """Rejects a path that does not end as a figure's file does."""
+    """Raises unless a path has the suffix of a figure file."""
     if path.suffix not in SUFFIXES:
         raise ValueError(f"`{name}` must end in one of {', '.join(SUFFIXES)}, got {path}.")
 
 
 def shortened(text: str, letters: int) -> str:
-    """Returns a text of at most so many letters, with an ellipsis if something is left out.
+    """Returns a text truncated to a number of letters, with an ellipsis.
 
     >>> shortened("sweet pepper", 7)
     'sweet…'
@@ -64,7 +64,7 @@ def shortened(text: str, letters: int) -> str:
 
 
 def text_width(text: str, size: float, *, bold: bool = False) -> float:
-    """Returns how many inches a line takes in matplotlib's default font.
+    """Returns the width of a line in inches, in matplotlib's default font.
 
     >>> text_width("maple tree", 12) < text_width("MAPLE TREE", 12) < 1.2
     True
@@ -76,7 +76,7 @@ def text_width(text: str, size: float, *, bold: bool = False) -> float:
 
 
 def fitting(text: str, width: float, size: float, *, bold: bool = False) -> str:
-    """Returns as much of a line as so many inches have room for, with an ellipsis if not all.
+    """Returns a line truncated to a width in inches, with an ellipsis.
 
     >>> fitting("sweet pepper", 1.2, 11), fitting("sweet pepper", 0.7, 11)
     ('sweet pepper', 'sweet…')

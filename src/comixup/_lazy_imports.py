@@ -1,4 +1,4 @@
-"""Packages whose names are imported when they are first used (PEP 562).
+"""Lazy imports of a package's names (PEP 562).
 
 torch alone takes seconds to import, which neither `comixup --help` nor a list of recipes needs.
 """

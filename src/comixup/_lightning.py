@@ -1,4 +1,4 @@
-"""Private names of Lightning: all that this package uses of it and may change unannounced.
+"""Private names of Lightning that this package uses; they may change without notice.
 
 Written for the versions of lightning-fabric that pyproject.toml allows, up to 2.6. After an update,
 `tests/test_lightning.py` is the first test to fail if one of these names has changed. The module
@@ -44,7 +44,7 @@ _LAST_WORDS_SECONDS = 30.0
 
 @contextlib.contextmanager
 def in_fabric_backward(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """Lets gradients of Fabric's modules be taken by other means than `Fabric.backward`."""
+    """Allows gradients of Fabric's modules to be computed other than by `Fabric.backward`."""
     homes = {
         sys.modules[type(module).__module__]
         for module in modules
@@ -61,7 +61,7 @@ def in_fabric_backward(modules: Iterable[nn.Module]) -> Iterator[None]:
 
 
 def automatic_optimization() -> str | None:
-    """Returns the name of the LightningModule whose gradients a Trainer zeroes by itself, or None.
+    """Returns the name of the LightningModule under automatic optimization, or None.
 
     Of the one whose training_step is running: the network that a mixer is given is mostly a child
     of it that knows nothing of its parent, but the parent is on the call stack.
@@ -82,7 +82,7 @@ def automatic_optimization() -> str | None:
 
 
 def set_timeout(fabric: Fabric, minutes: float) -> None:
-    """Sets how long a process waits for the others in a collective; before `Fabric.launch`."""
+    """Sets the timeout of collectives; call it before `Fabric.launch`."""
     from lightning_fabric.strategies.ddp import DDPStrategy  # noqa: PLC0415
 
     if isinstance(fabric.strategy, DDPStrategy):
@@ -90,7 +90,7 @@ def set_timeout(fabric: Fabric, minutes: float) -> None:
 
 
 def delay_kill() -> None:
-    """Gives processes time to print why they stop, once another has exited; ends the others.
+    """Gives processes time to print their error after another has exited, then ends them.
 
     Fabric checks every five seconds whether one has exited and then kills all others: perhaps one
     that is about to print its error message. What hangs is still killed, a little later. Fabric no
@@ -113,7 +113,7 @@ def delay_kill() -> None:
 
 
 def _end_children(children: list[subprocess.Popen[bytes]]) -> None:
-    """Waits for processes that this one started; kills those that do not end."""
+    """Waits for child processes; kills those that do not end."""
     end = time.monotonic() + _LAST_WORDS_SECONDS
     for child in children:
         try:

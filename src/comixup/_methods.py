@@ -1,4 +1,4 @@
-"""The methods by the names that recipes and commands have for them: a new one is a line here.
+"""The registry of methods, by the names used in recipes and commands.
 
 Recipes (`--method`), `comixup mix`, the explorer, tables, pictures and the tests read this list.
 Without torch, so that `--help` can.
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Listed(NamedTuple):
-    """A method: its class in `comixup.mixers`, and what tables and pictures call it."""
+    """A registered method: its class in `comixup.mixers`, and its title in tables and figures."""
 
     mixer: str
     title: str

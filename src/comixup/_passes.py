@@ -1,4 +1,4 @@
-"""Passes over models that others own: wrapped, in any mode of autograd, nothing left behind.
+"""Forward and backward passes over a user's model, wrapped or not, in any autograd mode.
 
 Models inside models (DistributedDataParallel, fully_shard, torch.compile, Fabric); what it takes to
 record a backward pass wherever the caller is; buffers through a pass that is not to change them.
@@ -28,7 +28,7 @@ each keeps the module it passes them on to."""
 
 
 def layers_of_wrapping(model: nn.Module) -> list[nn.Module]:
-    """Returns a model, what it wraps, what that wraps, and so on."""
+    """Returns a model and everything it wraps, outermost first."""
     layers = [model]
     while True:
         kinds = [kind.__name__ for kind in type(layers[-1]).__mro__ if kind.__name__ in _INSIDE]
@@ -39,7 +39,7 @@ def layers_of_wrapping(model: nn.Module) -> list[nn.Module]:
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
-    """Returns the model that the user wrote.
+    """Returns the innermost model, without wrappers.
 
     >>> import torch
     >>> layer = nn.Linear(2, 3)
@@ -50,12 +50,12 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
 
 def allowing_gradients(model: nn.Module) -> contextlib.AbstractContextManager[None]:
-    """Returns a context in which gradients may be taken past a model's own backward pass."""
+    """Returns a context that allows gradients outside a wrapper's own backward pass."""
     return in_fabric_backward(layers_of_wrapping(model))
 
 
 def without_sync(model: nn.Module) -> contextlib.AbstractContextManager[object]:
-    """Returns a context in which backward passes exchange no gradients between processes."""
+    """Returns a context without gradient synchronization between processes."""
     for module in layers_of_wrapping(model):
         no_sync = getattr(type(module), "no_sync", None)
         if no_sync is not None:
@@ -85,7 +85,7 @@ def _without_sync_of_shards(sharded: list[nn.Module]) -> Iterator[None]:
 
 
 def _exchanges_gradients(sharded: Any) -> bool:
-    """Whether a sharded module's next backward pass exchanges gradients; torch has no such call."""
+    """Whether a sharded module synchronizes gradients in its next backward pass."""
     state = sharded._get_fsdp_state()
     groups = getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]
     return any(group is not None and group.reduce_grads for group in groups)
@@ -93,18 +93,18 @@ def _exchanges_gradients(sharded: Any) -> bool:
 
 @contextlib.contextmanager
 def recording() -> Iterator[None]:
-    """Records a backward pass, also inside of torch.no_grad() and torch.inference_mode()."""
+    """Enables autograd, also inside torch.no_grad() and torch.inference_mode()."""
     with torch.inference_mode(False), torch.enable_grad():
         yield
 
 
 def recordable(values: Tensor) -> Tensor:
-    """Returns a tensor that may be kept for a backward pass: a copy of an inference tensor."""
+    """Returns a tensor that autograd can save: a copy if it is an inference tensor."""
     return values.clone() if isinstance(values, Tensor) and values.is_inference() else values
 
 
 def gradient_by(outputs: Tensor, inputs: Tensor, weight: Tensor) -> Tensor | None:
-    """Returns the gradient of weighted outputs by the inputs alone; None if they do not depend."""
+    """Returns the gradient of weighted outputs with respect to the inputs; None if independent."""
     try:
         (gradient,) = torch.autograd.grad(outputs, inputs, weight, allow_unused=True)
     except RuntimeError as error:
@@ -119,7 +119,7 @@ def gradient_by(outputs: Tensor, inputs: Tensor, weight: Tensor) -> Tensor | Non
 
 
 def check_can_record(what: str) -> None:
-    """Raises inside of torch.inference_mode(), where no backward pass is recorded."""
+    """Raises inside torch.inference_mode(), where no backward pass is recorded."""
     if torch.is_inference_mode_enabled():
         raise RuntimeError(
             f"{what} must be able to record a backward pass, but torch.inference_mode() is on. "
@@ -129,7 +129,7 @@ def check_can_record(what: str) -> None:
 
 @contextlib.contextmanager
 def unchanged_buffers(model: nn.Module) -> Iterator[None]:
-    """Gives a model's buffers back their values at the end.
+    """Restores a model's buffers on exit.
 
     The values are those with which its forward pass begins: DistributedDataParallel first hands
     out the ones of the first process, and that is to stay. Buffers of lazy modules, which have none

@@ -1,4 +1,4 @@
-"""Random draws that torch makes without a generator only, and so are made here."""
+"""Random draws for which torch takes no generator."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from torch import Tensor
 
 
 def numpy_generator(generator: torch.Generator | None = None) -> np.random.Generator:
-    """Returns a NumPy generator seeded by torch's: torch.distributions takes no generator."""
+    """Returns a NumPy generator seeded by torch's."""
     return np.random.default_rng(draw_seed(generator))
 
 
 def draw_seed(generator: torch.Generator | None = None) -> int:
-    """Returns a seed for other generators, drawn from torch's."""
+    """Returns a seed for another generator, drawn from torch's."""
     device = generator.device if generator is not None else "cpu"
     return int(torch.randint(2**62, (), generator=generator, device=device))
 
@@ -28,7 +28,7 @@ def dirichlet(alpha: float, count: int, random: np.random.Generator, rows: int =
 
 
 def coin(p: float, generator: torch.Generator | None = None) -> bool:
-    """Returns True with probability p; certain outcomes use up no randomness."""
+    """Returns True with probability p; p = 0 and p = 1 draw nothing."""
     if p in (0, 1):
         return bool(p)
     return float(torch.rand((), generator=generator, device="cpu")) < p

@@ -108,7 +108,7 @@ def test_a_block_that_was_not_mixed_is_not_mixed_when_it_is_recomputed(run):
     model, (images, targets, _) = repeats([(0,), (1, 2)], run), batch(5)
     mixer = mixer_for(model)
     loss = F.cross_entropy(model(images), targets)
-    mixer(images, targets)  # arms the hook
+    mixer(images, targets)  # gives the hook its plan
     loss.backward()
     assert_same_gradients(model, loss, images, targets, None)
     mixer.cancel()

@@ -1,4 +1,4 @@
-"""The methods in the form that other libraries expect, one file per library.
+"""Adapters to other libraries, one file per library.
 
 Import the file you need (`comixup.adapters.torchvision`, `.timm`, `.hugging_face`, `.kornia`,
 `.lightning`); `.origins` follows the pixels of all of them for one-pass mixing. Accelerate and

@@ -1,4 +1,4 @@
-"""Steps that draw from global generators, repeated on an image's cell numbers from the same draws.
+"""Transforms replayed on an image's cell numbers with the same random draws.
 
 torchvision's first transforms and timm's tell nobody what they draw, and draw from Python's,
 NumPy's and torch's generators. So a step that moves pixels runs once more on a picture of the cell
@@ -47,7 +47,7 @@ class Colours:
 
 @dataclass(frozen=True)
 class Replayed:
-    """A transform that moves pixels, and moves the cell numbers from the same draws."""
+    """A geometric transform, replayed on the cell numbers with the same draws."""
 
     transform: Any
 
@@ -57,7 +57,7 @@ class Replayed:
         return moved, numbers_of(shown)
 
     def by_nearest(self) -> Any:
-        """Returns a copy of the transform that takes the nearest pixel, and 0 outside of the image.
+        """Returns a copy with nearest-neighbour interpolation and a fill of 0.
 
         It draws as often: where it chooses an interpolation at random, it goes on to choose.
         """
@@ -72,7 +72,7 @@ class Replayed:
 
 @dataclass(frozen=True)
 class ReplayedErasing:
-    """Random erasing: what it erases in an image of NaN counts for no cell."""
+    """Random erasing: erased pixels belong to no cell."""
 
     transform: Any
 
@@ -84,7 +84,7 @@ class ReplayedErasing:
 
 @dataclass(frozen=True)
 class ReplayedAutoAugment:
-    """An auto-augment transform of torchvision's first, followed operation by operation."""
+    """An auto-augment transform of torchvision's v1, replayed operation by operation."""
 
     transform: Any
 
@@ -116,7 +116,7 @@ class ReplayedAutoAugment:
 
 @dataclass(frozen=True)
 class Nested:
-    """A container whose steps hand on one object: here the pair of an image and its numbers."""
+    """A container of transforms that pass on pairs of image and cell numbers."""
 
     container: Callable[[Any], Any]
 
@@ -127,7 +127,7 @@ class Nested:
 
 @dataclass(frozen=True)
 class OfPair:
-    """A tracked step as one of a container: it takes the pair."""
+    """A tracked transform inside a container: it takes the pair."""
 
     step: Tracked
 
@@ -136,7 +136,7 @@ class OfPair:
 
 
 def nested(container: Any, follow: Follow) -> Nested:
-    """Returns a container of transforms, `container.transforms`, that takes numbers along."""
+    """Returns a container of transforms that also tracks cell numbers."""
     held = copy.copy(container)
     if "transforms" in vars(held).get("_modules", ()):
         held._modules = {k: v for k, v in held._modules.items() if k != "transforms"}
@@ -173,7 +173,7 @@ TORCHVISION: dict[str, dict[str, Callable[[Any], Tracked]]] = {
 
 
 def picture_of(numbers: CellNumbers, image: Any) -> Any:
-    """Returns a picture of cell numbers, of the kind of an image: PIL, or a tensor (1, H, W)."""
+    """Returns cell numbers as an image of the same type: PIL, or a tensor (1, H, W)."""
     shown = numbers.tensor()
     if isinstance(image, PIL.Image.Image):
         return PIL.Image.fromarray(shown.numpy())
@@ -181,7 +181,7 @@ def picture_of(numbers: CellNumbers, image: Any) -> Any:
 
 
 def numbers_of(picture: Any) -> CellNumbers:
-    """Returns the cell numbers that a picture shows."""
+    """Returns the cell numbers from an image made by `picture_of`."""
     pil = isinstance(picture, PIL.Image.Image)
     shown = torch.from_numpy(np.array(picture)) if pil else picture.squeeze(0)
     return CellNumbers.from_tensor(shown, pil=pil)
@@ -193,7 +193,7 @@ def without(numbers: CellNumbers, erased: Tensor) -> CellNumbers:
 
 
 def _both(first: Any, image: Any, second: Any, other: Any) -> tuple[Any, Any]:
-    """Returns what two steps make, from the same draws; generators are left as by the first."""
+    """Returns the results of two functions called with the same random state."""
     before = _states()
     moved = first(image)
     after = _states()
@@ -205,7 +205,7 @@ def _both(first: Any, image: Any, second: Any, other: Any) -> tuple[Any, Any]:
 
 
 def _states() -> tuple[Any, Any, Tensor]:
-    """Returns the state of all generators that steps draw from."""
+    """Returns the state of all global generators."""
     return random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
 
 
@@ -216,12 +216,12 @@ def _restore(python: Any, numpy: Any, torchs: Tensor) -> None:
 
 
 def _each(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Returns a value changed, or each of several."""
+    """Applies a function to a value, or to each item of a sequence."""
     return tuple(map(change, value)) if isinstance(value, Iterable) else change(value)
 
 
 def _nearest(mode: Any, resizes: bool) -> InterpolationMode:
-    """Returns the interpolation by which numbers follow an image's."""
+    """Returns nearest-neighbour interpolation, in the type of a given interpolation."""
     # Of a tensor, "nearest" shows the pixel at or before the place, which no other mode does.
     exact = resizes and mode not in (InterpolationMode.NEAREST, PIL.Image.Resampling.NEAREST)
     return InterpolationMode.NEAREST_EXACT if exact else InterpolationMode.NEAREST

@@ -1,4 +1,4 @@
-"""Albumentations' transforms in one-pass mixing: they carry cell numbers as they carry a mask.
+"""Albumentations in one-pass mixing: cell numbers are transformed as a mask.
 
 Written for Albumentations 2.0. Give a pipeline to `WithOrigins`, of a data set whose images are
 arrays (H, W, C) or PIL images:
@@ -71,7 +71,7 @@ def _leaves(transform: Any) -> Iterator[Any]:
 
 
 def _check(step: Any) -> None:
-    """Rejects a transform that does not treat a mask as an image's pixels."""
+    """Raises for a transform that does not move masks with the image."""
     name = type(step).__name__
     reason = next((_REASONS[k.__name__] for k in type(step).__mro__ if k.__name__ in _REASONS), "")
     if reason:

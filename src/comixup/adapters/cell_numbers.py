@@ -1,4 +1,4 @@
-"""Cell numbers that torchvision's v2 transforms move along with an image's pixels."""
+"""Cell numbers as a TVTensor: torchvision's v2 transforms move them with the image."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OUTSIDE = -1
 
 
 class CellNumbers(tv_tensors.TVTensor):  # type: ignore[misc]  # torchvision ships no types
-    """Which cell of its example each pixel of an image shows, through v2 transforms.
+    """A TVTensor with the cell of the example that each pixel shows.
 
     Give it to a transform beside the image: `image, numbers = transform(image, numbers)`. Crops,
     flips, paddings and resizes act on the indices of rows and columns, one vector each; rotations
@@ -49,7 +49,7 @@ class CellNumbers(tv_tensors.TVTensor):  # type: ignore[misc]  # torchvision shi
 
     @classmethod
     def of(cls, size: Sequence[int], grid: Sequence[int]) -> CellNumbers:
-        """Returns the cell numbers of an image that no transform has moved.
+        """Returns the cell numbers of an untransformed image.
 
         Args:
             size: height and width of the image.
@@ -60,7 +60,7 @@ class CellNumbers(tv_tensors.TVTensor):  # type: ignore[misc]  # torchvision shi
 
     @classmethod
     def from_tensor(cls, numbers: Tensor, *, pil: bool = False) -> CellNumbers:
-        """Returns an object of given numbers, (height, width) uint8."""
+        """Returns cell numbers from a tensor (height, width) uint8."""
         if numbers.dtype != torch.uint8 or numbers.ndim != 2:
             raise ValueError(
                 "`numbers` must be (height, width) uint8, got "
@@ -72,7 +72,7 @@ class CellNumbers(tv_tensors.TVTensor):  # type: ignore[misc]  # torchvision shi
 
     @classmethod
     def _made(cls, table: _Numbers, rows: _Index, columns: _Index, pil: bool) -> CellNumbers:
-        """Returns the object that looks up rows and columns in a table of numbers."""
+        """Returns the object that indexes rows and columns of a table of numbers."""
         made: CellNumbers = torch.empty(0).as_subclass(cls)
         made._table, made._rows, made._columns, made.pil = table, rows, columns, pil
         return made
@@ -96,7 +96,7 @@ class CellNumbers(tv_tensors.TVTensor):  # type: ignore[misc]  # torchvision shi
 
 @functools.lru_cache(maxsize=256)
 def _unmoved(size: tuple[int, ...], grid: tuple[int, ...]) -> CellNumbers:
-    """Returns the cell numbers of an image of some size."""
+    """Returns the cell numbers of an untransformed image."""
     if len(grid) != 2:
         raise ValueError(f"`grid` must have two sides, as images have, got {grid}.")
     SaliencyMemory(1, cells=grid)  # rejects more cells than a byte can number
@@ -108,7 +108,7 @@ def _unmoved(size: tuple[int, ...], grid: tuple[int, ...]) -> CellNumbers:
 
 
 def _with_zeros(array: _Numbers) -> _Numbers:
-    """Returns an array with a row and a column of zeros at its end, where `_OUTSIDE` looks."""
+    """Returns an array padded with a last row and column of zeros, which `_OUTSIDE` indexes."""
     height, width = array.shape
     table = np.zeros((height + 1, width + 1), np.uint8)
     table[:height, :width] = array
@@ -116,7 +116,7 @@ def _with_zeros(array: _Numbers) -> _Numbers:
 
 
 def _kernel(functional: str) -> Callable[[Callable[..., Any]], Any]:
-    """Returns a decorator that makes a function the kernel of one of v2's functionals."""
+    """Returns a decorator that registers a kernel for one of v2's functionals."""
     register: Callable[[Callable[..., Any]], Any] = v2.functional.register_kernel(
         functional, CellNumbers
     )
@@ -203,7 +203,7 @@ def _erase(
 
 
 def _as_picture(functional: str) -> None:
-    """Makes a functional move a picture of the numbers, as it moves the image itself."""
+    """Registers a functional that transforms the numbers as an image."""
     move = getattr(v2.functional, functional)
 
     def kernel(
@@ -247,7 +247,7 @@ for _name in (
 
 
 def _cut(index: _Index, start: int, length: int) -> _Index:
-    """Returns the part of an index vector from `start` on; outside of it no pixel is shown."""
+    """Returns a slice of an index vector from `start`, padded with `_OUTSIDE`."""
     end = start + length
     if start >= 0 and end <= len(index):
         return index[start:end]
@@ -259,7 +259,7 @@ def _cut(index: _Index, start: int, length: int) -> _Index:
 
 
 def _central(index: _Index, length: int) -> _Index:
-    """Returns the central part of an index vector, of which an odd pixel is where torchvision's."""
+    """Returns the central slice of an index vector, rounded as torchvision does."""
     if length > len(index):  # the image is padded
         return _cut(index, -((length - len(index)) // 2), length)
     return _cut(index, round((len(index) - length) / 2.0), length)

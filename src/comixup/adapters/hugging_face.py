@@ -1,4 +1,4 @@
-"""Hugging Face's `datasets` and `Trainer`: mixing of any kind, and cell numbers of images.
+"""Hugging Face `datasets` and `Trainer`: mixing, and origins for one-pass mixing.
 
 Imports neither of them before it is used.
 """
@@ -21,7 +21,7 @@ INDEX, CELLS = "index", "cells"
 
 
 class OriginTransform(SetOnce):
-    """A transform for `dataset.with_transform` whose examples tell where their pixels come from.
+    """A transform for `dataset.with_transform` that adds each example's origin.
 
     The data set has a column "index" (`dataset.add_column("index", range(len(dataset)))`). Images
     become "pixel_values", as the plain transform makes them; "cells" comes beside them.
@@ -48,7 +48,7 @@ class OriginTransform(SetOnce):
         self._tracked = tracked(transform, colours_only=colours_only, moves_pixels=moves_pixels)
 
     def __call__(self, examples: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
-        """Returns a batch of examples, as `with_transform` hands it on."""
+        """Returns a transformed batch of examples, as `with_transform` passes it."""
         missing = {self.image, INDEX} - set(examples)
         if missing:
             raise ValueError(
@@ -106,7 +106,7 @@ class MixesBatches:
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, **kwargs: Any
     ) -> Any:
-        """Returns the loss of the mixed batch while training, else that of the batch as it is."""
+        """Returns the loss of the mixed batch in training, and of the plain batch otherwise."""
         indices, cells = inputs.pop(INDEX, None), inputs.pop(CELLS, None)
         if not model.training:
             parent: Any = super()
@@ -138,7 +138,7 @@ def _cross_entropy(outputs: Any, targets: Tensor) -> Tensor:
 
 
 def _end_epoch_callback(mixup: Any) -> Any:
-    """Returns a callback that lets the maps of an epoch be read from the next one on."""
+    """Returns a callback that calls `end_epoch` after every epoch."""
     from transformers import TrainerCallback  # noqa: PLC0415
 
     class EndEpoch(TrainerCallback):

@@ -1,4 +1,4 @@
-"""Kornia's augmentation of batches, on the device, in one-pass mixing.
+"""Kornia's batch augmentation on the device, in one-pass mixing.
 
 Kornia moves masks with images, step by step and by nearest neighbour: here those are cell numbers.
 Written for Kornia 0.9, which this module does not import.
@@ -19,7 +19,7 @@ _KEYS = ["input", "mask"]
 def followed(
     augmentation: Any, images: Tensor, targets: Any, origin: Origin
 ) -> tuple[Tensor, Any, Origin]:
-    """Returns an augmented batch and where its pixels come from.
+    """Returns an augmented batch and its origin.
 
     Images are those that `augmentation(images)` would give, from the same draws.
 

@@ -44,7 +44,7 @@ class KeepCleanGradient:
     def optimizer_zero_grad(
         self, epoch: int, batch_idx: int, optimizer: torch.optim.Optimizer
     ) -> None:
-        """Leaves the gradients: this is called between the clean and the mixed backward pass."""
+        """Does nothing: it is called between the clean and the mixed backward pass."""
 
     def optimizer_step(
         self,

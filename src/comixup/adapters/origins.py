@@ -1,4 +1,4 @@
-"""Data sets whose samples tell where their pixels come from, for one-pass mixing."""
+"""Data sets whose samples carry their origin, for one-pass mixing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Sample: TypeAlias = tuple[Any, Any, Origin]
 
 
 def _kinds(*names: str) -> tuple[Any, ...]:
-    """Returns the v2 transforms of these names that the installed torchvision has."""
+    """Returns the v2 transforms of these names, if the installed torchvision has them."""
     return tuple(getattr(v2, name) for name in names if hasattr(v2, name))
 
 
@@ -178,7 +178,7 @@ class WithOrigins(SetOnce, Dataset[Sample]):
 
     @property
     def transform(self) -> Callable[..., Any] | None:
-        """What images and their cell numbers go through; timm's `create_loader` sets it."""
+        """The transform of images and cell numbers; timm's `create_loader` sets it."""
         return self._transform
 
     @transform.setter
@@ -191,7 +191,7 @@ class WithOrigins(SetOnce, Dataset[Sample]):
         return len(self.dataset)
 
     def __getitem__(self, index: int) -> Sample:
-        """Returns an image, its target, and where each of its pixels comes from."""
+        """Returns an image, its target and its origin."""
         index = range(len(self))[index]  # -1 is the last one
         sample = self.dataset[index]
         pair = isinstance(sample, (tuple, list)) and len(sample) == 2
@@ -252,7 +252,7 @@ def tracked(
 
 
 def _step_of(transform: Any) -> Callable[[Any], Tracked] | None:
-    """Returns what makes a tracked step of a transform of torchvision's first, or of a library."""
+    """Returns the function that tracks a transform of torchvision's v1 or of another library."""
     for kind in type(transform).__mro__:
         library = _LIBRARIES.get(kind.__module__.partition(".")[0])
         steps = TORCHVISION if library is None else importlib.import_module(library).STEPS
@@ -263,7 +263,7 @@ def _step_of(transform: Any) -> Callable[[Any], Tracked] | None:
 
 
 def _rejection(transform: Any) -> Exception:
-    """Returns the error of a transform that cell numbers cannot follow."""
+    """Returns the error for a transform that cannot be tracked."""
     kind = type(transform)
     name = getattr(getattr(transform, "lambd", transform), "__name__", kind.__name__)
     if kind.__module__.startswith(_OF_LIBRARIES) and name in _UNTRACKABLE:
@@ -281,7 +281,7 @@ def _rejection(transform: Any) -> Exception:
 
 
 def _is_unchanged(transform: Any) -> bool:
-    """Whether what a transform does is its library's own code; that of a subclass may do more."""
+    """Whether a transform's behaviour is its library's own, not overridden by a subclass."""
     layers = [
         kind
         for kind in type(transform).__mro__
@@ -293,7 +293,7 @@ def _is_unchanged(transform: Any) -> bool:
 
 
 def _steps(transform: Any) -> list[Any]:
-    """Returns the steps that a transform is composed of."""
+    """Returns the transforms that a container is composed of."""
     return list(getattr(transform, "transforms", transform))
 
 
@@ -308,7 +308,7 @@ class _Steps(list[Tracked]):
 
 @dataclass(frozen=True)
 class _Moves:
-    """A transform that moves pixels, and cell numbers by the kernels of `CellNumbers`."""
+    """A geometric v2 transform, applied to `CellNumbers` by its kernels."""
 
     transform: Any
 
@@ -334,7 +334,7 @@ class _Moves:
 
 @dataclass(frozen=True)
 class _AutoAugment:
-    """An auto-augment transform whose operations are repeated on the cell numbers."""
+    """A v2 auto-augment transform, tracked operation by operation."""
 
     transform: Any
 
@@ -364,7 +364,7 @@ class _AutoAugment:
 
 
 def _declared(transform: Any, declared: Sequence[Any]) -> bool:
-    """Whether a transform is among those that were declared by class, function or object."""
+    """Whether a transform was declared by the user, as a class, function or object."""
     function = getattr(transform, "lambd", transform)  # of v2.Lambda
     return any(
         isinstance(transform, known)
@@ -375,7 +375,7 @@ def _declared(transform: Any, declared: Sequence[Any]) -> bool:
 
 
 def _check_unmoved(dataset: Any, colours_only: Sequence[Any]) -> None:
-    """Rejects a data set, or parts or a subset of one, that moves pixels at random itself."""
+    """Raises for a data set (or parts of one) with random geometric transforms of its own."""
     for inner in (getattr(dataset, "dataset", None), *(getattr(dataset, "datasets", None) or ())):
         if inner is not None:
             _check_unmoved(inner, colours_only)
@@ -389,7 +389,7 @@ def _check_unmoved(dataset: Any, colours_only: Sequence[Any]) -> None:
 
 
 def _moves_none(transform: Any, colours_only: Sequence[Any]) -> bool:
-    """Whether a transform is known to show the same pixels at the same places every time."""
+    """Whether a transform is known to be deterministic in geometry."""
     if _declared(transform, colours_only):
         return True
     if not _is_unchanged(transform):
@@ -409,7 +409,7 @@ def _kinds_of(sample: Any) -> str:
 
 
 def _size(image: Any) -> tuple[int, int] | None:
-    """Returns height and width of an image; None for what is none."""
+    """Returns an image's height and width; None for other objects."""
     if isinstance(image, PIL.Image.Image):
         return image.height, image.width
     if isinstance(image, Tensor) and image.ndim >= 3:

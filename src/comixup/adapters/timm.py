@@ -1,4 +1,4 @@
-"""timm's `Mixup` with Co-Mixup in it, and its transforms and loader with one-pass mixing."""
+"""timm's `Mixup` extended by Co-Mixup, and timm's loader in one-pass mixing."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class Mixup(Choice):
 
     @property
     def mixup_enabled(self) -> bool:
-        """Whether batches are mixed; timm's script sets it to False at `mixup_off_epoch`."""
+        """Whether batches are mixed; timm's train.py sets it to False at `mixup_off_epoch`."""
         return self.enabled
 
     @mixup_enabled.setter
@@ -181,18 +181,18 @@ class Mixup(Choice):
         return self.soft_targets(targets, inputs)
 
     def decide(self, images: Tensor, saliency: Tensor | None) -> Mixed:
-        """Returns how a batch is mixed, by maps of `saliency_fn` if it had no clean pass."""
+        """Returns how to mix a batch, by `saliency_fn` if there was no clean pass."""
         if saliency is None and self._next is None and self.next_batch().needs_saliency:
             saliency = self.saliency_fn(images)
         return super().decide(images, saliency)
 
     def clean_targets(self, targets: Tensor) -> Tensor:
-        """Returns smoothed soft targets for the clean loss, as for that of mixed batches."""
+        """Returns smoothed soft targets for the clean loss."""
         return self.smooth(targets)
 
 
 class MinMaxCutMix(CutMix):
-    """CutMix whose box has sides drawn evenly between two fractions of the image's, all inside it.
+    """CutMix with box sides drawn uniformly between two fractions of the image's, all inside it.
 
     Args:
         num_classes: columns of the mixed targets.
@@ -228,12 +228,12 @@ class MinMaxCutMix(CutMix):
         return Mixed(Boxes(self.draw_partners(m), begin, begin + cut, size))
 
     def _below(self, bound: Tensor, shape: tuple[int, ...]) -> Tensor:
-        """Returns integers from 0 up to below a bound."""
+        """Returns random integers below a bound."""
         return (torch.rand(shape, generator=self.generator) * bound).long()
 
 
 def _check_mixer(mixer: Mixer, num_classes: int) -> None:
-    """Rejects a method that the shim's own arguments would contradict."""
+    """Raises for a method that contradicts the shim's other arguments."""
     if not mixes_images(mixer) or isinstance(mixer, Choice):
         raise TypeError(
             "`mixer` must be a method that mixes images, such as comixup.CoMixup(num_classes), got "
@@ -263,10 +263,10 @@ _COLOUR_OPERATIONS = {
 
 
 class ReplayedOperation(Replayed):
-    """A moving operation of timm's RandAugment or AutoAugment."""
+    """A geometric operation of timm's RandAugment or AutoAugment."""
 
     def by_nearest(self) -> Any:
-        """Returns a copy that takes the nearest pixel, and 0 outside of the image."""
+        """Returns a copy with nearest-neighbour interpolation and a fill of 0."""
         operation = copy.copy(self.transform)
         modes = operation.kwargs["resample"]  # of several, it draws one
         nearest = (0,) * len(modes) if isinstance(modes, tuple | list) else 0
@@ -319,7 +319,7 @@ STEPS: dict[str, dict[str, Callable[[Any], Tracked]]] = {
 
 
 class _Packed(NamedTuple):
-    """What `PrefetchLoader` takes for a batch's target, and moves to the device."""
+    """The batch's target for `PrefetchLoader`, which moves it to the device."""
 
     targets: Any
     origin: Origin
@@ -331,7 +331,7 @@ class _Packed(NamedTuple):
 
 
 def _collate(samples: list[Any]) -> tuple[Any, _Packed]:
-    """Returns images and what goes with them, as the two things that timm's loader expects."""
+    """Returns images and the packed rest, the pair that timm's loader expects."""
     images, targets, origin = default_collate(samples)
     return images, _Packed(targets, origin)
 
@@ -342,7 +342,7 @@ def _collate_sized(samples: list[Any]) -> tuple[Any, _Packed]:
 
 @dataclass(frozen=True)
 class _Indices(Dataset[tuple[int]]):
-    """A data set of its own indices."""
+    """A data set of indices."""
 
     length: int
 
@@ -411,7 +411,7 @@ class OriginLoader(SetOnce):
         return len(self.loader)
 
     def __getattr__(self, name: str) -> Any:
-        """Returns what timm's loader has: `sampler`, `batch_sampler`, `dataset`."""
+        """Returns an attribute of timm's loader: `sampler`, `batch_sampler`, `dataset`."""
         if name == "loader":  # while it is unpickled
             raise AttributeError(name)
         return getattr(self.loader, name)
@@ -423,7 +423,7 @@ _ERASED = "_comixup_erased"
 
 @dataclass(frozen=True)
 class _Erasing:
-    """timm's random erasing of batches, which notes what it has erased."""
+    """timm's random erasing of batches, recording the erased pixels."""
 
     erasing: Any
 

@@ -127,7 +127,7 @@ class BatchMix(SetOnce, v2.Transform):  # type: ignore[misc]  # torchvision ship
         return tree_unflatten(outputs, spec)
 
     def _mixed_alike(self, name: str, item: Tensor) -> Tensor:
-        """Returns another image or mask of the same batch, mixed by the same plan."""
+        """Returns another image or mask of the batch, mixed by the same plan."""
         mixer, plan = self.mixer, self.mixer.last.plan
         if isinstance(item, tv_tensors.Mask) and not item.is_floating_point():
             mixed = mixer.mix_also(
@@ -138,12 +138,12 @@ class BatchMix(SetOnce, v2.Transform):  # type: ignore[misc]  # torchvision ship
         return as_before(mixer.mix_also(name, channels_first(item), plan.mix_images), item)
 
     def extra_repr(self) -> str:
-        """Returns what `repr` shows: the method and where its saliency comes from."""
+        """Returns the text of `repr`: the method and its source of saliency."""
         name = getattr(self.saliency_fn, "__name__", repr(self.saliency_fn))
         return f"mixer={type(self.mixer).__name__}, saliency_fn={name}"
 
     def _part_from_other_workers(self) -> None:
-        """Gives the copy of the mixer in a worker process draws of its own."""
+        """Reseeds the copy of the mixer in a worker process."""
         worker = get_worker_info()
         if worker is None or self._worker_seed == worker.seed:
             return
@@ -154,7 +154,7 @@ class BatchMix(SetOnce, v2.Transform):  # type: ignore[misc]  # torchvision ship
 
 
 def default_labels(sample: Any) -> Any:
-    """Returns the labels where torchvision's own transforms look for them.
+    """Returns the labels of a sample, found as torchvision's own transforms do.
 
     >>> default_labels({"image": 1, "label": 2})
     2
@@ -185,13 +185,13 @@ def images_among(flat: list[Any], labels: Any) -> list[int]:
 
 
 def channels_first(images: Tensor) -> Tensor:
-    """Returns images as a plain tensor, (batch, channels, *size), also where they are a video."""
+    """Returns images or a video as a plain tensor (batch, channels, *size)."""
     plain = images.as_subclass(Tensor)
     return plain.transpose(1, 2) if isinstance(images, tv_tensors.Video) else plain
 
 
 def as_before(mixed: Tensor, images: Tensor) -> Tensor:
-    """Returns mixed images in the type and layout that they came in."""
+    """Returns mixed images in their original type and layout."""
     if isinstance(images, tv_tensors.Video):
         mixed = mixed.transpose(1, 2)
     if isinstance(images, tv_tensors.TVTensor):
@@ -201,7 +201,7 @@ def as_before(mixed: Tensor, images: Tensor) -> Tensor:
 
 
 def _check_labels(flat: list[Any], labels: Any) -> None:
-    """Rejects samples whose labels are not there; those with masks need none."""
+    """Raises for samples without labels; those with masks need none."""
     if labels is None and any(isinstance(item, tv_tensors.Mask) for item in flat):
         return
     if not isinstance(labels, Tensor) or not any(item is labels for item in flat):
@@ -213,7 +213,7 @@ def _check_labels(flat: list[Any], labels: Any) -> None:
 
 
 def _check_item(name: str, item: Any, images: Tensor, mixed: bool) -> None:
-    """Rejects an item that cannot be mixed, or that would pass through and should not."""
+    """Raises for an item that cannot be mixed and must not pass through."""
     kind = type(item).__name__
     check_mixable(f"inputs{name}", item)
     if isinstance(item, PIL.Image.Image):

@@ -1,4 +1,4 @@
-"""Pixels of each output from the inputs that its cells name: the work of mixing images."""
+"""Gathers each output's pixels from the inputs that its cells name."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def gather_cells(images: Tensor, sources: Tensor) -> Tensor:
 
 
 def gather_pixels(images: Tensor, sources: Tensor) -> Tensor:
-    """Returns what `gather_cells` returns, by torch operations that know every device.
+    """Same as `gather_cells`, in torch operations, for any device.
 
     Pixels are copied in runs: those of a row that lie in one cell, or as many of them as divide all
     cells, where cells differ in width. An index per run takes little memory beside its pixels.
@@ -91,7 +91,7 @@ def gather_pixels(images: Tensor, sources: Tensor) -> Tensor:
 
 
 def run_length(size: int, cells: int) -> int:
-    """Returns the most pixels that every cell of a row is a multiple of.
+    """Returns the largest run length that divides every cell's pixels in a row.
 
     >>> run_length(32, 4), run_length(30, 4), run_length(17, 4)
     (8, 1, 1)
@@ -101,12 +101,12 @@ def run_length(size: int, cells: int) -> int:
 
 
 def in_format_of(images: Tensor, mixed: Tensor) -> Tensor:
-    """Returns mixed images in the memory format of those they were made of."""
+    """Returns mixed images in the memory format of the inputs."""
     return mixed.contiguous(memory_format=_memory_format(images))
 
 
 def _memory_format(images: Tensor) -> torch.memory_format:
-    """Returns channels last where images have it and are not contiguous as well."""
+    """Returns channels_last if images are in it and not also contiguous."""
     last = _CHANNELS_LAST.get(images.ndim)
     if last is None or images.is_contiguous() or not images.is_contiguous(memory_format=last):
         return torch.contiguous_format
@@ -114,7 +114,7 @@ def _memory_format(images: Tensor) -> torch.memory_format:
 
 
 def _gather_blocks(images: Tensor, sources: Tensor) -> Tensor:
-    """Returns what `gather_cells` returns, by the kernel."""
+    """Same as `gather_cells`, by the compiled kernel."""
     size, format_ = tuple(images.shape[2:]), _memory_format(images)
     last = format_ is not torch.contiguous_format
     images = images.detach().resolve_conj().resolve_neg()  # the kernel reads memory as it is
@@ -138,7 +138,7 @@ def _gather_blocks(images: Tensor, sources: Tensor) -> Tensor:
 
 
 def _flat(images: Tensor, channels_last: bool) -> Tensor:
-    """Returns a view (m, elements) of images in the order they have in memory."""
+    """Returns a view (m, elements) of images in memory order."""
     return (images.movedim(1, -1) if channels_last else images).view(len(images), -1)
 
 

@@ -1,4 +1,4 @@
-"""The grid on which a labelling lives: its neighbours, and how it is laid over an image."""
+"""The grid of a labelling: neighbouring cells, and cells to pixels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a solution is: which inputs each location of each output is made of."""
+"""The solution: the inputs at each location of each output."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Labelling:
         return self._sum_of_masks(cell_weights(tuple(size), self.grid))
 
     def mix_images(self, images: Tensor) -> Tensor:
-        """Returns images, or any other tensor (m, C, *size), mixed like these: (m', C, *size).
+        """Returns images, or any other tensor (m, C, *size), mixed: (m', C, *size).
 
         Each cell is upsampled by nearest neighbour, so it covers the pixels that `source_ratio`
         counts. With more than one level cells are means: integers would have to be rounded and are
@@ -138,7 +138,7 @@ class Labelling:
         return mixed.view(self.num_outputs, *masks.shape[1:])
 
     def check_images(self, images: Tensor) -> None:
-        """Rejects a tensor that `mix_images` cannot mix."""
+        """Raises for a tensor that `mix_images` cannot mix."""
         self.check_batch(images, "images")
         if self.levels > 1:
             check_precision("images", images)
@@ -153,7 +153,7 @@ class Labelling:
         return Labelling(self.sources.to(device), self.num_inputs, self.objective_values)
 
     def check_batch(self, batch: Tensor, name: str) -> None:
-        """Rejects a tensor of another batch, or smaller than the grid."""
+        """Raises for a tensor of another batch size, or smaller than the grid."""
         if batch.ndim != 2 + len(self.grid) or len(batch) != self.num_inputs:
             sides = ", ".join("*" * len(self.grid))
             raise ValueError(

@@ -1,4 +1,4 @@
-"""From saliency maps to what a problem needs of them: cells of a grid, most salient locations."""
+"""Saliency maps pooled to a grid, and their most salient locations."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ADAPTIVE_MEAN: dict[int, Callable[[Tensor, Any], Tensor]] = {
 
 
 def check_grid(grid: object) -> None:
-    """Rejects what is neither a positive integer nor a sequence of one to three of them."""
+    """Raises unless a grid is a positive integer or a sequence of one to three of them."""
     sides = tuple(grid) if isinstance(grid, Iterable) else (grid,)
     counts = [side for side in sides if type(side) is int and side > 0]
     if not 1 <= len(sides) == len(counts) <= MAX_DIMENSIONS:
@@ -44,7 +44,7 @@ def check_grid(grid: object) -> None:
 
 
 def grid_sides(grid: int | Sequence[int], size: tuple[int, ...]) -> tuple[int, ...]:
-    """Returns the cells along each side: as asked for, but at most one per pixel.
+    """Returns the number of cells per side: as asked for, but at most one per pixel.
 
     >>> grid_sides(4, (32, 3))
     (4, 3)
@@ -95,7 +95,7 @@ def salient_locations(saliency: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Maps:
-    """Saliency maps pooled to a grid: a few numbers each, in host memory.
+    """Saliency maps pooled to a grid, in host memory.
 
     Attributes:
         cells: (m, *grid) float64, each map summing to one. Maps that are not usable are uniform.
@@ -112,7 +112,7 @@ class Maps:
     unusable: npt.NDArray[np.bool_]
 
     def check_usable(self) -> None:
-        """Rejects maps that are zero, NaN or infinite."""
+        """Raises for maps that are zero, NaN or infinite."""
         if self.unusable.any():
             first = int(self.unusable.argmax())
             raise ValueError(
@@ -122,7 +122,7 @@ class Maps:
 
 
 def pool_maps(saliency: Tensor, sides: tuple[int, ...]) -> Maps:
-    """Returns a batch's maps pooled to a grid, with unusable ones made uniform.
+    """Returns a batch's maps pooled to a grid; unusable maps become uniform.
 
     All that a device is waited for is one copy of these few numbers.
     """
@@ -149,7 +149,7 @@ def pool_maps(saliency: Tensor, sides: tuple[int, ...]) -> Maps:
 
 
 def summarize_maps(maps: Tensor, sides: tuple[int, ...]) -> Floats:
-    """Returns what a problem needs of each map, (m, 2 + cells + dimensions), in host memory.
+    """Returns a summary of each map, (m, 2 + cells + dimensions), in host memory.
 
     Its least and largest value (NaN if it has any), the mean of each cell, its most salient
     location. The kernel reads each map once; other devices, and grids that do not divide the map,
@@ -203,7 +203,7 @@ def _running_sum(values: Tensor, axis: int, window: int) -> Tensor:
 
 
 def _fault(saliency: Tensor) -> str:
-    """Returns what makes a map unusable, for an error message."""
+    """Returns why a map is unusable, for an error message."""
     if not bool(torch.isfinite(saliency).all()):
         return "NaN or infinite values"
     largest = float(saliency.max())

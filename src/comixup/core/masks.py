@@ -1,4 +1,4 @@
-"""Integer masks: class indices have no mean, so a mixture shows the class of the largest share.
+"""Integer masks: class indices have no mean, so the class with the largest share wins.
 
 What belongs to an image and has no mixture at all: boxes of detection, key points.
 """
@@ -25,7 +25,7 @@ _UNMIXABLE_TYPES = ("BoundingBoxes", "KeyPoints")
 
 
 def check_masks(masks: Tensor, ignore_index: int | None) -> None:
-    """Rejects what is not a tensor of integers, and an `ignore_index` that is no integer."""
+    """Raises unless masks are a tensor of integers and `ignore_index` is an integer."""
     if not isinstance(masks, Tensor):
         raise TypeError(
             f"`masks` must be a torch tensor, got {type(masks).__name__}. Boxes and key points "
@@ -53,7 +53,7 @@ def with_channels(masks: Tensor, dimensions: int) -> Tensor:
 
 
 def ignored(masks: Tensor, ignore_index: int | None) -> Tensor | None:
-    """Returns which pixels have no class, boolean; None if there can be none."""
+    """Returns a boolean mask of the ignored pixels; None if there are none."""
     if ignore_index is None or masks.dtype == torch.bool:
         return None
     limits = torch.iinfo(masks.dtype)  # a number beyond them would be compared modulo 256
@@ -63,7 +63,7 @@ def ignored(masks: Tensor, ignore_index: int | None) -> Tensor | None:
 def leading_class(
     candidates: Sequence[Tensor], weights: Sequence[Tensor | float], ignore_index: int | None
 ) -> Tensor:
-    """Returns the class with the largest share of each pixel; ties go to the first candidate's.
+    """Returns the class with the largest share at each pixel; ties go to the first candidate.
 
     Shares of candidates with the same class are added. A pixel is ignored where no class has a
     larger share than the candidates without one: no class is better than a wrong one.
@@ -97,7 +97,7 @@ def leading_class(
 def _share_of(
     candidate: Tensor, candidates: Sequence[Tensor], weights: Sequence[Tensor | float]
 ) -> Tensor:
-    """Returns the summed weight of all candidates with the same class as one, at each pixel."""
+    """Returns, at each pixel, the total weight of the candidates that share one's class."""
     # In one order for every candidate, so that equal shares are equal numbers.
     share = torch.zeros(candidate.shape, device=candidate.device)
     for other, weight in zip(candidates, weights, strict=True):
@@ -129,7 +129,7 @@ def one_hot_masks(masks: Tensor, num_classes: int, ignore_index: int | None) -> 
 
 
 def check_mixable(name: str, value: object) -> None:
-    """Raises for boxes and key points, known by an entry's name or a value's type.
+    """Raises for boxes and key points, recognized by name or type.
 
     >>> check_mixable("index", [3, 5])
     >>> check_mixable("boxes", None)

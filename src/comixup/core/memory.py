@@ -1,4 +1,4 @@
-"""Saliency that is remembered from epoch to epoch, so that mixing takes no pass of its own."""
+"""Saliency maps remembered across epochs, for mixing without an extra pass."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_CELLS = 254
 
 
 class Origin(NamedTuple):
-    """Where the images of a batch come from.
+    """The examples, and their cells, that the images of a batch show.
 
     Attributes:
         indices: (m,) integers: which example of the data set each image shows.
@@ -39,7 +39,7 @@ class Origin(NamedTuple):
 
 
 class SaliencyMemory(SetOnce):
-    """The last known saliency map of every example of a data set, a few dozen bytes each.
+    """The last saliency map of every example of a data set, a few dozen bytes each.
 
     Maps are read as they were at the start of the epoch; what is written takes effect at
     `end_epoch`. So it does not matter in which order, in how many worker processes or on which
@@ -120,7 +120,7 @@ class SaliencyMemory(SetOnce):
 
     @property
     def epoch(self) -> int:
-        """How often `end_epoch` was called."""
+        """The number of calls of `end_epoch`."""
         return int(self._epoch)
 
     @property
@@ -130,12 +130,12 @@ class SaliencyMemory(SetOnce):
 
     @property
     def nbytes(self) -> int:
-        """The bytes that the maps take, of both buffers."""
+        """The size of both buffers in bytes."""
         return self._maps.nbytes + self._next.nbytes
 
     @property
     def num_cells(self) -> int:
-        """The cells of a map."""
+        """The number of cells of a map."""
         return self._maps.shape[1]
 
     def known(self, indices: Tensor) -> Tensor:
@@ -178,7 +178,7 @@ class SaliencyMemory(SetOnce):
         return saliency
 
     def write(self, origin: Origin | Tensor, saliency: Tensor) -> None:
-        """Keeps new maps of a batch's examples, to be read from the next epoch on.
+        """Writes new maps of a batch's examples, readable from the next epoch.
 
         Only a map's proportions count. Cells that an image does not show keep their value relative
         to the others. An example written several times in an epoch keeps the larger value of each
@@ -200,7 +200,7 @@ class SaliencyMemory(SetOnce):
         self.write_cells(rows, *cell_means(numbers, saliency, self.num_cells))
 
     def write_gradient(self, origin: Origin | Tensor, gradient: Tensor) -> None:
-        """Keeps new maps of a batch's examples: the norm over channels of the images' gradient.
+        """Writes new maps of a batch's examples: the channel norm of the images' gradient.
 
         Gradients in host memory are read once, by the kernel; others as `write` does it.
 
@@ -234,7 +234,7 @@ class SaliencyMemory(SetOnce):
         self.skipped.add_(skipped)
 
     def write_cells(self, rows: Tensor, means: Tensor, shown: Tensor) -> None:
-        """Keeps new values of some cells of examples.
+        """Writes new values for some cells of examples.
 
         Args:
             rows: (m,) the examples' indices.
@@ -249,7 +249,7 @@ class SaliencyMemory(SetOnce):
         self._next.scatter_reduce_(0, index, maps.to(self.device), "amax")
 
     def merge(self) -> None:
-        """Gives every process of torch.distributed what all of them have written in this epoch.
+        """Merges this epoch's maps over all processes of torch.distributed.
 
         All processes must call it. `end_epoch` does; a checkpoint within an epoch needs it too.
         """
@@ -261,7 +261,7 @@ class SaliencyMemory(SetOnce):
             self._next.copy_(exchanged)
 
     def end_epoch(self) -> None:
-        """Lets what was written since the last call be read from now on, in all processes.
+        """Makes this epoch's maps readable, in all processes.
 
         Call it at the end of every epoch, in every process. The maps change in place, so that
         worker processes which share them see it.
@@ -279,7 +279,7 @@ class SaliencyMemory(SetOnce):
         return self
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns all that is known, to be saved with a checkpoint.
+        """Returns the maps and settings, for a checkpoint.
 
         With several processes call `merge` before, in each of them.
         """
@@ -292,7 +292,7 @@ class SaliencyMemory(SetOnce):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes over what `state_dict` returned, for a memory of the same data set and size."""
+        """Loads a `state_dict` of a memory of the same size."""
         if not isinstance(state, Mapping) or not {"grid", "maps", "next"} <= set(state):
             raise ValueError(
                 "`state` must be what SaliencyMemory.state_dict() returned, got "
@@ -406,7 +406,7 @@ def looked_up(maps: Tensor, numbers: Tensor) -> Tensor:
 
 
 def joined(means: Tensor, shown: Tensor, before: Tensor, momentum: float) -> tuple[Tensor, Tensor]:
-    """Returns maps as bytes, (m, cells), all zero where there is nothing to write, and a mask.
+    """Returns updated maps as bytes, (m, cells), and which gradients were usable.
 
     The mask tells which gradients were usable; an image that shows no cell has nothing to write,
     but nothing is wrong with its gradient.
@@ -446,7 +446,7 @@ def pixel_layout(gradient: Tensor) -> tuple[Tensor, bool] | None:
 
 
 def _check_pixels(name: str, numbers: Tensor, shape: Sequence[int]) -> None:
-    """Rejects what has other pixels than the cell numbers."""
+    """Raises unless a tensor has the shape of the cell numbers."""
     if tuple(numbers.shape) != tuple(shape):
         raise ValueError(
             f"`{name}` must have a value for each of the pixels {tuple(numbers.shape)} that "
@@ -455,7 +455,7 @@ def _check_pixels(name: str, numbers: Tensor, shape: Sequence[int]) -> None:
 
 
 def communicating_device(own: torch.device, backends: str) -> torch.device:
-    """Returns the device on which processes can exchange a tensor: its own if that is possible.
+    """Returns the device for a collective: the tensor's own if a backend supports it.
 
     >>> communicating_device(torch.device("cpu"), "cpu:gloo,cuda:nccl").type
     'cpu'
@@ -467,14 +467,14 @@ def communicating_device(own: torch.device, backends: str) -> torch.device:
 
 
 def _on_host(given: Tensor, moved: Tensor) -> Tensor | None:
-    """Returns which of two copies can be looked at without waiting for a device."""
+    """Returns whichever of two copies is on the host; None if neither is."""
     if given.device.type == "cpu":
         return given
     return moved if moved.device.type == "cpu" else None
 
 
 def warn_of_skipped(memory: SaliencyMemory) -> None:
-    """Warns that maps were not written; to be called once."""
+    """Warns that some maps were not written."""
     warn_caller(
         f"{int(memory.skipped)} saliency maps were zero, NaN or infinite and were not kept: their "
         "examples keep the previous maps. Half-precision gradients can vanish or overflow: see "

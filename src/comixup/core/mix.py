@@ -1,4 +1,4 @@
-"""From a plan and a batch to mixed images and soft targets."""
+"""Mixed images and soft targets from a plan and a batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from comixup.core.tensors import check_images, to_device, together
 
 
 class Plan(Protocol):
-    """How a batch is to be mixed: drawn once, applied to as many tensors as wanted.
+    """How to mix a batch: drawn once, applied to any number of tensors.
 
     A `Labelling` is one; every other method has its own. One that names its tensors which images on
     another device are mixed by, in an attribute `on_device`, has them copied there at once.
@@ -81,7 +81,7 @@ def mix(
 def mix_checked(
     images: Tensor, soft: Tensor, plan: Plan, source_ratio: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Returns what `mix` does, of images that have been checked and their soft targets."""
+    """Same as `mix`, for checked images and soft targets."""
     if source_ratio is None:
         source_ratio = plan.source_ratio(images.shape[2:])
     names = getattr(plan, "on_device", ())
@@ -145,7 +145,7 @@ def soft_targets(
 
 
 def mix_targets(targets: Tensor, source_ratio: Tensor) -> Tensor:
-    """Returns the targets of the outputs, (m', classes), from those of the inputs, (m, classes)."""
+    """Returns the outputs' targets (m', classes) from the inputs' (m, classes)."""
     # Under autocast the product would be in half precision, too coarse for a probability.
     with torch.autocast(targets.device.type, enabled=False):
         return to_device(source_ratio, targets.device) @ targets
@@ -154,7 +154,7 @@ def mix_targets(targets: Tensor, source_ratio: Tensor) -> Tensor:
 def mix_mask_probabilities(
     masks: Tensor, plan: Plan, num_classes: int, *, ignore_index: int | None = IGNORE_INDEX
 ) -> Tensor:
-    """Returns the classes' shares of each pixel of mixed masks, (m', classes, *size) float32.
+    """Returns the class probabilities of each pixel of mixed masks, (m', classes, *size) float32.
 
     What `cross_entropy` takes as class probabilities. A pixel's shares sum to the share of the
     inputs that have a class there: 1, and 0 where all are ignored, which then has no loss.

@@ -1,4 +1,4 @@
-"""One batch's discrete problem: what Eq. (1) needs to know, with all of it checked."""
+"""The discrete problem of a batch: the validated inputs of Eq. (1)."""
 
 from __future__ import annotations
 
@@ -379,7 +379,7 @@ def paper_compatibility(locations: Floats, omega: float) -> Floats:
 
 
 def checked_compatibility(compatibility: Tensor, m: int) -> Floats:
-    """Returns a copy of a matrix that can be the compatibility of m inputs."""
+    """Returns a validated copy of a compatibility matrix."""
     matrix = host_copy(floating("compatibility", compatibility))
     if matrix.shape != (m, m):
         raise ValueError(
@@ -401,7 +401,7 @@ def checked_compatibility(compatibility: Tensor, m: int) -> Floats:
 
 
 def warn_if_indefinite(matrix: Floats) -> None:
-    """Warns of a matrix with which Proposition 1 does not hold."""
+    """Warns if Proposition 1 does not hold for a matrix."""
     # Diagonal dominance proves the matrix positive semi-definite (Gershgorin) at no cost; the
     # paper's matrix always is, so the eigenvalues are only for matrices that users bring.
     if (2 * matrix.diagonal() < matrix.sum(1)).any():
@@ -425,7 +425,7 @@ def _draw_priors(
 
 
 def checked_prior(prior: Tensor, m: int) -> Floats:
-    """Returns a copy of a distribution over m inputs, none of them impossible."""
+    """Returns a validated copy of a prior, floored at `PRIOR_FLOOR`."""
     ratio = host_copy(floating("prior", prior))
     if ratio.shape != (m,):
         raise ValueError(f"`prior` must have shape ({m},), one ratio per input, got {ratio.shape}.")
@@ -437,7 +437,7 @@ def checked_prior(prior: Tensor, m: int) -> Floats:
 
 
 def check_size(n: int, num_outputs: int) -> None:
-    """Rejects more locations or labels than the kernel takes."""
+    """Raises for more locations or labels than the kernel supports."""
     if n > MAX_LOCATIONS or num_outputs * n > MAX_LABELS:
         raise ValueError(
             f"`cost` must have a grid of at most {MAX_LOCATIONS} locations and {MAX_LABELS} "
@@ -449,7 +449,7 @@ def check_size(n: int, num_outputs: int) -> None:
 def check_term_scale(
     cost: float, weights: Weights, n: int, largest_entry: float, *, has_prior: bool
 ) -> None:
-    """Rejects terms that are not 0, but so small that the others leave nothing of them.
+    """Raises for nonzero terms that are lost to rounding beside the others.
 
     `cost` is how much the costs of a location differ, n the locations, `largest_entry` that of A.
     """

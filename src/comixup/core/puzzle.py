@@ -25,7 +25,7 @@ _LEAST_RATIO = 1e-8
 def border_differences(
     images: Tensor, partners: Tensor, sides: tuple[int, ...], patch: int, std: Tensor | None
 ) -> Tensor:
-    """Returns how colours differ across the cells' borders, (3, m, edges) float64 on the CPU.
+    """Returns colour differences across cell borders, (3, m, edges) float64 on the CPU.
 
     For neighbouring cells k and k', in the order of `edges(sides)`: the mean absolute difference
     between x at k and x at k', between x at k and its partner x' at k', and between x' at k and x

@@ -98,7 +98,7 @@ def modularize(p: ScaledProblem, v: Floats, extra: Floats, z_j: Ints, L: int) ->
 
 
 def argmin(f: Modular, grid: Sequence[int], z_j: Ints) -> Ints:
-    """Returns labels of one output that minimize f, looked for from z_j on."""
+    """Returns labels of one output that minimize f, starting from z_j."""
     start = np.array([index_of(f.labels, z_jk) for z_jk in z_j])
     return f.labels[minimize(f.unary, f.pairwise, grid, start)]
 
@@ -173,7 +173,7 @@ def is_better(rank: tuple[float, float], other: tuple[float, float]) -> bool:
 
 
 def perturb(z: Ints, m: int, number: int) -> Ints | None:
-    """Returns labels from which a settled run may find a better optimum; None if all were tried.
+    """Returns perturbed labels to escape a local optimum; None if all were tried.
 
     The first one gives every output an input of its own, the one it uses most of those that no
     earlier output took; the others set one output to one input.
@@ -271,7 +271,7 @@ def pairwise_costs(labels: Ints, m: int, form: str) -> Floats:
 
 
 def index_of(labels: Ints, row: Ints) -> int:
-    """Returns the number of the label that a row is."""
+    """Returns the index of the label equal to a row."""
     return int(np.flatnonzero((labels == row).all(1))[0])
 
 
@@ -301,7 +301,7 @@ def resolving_penalty(p: ScaledProblem, z: Ints) -> Floats:
 
 
 def minimize(unary: Floats, pairwise: Floats, grid: Sequence[int], start: Ints) -> Ints:
-    """Returns a labelling (n,) of least energy, exactly if few labels survive elimination.
+    """Returns a labelling (n,) of least energy; exact if few labels survive elimination.
 
     Otherwise: fusion moves from `start`, each an exact choice between the current label and
     another at every location, until none helps.

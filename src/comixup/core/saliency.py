@@ -1,4 +1,4 @@
-"""Saliency: the gradient of the training loss by the images; spectral residual needs no model."""
+"""Gradient saliency of the training loss; spectral residual, which needs no model."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _TINY = 1e-30
 
 @dataclass(frozen=True, eq=False)
 class CleanPass:
-    """What one pass over the unmixed batch gives."""
+    """The results of one pass over the clean batch."""
 
     saliency: Tensor | None
     """(m, *size) float32, detached; None where it was not asked for."""
@@ -128,7 +128,7 @@ def clean_pass(
     with_saliency: bool = True,
     scale: float = 1.0,
 ) -> CleanPass:
-    """Returns the clean loss and outputs, and the saliency if it is asked for; see `saliency`.
+    """Returns the clean loss and outputs, with saliency if requested; see `saliency`.
 
     Without saliency it is an ordinary forward and backward pass: only the weights have gradients,
     and `keep_gradients` plays no part. Model and settings have been checked.
@@ -183,7 +183,7 @@ def clean_pass(
 
 
 def _size_error(error: Exception, size: torch.Size, scale: float) -> ValueError:
-    """Returns what to tell of a model that fails on smaller images than it is trained on."""
+    """Returns the error for a model that does not accept smaller images."""
     return ValueError(
         "`saliency_scale` (`scale` of comixup.saliency) must be 1 for a model of a fixed input "
         f"size, got {scale!r}: on images of size {tuple(size)} the model raised "
@@ -210,7 +210,7 @@ def channel_norm(gradient: Tensor) -> Tensor:
 
 
 def check_scale(name: str, scale: float, keep_gradients: bool) -> None:
-    """Rejects a scale above 1 or not above 0, and one below 1 whose gradients would be kept."""
+    """Raises unless a scale is in (0, 1], and 1 if gradients are kept."""
     check_number(name, scale, high=1)
     check_positive(name, scale)
     if scale != 1 and keep_gradients:
@@ -221,7 +221,7 @@ def check_scale(name: str, scale: float, keep_gradients: bool) -> None:
 
 
 def shrunk(images: Tensor, scale: float) -> Tensor:
-    """Returns images of a relative size, averaged over areas; scale 1 returns them as they are.
+    """Returns images downscaled by area averaging.
 
     >>> shrunk(torch.arange(4.0).view(1, 1, 4), 0.5).tolist()
     [[[0.5, 2.5]]]
@@ -254,7 +254,7 @@ def loss_of(outputs: Any, targets: Tensor, loss_fn: LossFn | None) -> Tensor:
 
 
 def _run_backward(loss: Tensor, weight: float, backward: Backward | None) -> Tensor:
-    """Runs the backward pass of the weighted loss; returns the loss's whole factor in it."""
+    """Runs the backward pass of the weighted loss; returns the total factor on the loss."""
     scales: list[Tensor] = []  # what the caller's backward pass multiplies the loss by
     handle = loss.register_hook(scales.append)  # type: ignore[no-untyped-call]
     weighted = loss * weight
@@ -272,7 +272,7 @@ def _run_backward(loss: Tensor, weight: float, backward: Backward | None) -> Ten
 
 
 def spectral_residual(images: Tensor) -> Tensor:
-    """Returns how much each pixel stands out from the image's own texture, (m, *size) float32.
+    """Returns spectral-residual saliency (no model needed), (m, *size) float32.
 
     Needs no model, so it can run in a data loader's collate function. The spectral residual of
     Hou and Zhang (CVPR 2007): what a smooth log spectrum does not explain, turned back to pixels.
@@ -314,13 +314,13 @@ def _spectral_residual(images: Tensor) -> Tensor:
 
 
 def resized(values: Tensor, size: tuple[int, ...]) -> Tensor:
-    """Returns values (m, C, *pixels) at another size, by linear interpolation."""
+    """Returns values (m, C, *pixels) resized by linear interpolation."""
     mode = {1: "linear", 2: "bilinear", 3: "trilinear"}[len(size)]
     return F.interpolate(values, size, mode=mode, antialias=mode == "bilinear")
 
 
 def blurred(values: Tensor, kernel: Tensor, edge: str) -> Tensor:
-    """Returns (m, 1, *size) values averaged along every spatial axis."""
+    """Returns values (m, 1, *size) box-blurred along every spatial axis."""
     for axis in range(2, values.ndim):
         moved = values.movedim(axis, -1)
         rows = moved.reshape(-1, 1, moved.shape[-1])

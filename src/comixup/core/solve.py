@@ -77,7 +77,7 @@ def solve(
 def check_settings(
     *, sweeps: int = 1, levels: int = 1, starts: int = 1, num_threads: int | None = None
 ) -> None:
-    """Rejects counts with which `solve` cannot run."""
+    """Raises for invalid settings of `solve`."""
     for name, value in (("sweeps", sweeps), ("levels", levels), ("starts", starts)):
         check_count(name, value)
     if levels > MAX_LEVELS:
@@ -150,7 +150,7 @@ def solve_checked(
     starts: int = 1,
     run: Callable[..., tuple[reference.Ints, reference.Floats]] = _solve_native,
 ) -> Labelling:
-    """Returns what `solve` does, for settings that have been checked."""
+    """Same as `solve`, for checked settings."""
     outputs = sum([p.num_outputs for p in problems])
     labels = starts * levels * outputs * problems[0].num_locations
     if labels > MAX_LABELS:

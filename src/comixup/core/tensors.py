@@ -1,4 +1,4 @@
-"""Tensors that a caller gives: checked, and moved to the host or to a device.
+"""Checks of tensor arguments, and copies between host and device.
 
 Error messages name argument, rule, value and remedy.
 """
@@ -26,7 +26,7 @@ MAX_THREADS = 1024
 
 
 def floating(name: str, value: object) -> Tensor:
-    """Returns a tensor argument detached, in float32 or float64, as its memory has it.
+    """Returns a tensor argument detached, in float32 or float64, in its own memory layout.
 
     A conjugate's imaginary part is a view of memory with the other sign, which the kernel would
     read.
@@ -43,7 +43,7 @@ def floating(name: str, value: object) -> Tensor:
 
 
 def on_host(value: Tensor) -> Floats:
-    """Returns a tensor as a float64 array in host memory, where checks are cheap."""
+    """Returns a tensor as a float64 array in host memory."""
     return np.ascontiguousarray(value.detach().resolve_neg().cpu().numpy(), dtype=np.float64)
 
 
@@ -55,7 +55,7 @@ def host_copy(value: Tensor) -> Floats:
 def to_device(
     values: Tensor, device: torch.device | str, dtype: torch.dtype | None = None
 ) -> Tensor:
-    """Returns a tensor on a device, without waiting for the copy where nothing can read it early.
+    """Returns a tensor on a device, copied asynchronously where that is safe.
 
     A copy to another device is made in the order of that device's other work. One to the host is
     waited for: the host would read what was in its memory before.
@@ -65,7 +65,7 @@ def to_device(
 
 
 def together(values: Sequence[Tensor], device: torch.device) -> list[Tensor]:
-    """Returns tensors on a device: what is in host memory by one copy for all of it."""
+    """Returns tensors on a device; host tensors share a single copy."""
     rows = [k for k, value in enumerate(values) if value.device != device]
     found = list(values)
     if len(rows) < 2:
@@ -83,7 +83,7 @@ def together(values: Sequence[Tensor], device: torch.device) -> list[Tensor]:
 
 
 def check_precision(name: str, value: Tensor) -> None:
-    """Rejects floating-point numbers of fewer than 16 bits, which torch can hardly compute with."""
+    """Raises for floating-point types of fewer than 16 bits."""
     if value.is_floating_point() and value.dtype.itemsize < 2:
         raise TypeError(
             f"`{name}` must have at least 16 bits if floating point, got {value.dtype}. Convert "
@@ -92,7 +92,7 @@ def check_precision(name: str, value: Tensor) -> None:
 
 
 def check_finite(name: str, values: Floats) -> None:
-    """Rejects NaN, infinities and absurd sizes; the first axis counts inputs."""
+    """Raises for NaN, infinite or absurdly large values; the first axis counts inputs."""
     if not np.abs(values).max() <= MAX_MAGNITUDE:  # NaN is not
         bad, *_ = index = np.argwhere(~(np.abs(values) <= MAX_MAGNITUDE))[0]
         raise ValueError(
@@ -103,7 +103,7 @@ def check_finite(name: str, values: Floats) -> None:
 
 
 def check_images(images: Tensor) -> None:
-    """Rejects what is not a batch of images, sounds or volumes."""
+    """Raises unless a tensor is a batch of images, sounds or volumes."""
     if not isinstance(images, Tensor):
         raise TypeError(f"`images` must be a torch tensor, got {type(images).__name__}.")
     if not 3 <= images.ndim <= 2 + MAX_DIMENSIONS or images.numel() == 0:
@@ -115,12 +115,12 @@ def check_images(images: Tensor) -> None:
 
 
 def thread_count(num_threads: int | None) -> int:
-    """Returns the number of threads to use: the one asked for, or else torch's."""
+    """Returns the number of threads: the one given, or torch's."""
     return min(torch.get_num_threads(), MAX_THREADS) if num_threads is None else int(num_threads)
 
 
 def check_model(model: object, arguments: str, others: tuple[type, ...] = ()) -> None:
-    """Rejects what is no model; a function will do, but no object of `others` that can be called.
+    """Raises unless a model is callable and not an instance of `others`.
 
     `arguments` are the caller's, in order, for the error message.
     """
@@ -134,7 +134,7 @@ def check_model(model: object, arguments: str, others: tuple[type, ...] = ()) ->
 
 
 def check_no_transform(what: str) -> None:
-    """Raises inside of torch.func's transforms, where tensors have no numbers to look at."""
+    """Raises inside torch.func transforms, where values cannot be read."""
     if torch._C._functorch.peek_interpreter_stack() is not None:
         raise RuntimeError(
             f"{what} must run outside of torch.func's transforms (vmap, grad, jvp), in which "

@@ -1,4 +1,4 @@
-"""The paper's settings, each written here alone; the weights are checked once, and carried along.
+"""The paper's settings, defined here alone, and the validated weights of Eq. (1).
 
 Without torch.
 """
@@ -26,7 +26,7 @@ SWEEPS, LEVELS = 4, 2
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Weights(SetOnce):
-    """What Eq. (1) weighs its terms by, as the paper gives them: `beta` is 0.32, not 0.32 / n.
+    """The weights of Eq. (1) as in the paper: `beta` is 0.32, not 0.32 / n.
 
     Attributes:
         beta: weight of smoothness.
@@ -60,7 +60,7 @@ class Weights(SetOnce):
 
 
 def check_prior_settings(omega: float, alpha: float | None) -> None:
-    """Rejects an `omega` or `alpha` with which no problem can be built."""
+    """Raises for an invalid `omega` or `alpha`."""
     check_number("omega", omega, high=1)
     if alpha is not None:
         check_positive("alpha", alpha, "Use None for no prior.")

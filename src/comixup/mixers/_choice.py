@@ -1,4 +1,4 @@
-"""Which method mixes a batch, and how many batches are mixed, epoch by epoch."""
+"""A random choice of methods, and schedules of the fraction of mixed batches."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Choice(Mixer):
 
     @property
     def uniform_expected(self) -> bool:
-        """Whether none of the methods is to warn of constant saliency maps."""
+        """Whether no method warns of constant saliency maps."""
         return all(mixer.uniform_expected for mixer in self.mixers)
 
     @uniform_expected.setter
@@ -92,12 +92,12 @@ class Choice(Mixer):
 
     @property
     def needs_clean_pass(self) -> bool:
-        """Whether one of the methods cannot do without a pass over the clean images."""
+        """Whether any of the methods needs a clean pass."""
         return any(self.mixers[index].needs_clean_pass for index in self._possible)
 
     @property
     def generators(self) -> tuple[torch.Generator, ...]:
-        """Its own and those of the methods, each once."""
+        """Its own generators and those of the methods, without repeats."""
         own = [*super().generators, *(g for mixer in self.mixers for g in mixer.generators)]
         return tuple({id(generator): generator for generator in own}.values())
 
@@ -106,7 +106,7 @@ class Choice(Mixer):
         return NextBatch(self.mixers[chosen], mixed=mixed, chosen=chosen)
 
     def decide(self, images: Tensor, saliency: Tensor | None) -> Mixed:
-        """Returns how the method of this batch mixes it, if it is mixed."""
+        """Returns how this batch is mixed by its method."""
         unprepared = saliency is None and self._next is None
         if unprepared and self.needs_saliency and self.p * self.fraction > 0:
             # In every batch alike, not only if a method is drawn that needs it.
@@ -118,12 +118,12 @@ class Choice(Mixer):
         return super().decide(images, saliency)
 
     def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
-        """Returns how one of the methods, drawn here, mixes a batch."""
+        """Returns how a randomly chosen method mixes a batch."""
         chosen = self._choose()
         return replace(self.mixers[chosen].draw(images, saliency), chosen=chosen)
 
     def with_generator(self: _C, generator: torch.Generator) -> _C:
-        """Returns a copy that draws from another generator alone, as do its methods."""
+        """Returns a copy that, with its methods, draws from another generator."""
         choice = super().with_generator(generator)
         vars(choice)["mixers"] = tuple(mixer.with_generator(generator) for mixer in self.mixers)
         return choice
@@ -138,7 +138,7 @@ class Choice(Mixer):
 
 
 def _check_mixers(mixers: Sequence[Mixer]) -> None:
-    """Rejects what is no list of methods that can stand in for one another."""
+    """Raises unless all methods can be alternatives of one choice."""
     if not isinstance(mixers, Sequence) or not mixers:
         raise ValueError(
             f"`mixers` must be a list of methods, at least one, got {mixers!r}. Use "
@@ -160,7 +160,7 @@ def _check_mixers(mixers: Sequence[Mixer]) -> None:
 
 
 def _checked_weights(weights: Sequence[float], count: int) -> tuple[float, ...]:
-    """Returns weights that are not negative, one for each method, not all of them 0."""
+    """Returns validated weights, one per method."""
     if not isinstance(weights, Sequence) or isinstance(weights, str):
         raise TypeError(
             f"`weights` must be a list of numbers, one for each of the mixers, got {weights!r}."

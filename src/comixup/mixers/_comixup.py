@@ -1,4 +1,4 @@
-"""Co-Mixup: one discrete problem over the whole batch; what it shares with Puzzle Mix."""
+"""Co-Mixup, and the base class that it shares with Puzzle Mix."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ TargetWeight: TypeAlias = Literal["area", "saliency"]
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class CellMixer(SaliencyMixer):
-    """A method that puts salient cells together, by a solver that several threads can share."""
+    """Base class of the methods that solve for a mask per cell."""
 
     target_weight: TargetWeight = "area"
     num_threads: int | None = None
@@ -110,7 +110,7 @@ class CoMixup(Weights, CellMixer):
         if not (self.compatibility is None or callable(self.compatibility)):
             vars(self)["compatibility"] = floating("compatibility", self.compatibility)
         Weights.__post_init__(self)
-        # The costs of an input sum to one. What is too small already now is told before training.
+        # The costs of an input sum to one. Weights that are too small are rejected before training.
         check_term_scale(1.0, self, 1, 1.0, has_prior=self.alpha is not None)
 
     def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
@@ -140,10 +140,10 @@ class CoMixup(Weights, CellMixer):
             problems=tuple(problems),
         )
 
-    def leave(self, images: Tensor) -> Plan:
-        """Returns the plan that shows images as they are: all, or `num_outputs` at random."""
+    def identity_plan(self, images: Tensor) -> Plan:
+        """Returns the identity plan: all images, or `num_outputs` at random."""
         if self.num_outputs is None:
-            return super().leave(images)
+            return super().identity_plan(images)
         m = len(images)
         order = torch.randperm(m, generator=self.generator)
         own = order[torch.arange(self.num_outputs) % m]
@@ -151,7 +151,7 @@ class CoMixup(Weights, CellMixer):
 
 
 def partitions(inputs: int, partition_size: int | None, outputs: int) -> list[Partition]:
-    """Returns a batch's partitions: near-equal, the larger ones first, none without an output.
+    """Returns a batch's partitions, near-equal in size, each with at least one output.
 
     >>> [tuple(part) for part in partitions(21, 20, 21)]
     [(11, 11), (10, 10)]
@@ -167,7 +167,7 @@ def partitions(inputs: int, partition_size: int | None, outputs: int) -> list[Pa
 
 
 def _threads_for(partitions: int, device: torch.device) -> int:
-    """Returns how many threads to share partitions among where the caller has not said.
+    """Returns the default number of threads for a number of partitions.
 
     After each of torch's parallel operations its threads keep their cores busy for milliseconds,
     waiting for the next: on the CPU another thread gains nothing before it has that much to do.

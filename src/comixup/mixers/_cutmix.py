@@ -153,7 +153,7 @@ class CutMix(PartnerMixer):
 
 
 def boxes_around(centre: Tensor, ratios: Tensor, size: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Returns begin and end of boxes of the image's proportions, as far as they lie inside it.
+    """Returns begin and end of boxes with the image's aspect ratio, clipped to the image.
 
     >>> boxes_around(torch.tensor([[4, 9]]), torch.tensor([0.25]), (10, 10))
     (tensor([[2, 7]]), tensor([[ 6, 10]]))
@@ -167,7 +167,7 @@ def boxes_around(centre: Tensor, ratios: Tensor, size: Sequence[int]) -> tuple[T
 def boxes_inside(
     scale: Tensor, size: Sequence[int], generator: torch.Generator | None
 ) -> tuple[Tensor, Tensor]:
-    """Returns begin and end of boxes of a scale (..., 1), anywhere inside the image.
+    """Returns begin and end of boxes of a scale (..., 1), placed uniformly inside the image.
 
     Sides are rounded down to whole pixels; a box without any is empty.
     """
@@ -178,7 +178,7 @@ def boxes_inside(
 
 
 def shrunk_to(images: Tensor, sides: Sequence[int]) -> Tensor:
-    """Returns images (m, C, *sides), each pixel the mean of those that it covers.
+    """Returns images downscaled to (m, C, *sides) by area averaging.
 
     Of integers, which have no mean, it is the one in their middle.
 

@@ -1,4 +1,4 @@
-"""Decoupled mixup: a loss that asks for each of a mixture's classes without the others."""
+"""Decoupled mixup: a loss in which a mixture's classes do not compete."""
 
 from __future__ import annotations
 

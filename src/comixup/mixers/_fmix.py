@@ -1,4 +1,4 @@
-"""FMix: two images in the light and dark of a random picture with few high frequencies."""
+"""FMix: two images joined along masks of low-frequency noise."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from comixup.mixers._mixer import Mixed, Mixer
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class FMix(Mixer):
-    """FMix (Harris et al., 2020): masks of any shape, cut from noise of low frequencies.
+    """FMix (Harris et al., 2020): binary masks of any shape, from low-frequency noise.
 
     A picture of Gaussian noise, whose amplitude falls with the frequency, is cut at a level: where
     it is highest, a share lambda ~ Beta(alpha, alpha) of the pixels, an image shows itself, and its

@@ -1,4 +1,4 @@
-"""GuidedMixup: of each pixel as much as it is salient, in pairs salient at different places."""
+"""GuidedMixup: pixels blended by saliency, in pairs with different salient regions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TINY = 1e-30
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class GuidedMixup(SaliencyMixer):
-    """GuidedMixup (Kang and Kim, AAAI 2023): blends by saliency, of pairs that differ most in it.
+    """GuidedMixup (Kang and Kim, AAAI 2023): saliency-weighted blends of dissimilar pairs.
 
     Maps are smoothed and sum to one. Partners are far from each other by the distance of their
     maps: from the farthest pair on, each image's partner is the farthest that is no other's yet
@@ -65,7 +65,7 @@ class GuidedMixup(SaliencyMixer):
 
 
 def smooth_maps(maps: Maps, size: tuple[int, ...]) -> Tensor:
-    """Returns maps of a size, (m, *size) float32, smoothed, each summing to one."""
+    """Returns smoothed maps, (m, *size) float32, each summing to one."""
     ones = (-1, *[1] * len(size))
     uniform = torch.from_numpy(maps.uniform).to(maps.saliency.device)
     saliency = maps.saliency.where(~uniform.view(ones), 1.0)
@@ -89,7 +89,7 @@ def distances(maps: Tensor) -> Tensor:
 
 
 def farthest_cycle(distance: npt.NDArray[np.floating]) -> npt.NDArray[np.int64]:
-    """Returns an order of all images: the farthest pair, then always the farthest that is left.
+    """Returns a greedy tour of all images: each step goes to the farthest image not yet visited.
 
     Of equally far ones, the first. Each image is followed by its partner, the last by the first.
 

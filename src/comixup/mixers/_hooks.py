@@ -1,4 +1,4 @@
-"""Hooks on a user's model: those that mix a layer's output, and one that watches the gradients."""
+"""Hooks on a user's model: mixing a layer's output, and watching the kept gradient."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _REMEDY = (
 
 
 def uncompiled(function: _Function) -> _Function:
-    """Returns a function that torch.compile leaves alone: compiled code has no call stack."""
+    """Returns a function excluded from torch.compile."""
     return cast(_Function, torch._disable_dynamo(function))  # type: ignore[attr-defined]
 
 
 class Recomputation(NamedTuple):
-    """A block that is run again, and the backward pass that asked for it."""
+    """A recomputed checkpoint block, and the backward pass that recomputes it."""
 
     block: object
     backward: object
@@ -43,7 +43,7 @@ class Recomputation(NamedTuple):
 
 @uncompiled
 def checkpointed_blocks() -> tuple[list[object], Recomputation | None]:
-    """Returns the blocks of `torch.utils.checkpoint` that the caller runs in.
+    """Returns the active blocks of `torch.utils.checkpoint`, from the call stack.
 
     Those that run for the first time, then the innermost one that is run again: inside of it are
     the first; None in a forward pass.
@@ -77,7 +77,7 @@ def in_backward() -> bool:
 
 @uncompiled
 def calls_under_way(module: nn.Module) -> int:
-    """Returns how many calls of a module have not returned yet; more than one if it recurses."""
+    """Returns the number of active calls of a module."""
     code = nn.Module._call_impl.__code__
     return sum(f.f_code is code and f.f_locals.get("self") is module for f in _callers())
 
@@ -95,13 +95,13 @@ def _callers() -> Iterator[FrameType]:
 
 @dataclass
 class _BlockRuns:
-    """How a layer's runs in a checkpointed block were mixed, in order; None: not at all."""
+    """The plans of a layer's runs in a checkpointed block, in order; None for unmixed runs."""
 
     blends: list[Plan | None] = field(default_factory=list)
     repeated: dict[object, int] = field(default_factory=dict)  # runs, by backward pass
 
     def repeat(self, backward: object) -> Plan | None:
-        """Returns the blend of the next run that a backward pass repeats."""
+        """Returns the plan of the next run that a backward pass recomputes."""
         number = self.repeated.get(backward, 0)
         self.repeated[backward] = number + 1
         return self.blends[number]
@@ -169,7 +169,7 @@ class LayerHook:
         return self._call_uncompiled(module, output)
 
     def _choose(self, module: nn.Module) -> Plan | None:
-        """Returns how to mix this run, for whatever reason the layer runs; None: not at all."""
+        """Returns the plan for this run of the layer; None to leave it unmixed."""
         entered, again = checkpointed_blocks()
         runs = None if again is None else self._block_runs.get(again.block)
         if again is not None and runs is not None:
@@ -185,7 +185,7 @@ class LayerHook:
         return blend
 
     def _next_in_pass(self) -> Plan | None:
-        """Returns how to mix the layer's next run in a forward pass."""
+        """Returns the plan for the layer's next run in a forward pass."""
         if self.has_run and not self.passes.depth:
             raise RuntimeError(
                 f"ManifoldMixup must be attached to the model that is run, but layer {self.name!r} "
@@ -199,7 +199,7 @@ class LayerHook:
         return self.blend
 
     def _next_recomputed(self) -> Plan | None:
-        """Returns how to mix a run in a backward pass of which nothing is known but its hook."""
+        """Returns the plan for a run recomputed by an unknown checkpointing implementation."""
         if self.has_repeated:
             raise RuntimeError(
                 f"ManifoldMixup must know which run of a layer to mix, but layer {self.name!r} "
@@ -226,7 +226,7 @@ class LayerHook:
 
 
 class ForwardPasses:
-    """Tells a model's hooks where its forward passes begin and end."""
+    """Tracks where a model's forward passes begin and end."""
 
     def __init__(self) -> None:
         self.hooks: list[LayerHook] = []
@@ -236,7 +236,7 @@ class ForwardPasses:
         return ForwardPasses, ()
 
     def watch(self, model: nn.Module) -> list[RemovableHandle]:
-        """Registers the hooks that tell; returns their handles."""
+        """Registers the forward hooks on a model; returns their handles."""
         return [
             model.register_forward_pre_hook(self.begin),
             model.register_forward_hook(self.end, always_call=True),
@@ -286,7 +286,7 @@ def remove_copied_hooks(model: nn.Module) -> None:
 
 
 def check_and_cancel(hooks: list[LayerHook]) -> None:
-    """Disarms hooks; raises if one has not mixed the batch whose targets were mixed."""
+    """Clears all plans; raises if a planned layer did not run."""
     idle = [hook.name for hook in hooks if hook.blend is not None and not hook.has_mixed]
     for hook in hooks:
         hook.blend = None
@@ -300,7 +300,7 @@ def check_and_cancel(hooks: list[LayerHook]) -> None:
 
 
 class KeptGradient:
-    """The clean gradient of one weight, from its pass to the mixed loss's backward pass.
+    """Watches that the clean gradient survives until the mixed loss's backward pass.
 
     The clean pass leaves its gradient in the weights' `.grad`, for the mixed loss's backward pass
     to add to. Where the gradients are zeroed in between, the clean term is gone, and nothing else
@@ -315,17 +315,17 @@ class KeptGradient:
         self._handle: RemovableHandle | None = None
 
     def __reduce__(self) -> tuple[type[KeptGradient], tuple[()]]:
-        """Returns how to copy and pickle it: a copied mixer has had no clean pass."""
+        """Copies and pickles as a fresh object: a copied mixer has had no clean pass."""
         return KeptGradient, ()
 
     def forget(self) -> None:
-        """Stops watching: the clean pass of before is not followed by its mixed batch."""
+        """Stops watching the last clean pass."""
         if self._handle is not None:
             self._handle.remove()
         self._weight = self._handle = None
 
     def remember(self, model: nn.Module) -> None:
-        """Takes note of the gradient that a clean pass has just left in a model's weights."""
+        """Records the gradient that a clean pass has left in a model's weights."""
         self.forget()
         if self._warned:
             return
@@ -344,7 +344,7 @@ class KeptGradient:
             self._weight, self._version = weakref.ref(weight), weight.grad._version
 
     def watch(self) -> None:
-        """Looks at the gradient once the next backward pass reaches it."""
+        """Checks the gradient in the next backward pass."""
         weight = None if self._weight is None else self._weight()
         if weight is not None and weight.requires_grad:
             self._handle = weight.register_hook(self._check)  # type: ignore[no-untyped-call]
@@ -369,7 +369,7 @@ class KeptGradient:
 
 
 def _plain_weight(model: nn.Module) -> nn.Parameter | None:
-    """Returns a weight of a model that has a gradient of its own: not a shard of one."""
+    """Returns a weight with an unsharded gradient; None if there is none."""
     if not isinstance(model, nn.Module):  # a function will do as well
         return None
     if any(type(m).__name__ == "FullyShardedDataParallel" for m in layers_of_wrapping(model)):

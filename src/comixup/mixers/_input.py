@@ -1,4 +1,4 @@
-"""Input mixup: every pixel is a weighted mean; and what all methods with partners share."""
+"""Input mixup, and the base class of the methods that mix an image with partners."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from comixup.mixers._mixer import Mixed, Mixer
 
 @dataclass(frozen=True, eq=False)
 class Blend:
-    """A plan: output j is ratios[j, 0] of image j plus ratios[j, k] of its k-th partner.
+    """A plan: output j is ratios[j, 0] times image j plus ratios[j, k] times its k-th partner.
 
     Attributes:
         partners: (m, k) integers.
@@ -166,7 +166,7 @@ class InputMixup(PartnerMixer):
 
 
 def check_same_batch(images: Tensor, m: int, name: str = "images") -> None:
-    """Rejects a tensor of another batch size than the plan's."""
+    """Raises for a tensor whose batch size is not the plan's."""
     if len(images) != m:
         raise ValueError(
             f"`{name}` must have {m} inputs, as the batch this plan was drawn for, got "
@@ -175,7 +175,7 @@ def check_same_batch(images: Tensor, m: int, name: str = "images") -> None:
 
 
 def ratio_matrix(partners: Tensor, ratios: Tensor, num_inputs: int | None = None) -> Tensor:
-    """Returns the share of each input in each output, (m, m), from those of image and partners.
+    """Returns the share of each input in each output, (m, m), from the ratios of the partners.
 
     With more inputs than outputs, (m, num_inputs). Where the shares are of each cell of a grid,
     (m or 1, 1 + k, *grid), so are the answers.

@@ -1,4 +1,4 @@
-"""Manifold mixup: weighted means of images, or of what a layer makes of them."""
+"""Manifold mixup: weighted means of images or of hidden features."""
 
 import difflib
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class ManifoldMixup(PartnerMixer):
 
     The model keeps its `forward`: `attach` puts a hook on each of the layers, before the model is
     compiled or wrapped (or after: DistributedDataParallel, Fabric and torch.compile are looked
-    through). The call then mixes the targets and arms the hook of the layer chosen, which mixes in
+    through). The call then mixes the targets and gives the hook of the drawn layer its plan, which mixes in
     training mode until the next call or `cancel()`: the layer's first output in each forward pass
     of the model, and the same one where gradient checkpointing recomputes it. Copies of the model,
     and of the mixer, do not mix: attach a mixer to them.
@@ -90,7 +90,7 @@ class ManifoldMixup(PartnerMixer):
             raise
 
     def attach(self, model: nn.Module) -> "ManifoldMixup":
-        """Puts a hook on each layer of a model, taking away those of another; returns itself."""
+        """Registers a hook on each layer of a model, removing those on another; returns itself."""
         inner = unwrapped(model)
         if inner is self._model and self._in_place(inner):
             return self
@@ -115,7 +115,7 @@ class ManifoldMixup(PartnerMixer):
         return self
 
     def _in_place(self, model: nn.Module) -> bool:
-        """Whether every layer still has its hook: modules may have been replaced."""
+        """Whether every layer still has its hook."""
         try:
             return all(
                 hook in model.get_submodule(name)._forward_hooks.values()
@@ -125,7 +125,7 @@ class ManifoldMixup(PartnerMixer):
             return False
 
     def detach(self) -> None:
-        """Takes the hooks away."""
+        """Removes the hooks."""
         for handle in self._handles:
             handle.remove()
         self.cancel()
@@ -137,7 +137,7 @@ class ManifoldMixup(PartnerMixer):
             hook.blend = None
 
     def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
-        """Returns the layer, partners and ratios for a batch, and arms that layer's hook."""
+        """Returns layer, partners and ratios for a batch, and gives the layer's hook its plan."""
         m = len(images)
         chosen = int(torch.randint(len(self.layers), (), generator=self.generator))
         layer = self.layers[chosen]
@@ -154,12 +154,12 @@ class ManifoldMixup(PartnerMixer):
         self._hooks[layer].set_plan(blend.to(images.device))
         return Mixed(blend, layer=layer)
 
-    def leave(self, images: Tensor) -> Plan:
-        """Returns the plan that leaves a batch as it is, with every hook at rest."""
+    def identity_plan(self, images: Tensor) -> Plan:
+        """Returns the identity plan, and clears all hooks."""
         self._check_and_cancel()
-        return super().leave(images)
+        return super().identity_plan(images)
 
     def _check_and_cancel(self) -> None:
-        """Makes sure that the last batch, whose targets were mixed, was mixed in the model too."""
+        """Raises if the last batch was not mixed inside the model."""
         others = [] if self._model is None else layer_hooks(self._model)  # of other mixers
         check_and_cancel([*self._hooks.values(), *others])

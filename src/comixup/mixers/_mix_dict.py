@@ -1,4 +1,4 @@
-"""Batches as dictionaries: images, masks and targets mixed alike, and nothing forgotten."""
+"""Mixing of dictionary batches: images, masks and targets alike."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def mix_dict(
 
 
 def _names(role: str, names: str | Sequence[str], batch: Mapping[str, Any]) -> list[str]:
-    """Returns the names of a role, all of which are entries of the batch."""
+    """Returns the names given for a role, validated as entries of the batch."""
     listed = [names] if isinstance(names, str) else list(names)
     for name in listed:
         if name not in batch:
@@ -106,7 +106,7 @@ def _names(role: str, names: str | Sequence[str], batch: Mapping[str, Any]) -> l
 
 
 def _check_all_named(batch: Mapping[str, Any], named: Mapping[str, list[str]]) -> None:
-    """Rejects entries that are named twice or not at all, and those that cannot be mixed."""
+    """Raises for entries named twice or not at all, and for unmixable ones."""
     for name, value in batch.items():
         roles = [role for role, names in named.items() for other in names if other == name]
         check_mixable(name, value)

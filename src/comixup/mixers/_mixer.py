@@ -1,4 +1,4 @@
-"""The calling convention that all methods share, and what is decided for a batch."""
+"""The base class of all methods, and the record of what was done to a batch."""
 
 import contextlib
 import copy
@@ -30,7 +30,7 @@ _R = TypeVar("_R")
 
 
 def eager(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Returns a function that breaks a graph being compiled once, and runs as it is.
+    """Returns a function that runs eagerly, with one graph break, under torch.compile.
 
     Decisions made in host memory have no graph. Where nothing is compiled the compiler, whose
     import takes as long as torch's, is not imported.
@@ -46,7 +46,7 @@ def eager(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 @dataclass(frozen=True, eq=False)
 class Mixed:
-    """What was decided for a batch.
+    """How a batch was mixed.
 
     Attributes:
         plan: how it is mixed, in host memory. `plan.mix_images` mixes other tensors the same way
@@ -82,7 +82,7 @@ class Mixed:
 
 @dataclass
 class NextBatch:
-    """What is drawn for a batch before it is mixed: by its clean pass, or else by its call.
+    """What is drawn for a batch before its clean pass.
 
     Attributes:
         method: what mixes it: the mixer itself, or one of a `Choice`.
@@ -98,7 +98,7 @@ class NextBatch:
 
     @property
     def needs_saliency(self) -> bool:
-        """Whether the call takes saliency maps."""
+        """Whether the call needs saliency maps."""
         return self.mixed and self.method.needs_saliency
 
     @property
@@ -109,7 +109,7 @@ class NextBatch:
 
 @dataclass(eq=False, repr=False)
 class Mixer(SetOnce, ABC):
-    """A method of mixing batches: `images, targets = mixer(images, targets, saliency)`.
+    """Base class of all methods: `images, targets = mixer(images, targets, saliency)`.
 
     A mixer tells what it needs: `needs_saliency`, `needs_clean_pass`, `needs_origin`,
     `mixes_inside`. Between a clean pass and the call that it belongs to, the mixer keeps what was
@@ -201,14 +201,14 @@ class Mixer(SetOnce, ABC):
         try:
             check_images(images)
             check_no_transform(type(self).__name__)
-            # Wrong targets are to be told of before anything is drawn.
+            # Wrong targets are rejected before anything is drawn.
             return self.apply(images, self.soft_targets(targets, len(images)), saliency)
         except BaseException:
             self.forget_clean_pass()  # of this batch: the next one has its own
             raise
 
     def apply(self, images: Tensor, soft: Tensor, saliency: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Returns what the call does, of images that have been checked and their soft targets."""
+        """Same as the call, for checked images and soft targets."""
         with host_by_default():
             self._last = decided = self.decide(images, saliency)
             if decided.layer is not None:  # which mixes the images inside the model
@@ -223,11 +223,11 @@ class Mixer(SetOnce, ABC):
 
     @property
     def previous(self) -> Mapping[str, Tensor]:
-        """What is kept of the last batch, as it was mixed, by methods that recall it."""
+        """The last mixed batch, kept by methods that recall it."""
         return self._previous
 
     def mix_also(self, name: str, values: Tensor, mix: Callable[[Tensor], Tensor]) -> Tensor:
-        """Returns another entry of the last batch mixed: its masks, another image of each example.
+        """Returns another tensor of the last batch (masks, a second image) mixed alike.
 
         `mix(values)`, of a function of `last.plan`; methods that recall the batch before put that
         one's entry of the same name behind it, and keep the answer for the next.
@@ -249,7 +249,7 @@ class Mixer(SetOnce, ABC):
         return mixed
 
     def soft_targets(self, targets: Tensor, num_inputs: int) -> Tensor:
-        """Returns the targets of a clean batch as those of mixed ones are: (m, classes) float32."""
+        """Returns the soft targets of a clean batch, (m, classes) float32."""
         return soft_targets(targets, num_inputs, self.num_classes, validate=self.validate)
 
     @property
@@ -264,7 +264,7 @@ class Mixer(SetOnce, ABC):
 
     @property
     def fraction(self) -> float:
-        """How many batches are mixed, relative to `p`: each with probability p * fraction.
+        """The fraction of `p`: each batch is mixed with probability p * fraction.
 
         1 at first. Set it for an epoch, for instance by a `Schedule`; it is part of `state_dict`.
         """
@@ -297,7 +297,7 @@ class Mixer(SetOnce, ABC):
 
     @property
     def uniform_expected(self) -> bool:
-        """Whether some saliency maps are expected to be constant: none of them is warned of."""
+        """Whether constant saliency maps are expected, and not warned of."""
         return self._uniform_expected
 
     @uniform_expected.setter
@@ -307,7 +307,7 @@ class Mixer(SetOnce, ABC):
 
     @property
     def needs_clean_pass(self) -> bool:
-        """Whether batches cannot be mixed without a pass over the clean images before.
+        """Whether mixing requires a clean pass first.
 
         Methods that need saliency may have it from elsewhere, and then have no clean loss.
         """
@@ -315,12 +315,12 @@ class Mixer(SetOnce, ABC):
 
     @property
     def needs_origin(self) -> bool:
-        """Whether the call takes, in place of saliency, where the images come from (`Origin`)."""
+        """Whether the call takes the images' `Origin` in place of saliency."""
         return self.memory is not None
 
     @property
     def mixed_weight(self) -> float:
-        """What to multiply the mixed loss of the last batch by, in a loop of your own.
+        """The factor on the mixed loss of the last batch, in a loop of your own.
 
         1 / (1 + clean_weight) if `clean_reduction` is "mean" and the batch had a clean pass that
         trains the model (`clean_pass`, `saliency`). Otherwise 1: after maps of your own, for
@@ -329,7 +329,7 @@ class Mixer(SetOnce, ABC):
         return 1.0 if self._last is None else self._last.loss_weight
 
     def next_batch(self) -> NextBatch:
-        """Returns what is drawn for the next batch; once for each, and the call keeps to it.
+        """Returns what is drawn for the next batch: whether and by what it is mixed.
 
         For who provides maps only if they are needed.
         """
@@ -341,11 +341,11 @@ class Mixer(SetOnce, ABC):
         return NextBatch(self, mixed=coin(self.p * float(self._fraction), self.generator))
 
     def decide(self, images: Tensor, saliency: Tensor | None) -> Mixed:
-        """Returns how a batch is mixed, if it is, and how much its loss weighs beside the clean."""
+        """Returns how to mix a batch, and the weight of its loss."""
         drawn, self._next = self.next_batch(), None
         method = drawn.method
         if not (drawn.mixed and bool(self._fraction)):
-            return Mixed(method.leave(images), mixed=False)
+            return Mixed(method.identity_plan(images), mixed=False)
         if drawn.loss_weight is None and method.needs_clean_pass:
             raise RuntimeError(
                 f"{type(method).__name__} with `clean_weight` = {method.clean_weight:g} must have "
@@ -362,8 +362,8 @@ class Mixer(SetOnce, ABC):
     def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
         """Returns how to mix a batch; every random choice of the method is made here."""
 
-    def leave(self, images: Tensor) -> Plan:
-        """Returns the plan that leaves a batch as it is."""
+    def identity_plan(self, images: Tensor) -> Plan:
+        """Returns the identity plan."""
         own = torch.arange(len(images), device="cpu").view(-1, *[1] * (images.ndim - 1))
         return Labelling(own, num_inputs=len(images))
 
@@ -377,7 +377,7 @@ class Mixer(SetOnce, ABC):
         loss_fn: LossFn | None = None,
         backward: Backward | None = None,
     ) -> Tensor | None:
-        """Returns the saliency that mixing this batch takes, to be given to the mixer.
+        """Returns the saliency of a batch, from a clean pass over the model.
 
         None for methods that need no saliency, and for batches that are not to be mixed (`p`,
         `fraction`). It makes the same pass as `clean_pass`: call one of them.
@@ -395,7 +395,7 @@ class Mixer(SetOnce, ABC):
         loss_fn: LossFn | None = None,
         backward: Backward | None = None,
     ) -> CleanPass | None:
-        """Returns saliency, loss and outputs of the clean batch; None if it takes no pass.
+        """Returns saliency, loss and outputs of the clean batch; None if no pass is needed.
 
         The pass adds the weighted gradient of the clean loss to the weights' `.grad`. There is none
         for batches that are not to be mixed (`p`, `fraction`), and none for methods that need no
@@ -420,7 +420,7 @@ class Mixer(SetOnce, ABC):
         loss_fn: LossFn | None,
         backward: Backward | None,
     ) -> CleanPass | None:
-        """Returns what `clean_pass` does, for a model in which no layer is active to mix."""
+        """Same as `clean_pass`, for a model without active layer hooks."""
         # The coin is flipped here already, so that no pass is made in vain; the call then keeps to
         # it. Without a call in between the next flip replaces it: each batch has one.
         drawn = self.next_batch()
@@ -450,38 +450,38 @@ class Mixer(SetOnce, ABC):
         return made
 
     def clean_targets(self, targets: Tensor) -> Tensor:
-        """Returns the targets that the loss of the clean pass is given."""
+        """Returns the targets for the clean loss."""
         return targets
 
     def forget_clean_pass(self) -> None:
-        """Forgets what was drawn for the next batch, and its clean pass if there was one."""
+        """Discards what was drawn for the next batch, and its clean pass."""
         self._next = None
         self._kept.forget()
 
     def attach(self, model: nn.Module) -> "Mixer":
-        """Prepares a model for methods that mix inside of it; returns itself."""
+        """Registers hooks on a model, for methods that mix hidden features; returns itself."""
         return self
 
     def cancel(self) -> None:  # most have nothing to do
         """Stops mixing inside the model until the next call."""
 
     def end_epoch(self) -> None:
-        """Lets methods that remember saliency read what was written; forgets the last batch."""
+        """Ends an epoch: remembered maps become readable, the last batch is forgotten."""
         self._previous.clear()
 
     @property
     def generators(self) -> tuple[torch.Generator, ...]:
-        """The generators of its own that its draws come from, each once."""
+        """The generators that it draws from, without repeats."""
         return () if self.generator is None else (self.generator,)
 
     def with_generator(self: _M, generator: torch.Generator) -> _M:
-        """Returns a copy that draws from another generator alone."""
+        """Returns a copy that draws from another generator."""
         mixer = copy.copy(self)
         vars(mixer).update(generator=generator, _next=None)
         return mixer
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the states of the mixer's own generators, and `fraction`, for a checkpoint.
+        """Returns the generators' states and `fraction`, for a checkpoint.
 
         And `previous`, of methods that recall the last batch. Draws from torch's global generator
         (`generator=None`) are not part of it.
@@ -491,7 +491,7 @@ class Mixer(SetOnce, ABC):
         return {**state, "previous": dict(self._previous)} if self.recalls else state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes over what `state_dict` returned, of a mixer with as many generators of its own."""
+        """Loads a `state_dict` of a mixer with the same number of generators."""
         if not isinstance(state, Mapping) or not {"generators", "fraction"} <= state.keys():
             raise ValueError("`state` must be what a mixer's state_dict() returned.")
         own, saved = self.generators, state["generators"]
@@ -507,7 +507,7 @@ class Mixer(SetOnce, ABC):
         self._previous.update(state.get("previous", {}))
 
     def __repr__(self) -> str:
-        """Returns the call that makes such a mixer, of arguments that are not at their defaults.
+        """Returns the constructor call, without arguments at their defaults.
 
         Mixers keep every argument of theirs as an attribute of the same name.
         """
@@ -521,7 +521,7 @@ class Mixer(SetOnce, ABC):
 
 @dataclass(eq=False, repr=False)
 class NoMix(Mixer):
-    """Leaves batches as they are; targets become soft, (batch, classes), as with every method.
+    """No mixing: images stay as they are, targets become (batch, classes).
 
     >>> images, targets = NoMix(num_classes=3)(torch.rand(2, 3, 8, 8), torch.tensor([1, 0]))
     >>> targets.tolist()
@@ -533,12 +533,12 @@ class NoMix(Mixer):
     clean_reduction: CleanReduction = field(default="sum", init=False)
 
     def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
-        """Returns that nothing is mixed."""
-        return Mixed(self.leave(images), mixed=False)
+        """Returns an unmixed batch."""
+        return Mixed(self.identity_plan(images), mixed=False)
 
 
 def mixes_images(mixer: object) -> TypeGuard[Mixer]:
-    """Whether something is a method that mixes images by itself: of images, targets and saliency.
+    """Whether an object is a mixer that takes images, targets and saliency alone.
 
     `ManifoldMixup` needs the model, `OnePass` where the images come from.
     """
@@ -550,7 +550,7 @@ def _same(value: Any, default: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
-    """Returns a value as it could be typed."""
+    """Returns a value as source code."""
     if isinstance(value, torch.Generator):
         return f"torch.Generator().manual_seed({value.initial_seed()})"
     if isinstance(value, Tensor):
@@ -559,7 +559,7 @@ def _shown(value: Any) -> str:
 
 
 def host_by_default() -> contextlib.AbstractContextManager[object]:
-    """Returns a context in which plans are made in host memory, whatever torch's default device."""
+    """Returns a context in which torch's default device is the CPU."""
     if torch.empty(0).device.type == "cpu":  # torch 2.3's get_default_device knows no contexts
         return contextlib.nullcontext()
     return torch.device("cpu")

@@ -1,4 +1,4 @@
-"""Co-Mixup at the price of one pass: saliency is remembered, not computed anew for every batch."""
+"""One-pass mixing: saliency from earlier batches instead of an extra pass."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PATIENCE = 3
 
 @dataclass
 class _Seen:
-    """Images of an epoch, to find out whether maps come to use."""
+    """Counts of an epoch's images, for warnings about unused maps."""
 
     clean: int = 0
     mixed: int = 0
@@ -34,12 +34,12 @@ class _Seen:
 
     @property
     def images(self) -> int:
-        """All of them."""
+        """The number of images."""
         return self.clean + self.mixed
 
 
 class OnePass(Mixer):
-    """Mixes batches by saliency maps that earlier batches left behind, so that none needs a pass.
+    """One-pass mixing: every other batch is mixed, by saliency maps of earlier batches.
 
     Clean and mixed batches take turns. A clean batch trains the model as it is, and the backward
     pass that is made anyway gives its images' gradient, which refreshes the examples' maps in the
@@ -110,12 +110,12 @@ class OnePass(Mixer):
 
     @property
     def generators(self) -> tuple[torch.Generator, ...]:
-        """Those of the mixer."""
+        """The mixer's generators."""
         return self.mixer.generators
 
     @property
     def enabled(self) -> bool:
-        """Whether batches are mixed at all: False sets `fraction` to 0, True to 1."""
+        """Whether batches are mixed: False sets `fraction` to 0, True to 1."""
         return self.fraction > 0 and self.mixer.enabled
 
     @enabled.setter
@@ -172,11 +172,11 @@ class OnePass(Mixer):
         return outputs, soft
 
     def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
-        """Returns how its mixer mixes a batch, by maps."""
+        """Returns how its mixer mixes a batch."""
         return self.mixer.draw(images, saliency)
 
     def track(self, images: Tensor, origin: Origin | Tensor | None) -> Tensor:
-        """Returns images whose backward pass writes their gradient's norm to the memory.
+        """Returns a copy of images whose backward pass updates the memory.
 
         For batches that are not mixed here: those of `OnePassCollate`, or any others.
 
@@ -193,7 +193,7 @@ class OnePass(Mixer):
         return _tracked(images, origin, self.memory)
 
     def mixes(self, step: int) -> bool:
-        """Returns whether the batch of a step, counted from 0, is mixed, at this `fraction`.
+        """Returns whether the batch of a step, counted from 0, is mixed.
 
         >>> from comixup import CoMixup
         >>> mixup = OnePass(CoMixup(10), SaliencyMemory(num_examples=9), rate=0.5)
@@ -206,7 +206,7 @@ class OnePass(Mixer):
     def mix_by_maps(
         self, mixer: Mixer, images: Tensor, soft: Tensor, origin: Origin
     ) -> tuple[Tensor, Tensor]:
-        """Returns a batch mixed by a mixer, which reads maps if the method of this batch does."""
+        """Returns a batch mixed by a mixer, with remembered maps if it needs saliency."""
         try:
             needed = mixer.next_batch().needs_saliency
             return mixer.apply(images, soft, self.maps_for(images, origin) if needed else None)
@@ -215,11 +215,11 @@ class OnePass(Mixer):
             raise
 
     def maps_for(self, images: Tensor, origin: Origin) -> Tensor:
-        """Returns the maps, (m, *size), by which a batch is mixed."""
+        """Returns the remembered maps of a batch, (m, *size)."""
         return self.memory.read(origin, images.shape[2:])
 
     def end_epoch(self) -> None:
-        """Lets the maps written in this epoch be read from now on; call it in every process."""
+        """Ends an epoch: its maps become readable. Call it in every process."""
         seen, self._seen = self._seen, _Seen()
         written = self.memory.written
         self.memory.end_epoch()
@@ -250,7 +250,7 @@ class OnePass(Mixer):
             warn_caller(f"{message} This warning is shown once.")
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the maps, the step, `fraction` and the state of the mixer."""
+        """Returns the maps, the step, `fraction` and the mixer's state."""
         return {
             "step": self.step,
             "fraction": self.fraction,
@@ -259,20 +259,20 @@ class OnePass(Mixer):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes over what `state_dict` returned."""
+        """Loads a `state_dict`."""
         self.memory.load_state_dict(state["memory"])
         self.mixer.load_state_dict(state["mixer"])
         self.step = int(state["step"])
         self.fraction = state["fraction"]
 
     def _clean(self, images: Tensor, soft: Tensor, origin: Origin) -> tuple[Tensor, Tensor]:
-        """Returns the batch as it is, set up to refresh its examples' maps."""
-        self.mixer._last = Mixed(self.leave(images), mixed=False)
+        """Returns a clean batch whose backward pass updates its maps."""
+        self.mixer._last = Mixed(self.identity_plan(images), mixed=False)
         return self._refreshing(images, origin), soft
 
 
 def _tracked(images: Tensor, origin: Origin, memory: SaliencyMemory) -> Tensor:
-    """Returns a copy of images, on which models may work in place; their gradient is remembered.
+    """Returns a copy of images whose gradient is written to the memory.
 
     With it goes a copy of their origin: loaders may use its tensors for the next batch before the
     backward pass of this one.
@@ -289,7 +289,7 @@ def _tracked(images: Tensor, origin: Origin, memory: SaliencyMemory) -> Tensor:
 
 
 def checked_origin(origin: Origin | Tensor | None, images: Tensor) -> Origin:
-    """Returns where a batch comes from, as one kind of thing."""
+    """Returns a validated `Origin` of a batch."""
     if origin is None:
         raise ValueError(
             "`origin` must say which examples the images show, got None. Let the data set return "
@@ -312,7 +312,7 @@ def checked_origin(origin: Origin | Tensor | None, images: Tensor) -> Origin:
 
 
 class OnePassCollate(SetOnce):
-    """A `collate_fn` that mixes batches by remembered saliency, in the workers of a data loader.
+    """A `collate_fn` for one-pass mixing in the workers of a data loader.
 
     Samples are (image, target, index) or (image, target, Origin). Whether a batch is mixed, and
     all draws, depend on `seed`, the epoch and the batch's indices alone: so it does not matter how
@@ -379,7 +379,7 @@ class OnePassCollate(SetOnce):
 
 
 def _without_none(sample: Any) -> Any:
-    """Returns a sample that torch can collate: of an origin without cell numbers, its index."""
+    """Returns a sample that torch can collate: without a None in its origin."""
     if isinstance(sample, (tuple, list)) and sample and isinstance(sample[-1], Origin):
         *others, origin = sample
         return (*others, origin.indices) if origin.cells is None else sample

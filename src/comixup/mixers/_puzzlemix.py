@@ -1,4 +1,4 @@
-"""Puzzle Mix: salient parts of two images, put together along borders that hardly show."""
+"""Puzzle Mix: the salient parts of two images, joined along smooth borders."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ from comixup.mixers._salient import drawn_grid, grid_choices
 
 @dataclass(frozen=True, eq=False)
 class Puzzle:
-    """A plan: output j shows z of image j and 1 - z of its partner, cell by cell, blocks moved.
+    """A plan: output j is z times image j plus 1 - z times its partner, after moving blocks.
 
     Attributes:
         partners: (m,) integers.
@@ -48,7 +48,7 @@ class Puzzle:
 
     @property
     def labelling(self) -> Labelling:
-        """The same mixture without the moves."""
+        """The labelling, without the moves."""
         own = torch.arange(self.num_inputs, device=self.partners.device)
         return Labelling(self._sources(own, self.partners), self.num_inputs)
 
@@ -71,7 +71,7 @@ class Puzzle:
         return self.labelling.source_ratio(size)
 
     def mix_images(self, images: Tensor) -> Tensor:
-        """Returns images, or any tensor (m, C, *size), moved and mixed like these.
+        """Returns images, or any tensor (m, C, *size), moved and mixed.
 
         The size may differ from that of the images this plan was drawn for; where blocks move it
         has to be a multiple of the blocks along each side.
@@ -95,7 +95,7 @@ class Puzzle:
         return mixed.view(masks.shape)
 
     def _moved(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns images, then partners where blocks move, and who of them fills each cell."""
+        """Returns images and moved partners, and the source of each cell."""
         own = torch.arange(self.num_inputs, device=self.partners.device)
         if self.moves is None:
             return images, self._sources(own, self.partners)
@@ -110,7 +110,7 @@ class Puzzle:
         return torch.cat(moved), self._sources(own, own + self.num_inputs)
 
     def _sources(self, own: Tensor, other: Tensor) -> Tensor:
-        """Returns who fills each level of each cell, (m, L, *grid): `own` the first L z."""
+        """Returns the source of each level of each cell, (m, L, *grid)."""
         shape = (-1, *[1] * self.labels.ndim)
         level = torch.arange(self.levels, device=own.device).view(
             1, -1, *[1] * (self.labels.ndim - 1)
@@ -231,7 +231,7 @@ class PuzzleMix(CellMixer):
         return Mixed(plan, target_ratio=shown, uniform_maps=uniform, cells=cells)
 
     def _blocks(self, size: tuple[int, ...], sides: tuple[int, ...]) -> tuple[int, ...] | None:
-        """Returns the blocks that move, along each side; None if none do."""
+        """Returns the number of transported blocks per side; None without transport."""
         if not self.transport:
             return None
         blocks = block_sides(size, sides, self.t_size)

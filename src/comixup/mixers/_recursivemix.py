@@ -1,4 +1,4 @@
-"""RecursiveMix: the last mixed batch, made smaller, pasted over this one."""
+"""RecursiveMix: the last mixed batch, downscaled and pasted into this one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from comixup.mixers._resizemix import checked_range
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class RecursiveMix(Mixer):
-    """RecursiveMix (Yang et al., NeurIPS 2022): the last mixed batch, smaller, over each image.
+    """RecursiveMix (Yang et al., NeurIPS 2022): the last mixed batch, downscaled and pasted.
 
     Image j of the last batch, as it was mixed, is scaled into a box inside image j of this one. The
     box covers a share u ~ U(low, high) of the area, by which the last targets are weighed: older
@@ -49,11 +49,11 @@ class RecursiveMix(Mixer):
         check_boolean("per_sample", self.per_sample)
 
     def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
-        """Returns the boxes for a batch; that it is left whole, if none came before."""
+        """Returns the boxes for a batch; the identity plan if no batch came before."""
         m, size = len(images), tuple(images.shape[2:])
         last = self.previous.get("images")
         if last is None or len(last) < m or last.shape[1:] != images.shape[1:]:
-            return Mixed(self.leave(images), mixed=False)
+            return Mixed(self.identity_plan(images), mixed=False)
         low, high = self.share
         rows = m if self.per_sample else 1
         area = low + (high - low) * torch.rand(rows, 1, 1, generator=self.generator)

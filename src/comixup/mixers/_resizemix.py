@@ -1,4 +1,4 @@
-"""ResizeMix: the whole of another image, made smaller, pasted over each image."""
+"""ResizeMix: another whole image, downscaled and pasted into each image."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from comixup.mixers._mixer import Mixed, Mixer
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ResizeMix(Mixer):
-    """ResizeMix (Qin et al., 2020): a small copy of another image pasted over each image.
+    """ResizeMix (Qin et al., 2020): a downscaled copy of another image pasted into each image.
 
     The partner's sides are scaled by tau ~ U(low, high), so that all of its object is shown; the
     targets count the pixels of the copy. It lies anywhere inside the image, where the released code
@@ -51,7 +51,7 @@ class ResizeMix(Mixer):
 
 
 def checked_range(name: str, value: object, high: float = 1.0) -> tuple[float, float]:
-    """Returns two numbers, the first not larger than the second, from 0 to `high`."""
+    """Returns a validated range of two numbers from 0 to `high`."""
     if not isinstance(value, (tuple, list)) or len(value) != 2:
         raise ValueError(f"`{name}` must be two numbers, least and most, got {value!r}.")
     for number in value:

@@ -1,4 +1,4 @@
-"""R-Mix: where one of two images is salient it is shown, and both where neither or both are."""
+"""R-Mix: the salient one of two images at each cell, or a blend where both or neither are."""
 
 from __future__ import annotations
 

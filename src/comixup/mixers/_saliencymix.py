@@ -1,4 +1,4 @@
-"""SaliencyMix: a box around the most salient pixel of another image, pasted at the same place."""
+"""SaliencyMix: CutMix with boxes around the partner's most salient pixel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from comixup.mixers._salient import SHOWN, SaliencyMixer
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SaliencyMix(SaliencyMixer):
-    """SaliencyMix (Uddin et al., ICLR 2021): CutMix whose box lies where its image is salient.
+    """SaliencyMix (Uddin et al., ICLR 2021): CutMix with boxes around salient pixels.
 
     The box covers a ratio of 1 - lambda, around the most salient pixel of the partner, as far as it
     lies inside; lambda ~ Beta(alpha, alpha), and targets count the pixels that can be seen. Each
@@ -67,7 +67,7 @@ class SaliencyMix(SaliencyMixer):
 
 
 def salient_places(maps: Tensor) -> Tensor:
-    """Returns the middle of each map's most salient pixel, (m, dimensions), each side from 0 to 1.
+    """Returns the centre of each map's most salient pixel, (m, dimensions), in [0, 1].
 
     >>> salient_places(torch.tensor([[0.0, 0.0, 5.0, 1.0]])).tolist()
     [[0.625]]

@@ -1,4 +1,4 @@
-"""What the methods share that look at what matters in each image."""
+"""The base class of the methods that need saliency."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Grid: TypeAlias = int | Sequence[int]
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SaliencyMixer(Mixer):
-    """A method that looks at what matters in each image.
+    """Base class of the methods that need saliency.
 
     Images without a usable saliency map (zero, constant, NaN or infinite: half-precision gradients
     vanish and overflow) count as uniformly salient; it warns of them once.
@@ -44,7 +44,7 @@ class SaliencyMixer(Mixer):
         self._warned = False
 
     def pooled(self, saliency: Tensor | None, images: Tensor, grid: Grid) -> Maps:
-        """Returns the images' saliency on a grid; warns, once, of maps that are not usable."""
+        """Returns saliency pooled to a grid; warns once of unusable maps."""
         saliency = self.checked(saliency, images)
         size = tuple(map(min, images.shape[2:], saliency.shape[1:]))  # a cell has a pixel of both
         maps = pool_maps(saliency, grid_sides(grid, size))
@@ -55,7 +55,7 @@ class SaliencyMixer(Mixer):
     def warn_of_uniform(
         self, uniform: npt.NDArray[np.bool_], images: Tensor, saliency: Tensor
     ) -> None:
-        """Warns, the first time, of maps that are not usable.
+        """Warns once of unusable maps.
 
         Not of finite ones of images of one colour: nothing can stand out in an image that an
         augmentation has shifted away.
@@ -66,18 +66,18 @@ class SaliencyMixer(Mixer):
         pixels = images.detach()[rows.to(images.device)].flatten(2)
         coloured = (pixels != pixels[..., :1]).flatten(1).any(1).cpu()
         broken = ~saliency[rows.to(saliency.device)].flatten(1).isfinite().all(1).cpu()
-        told = int((coloured | broken).sum())
-        if told:
+        count = int((coloured | broken).sum())
+        if count:
             self._warned = True
             warn_caller(
-                f"{told} of {len(images)} saliency maps are zero, constant, NaN or "
+                f"{count} of {len(images)} saliency maps are zero, constant, NaN or "
                 "infinite: these inputs count as uniformly salient. `last.uniform_maps` counts "
                 "them; this warning is shown once. Half-precision gradients can vanish or "
                 "overflow: see torch.amp.GradScaler."
             )
 
     def checked(self, saliency: Tensor | None, images: Tensor) -> Tensor:
-        """Returns saliency that has a map for each image."""
+        """Returns validated saliency, a map for each image."""
         if saliency is None:
             raise ValueError(
                 f"`saliency` must be given to {type(self).__name__}, got None. Use "
@@ -96,7 +96,7 @@ class SaliencyMixer(Mixer):
 
 
 def grid_choices(grid: int | Sequence[Grid]) -> tuple[Grid, ...]:
-    """Returns the grids that a method draws one of for each batch, checked."""
+    """Returns validated grids, one of which is drawn per batch."""
     choices = (grid,) if isinstance(grid, int) else tuple(grid)
     if not choices:
         raise ValueError("`grid` must hold at least one number, got none. Use 4, or (4, 8).")
@@ -106,7 +106,7 @@ def grid_choices(grid: int | Sequence[Grid]) -> tuple[Grid, ...]:
 
 
 def drawn_grid(choices: Sequence[Grid], generator: torch.Generator | None) -> Grid:
-    """Returns one of the grids; a certain outcome uses up no randomness."""
+    """Returns a randomly drawn grid; a single one draws nothing."""
     if len(choices) == 1:
         return choices[0]
     return choices[int(torch.randint(len(choices), (), generator=generator))]

@@ -19,7 +19,7 @@ _ARGUMENTS = "model, mixer, images, targets"
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """What a training step comes to, short of its backward pass.
+    """The result of a training step, before its backward pass.
 
     Attributes:
         loss: of the mixed batch, times its weight (`Mixer.mixed_weight`), to be given to the
@@ -53,7 +53,7 @@ def training_step(
     clean_loss_fn: LossFn | None = None,
     backward: Backward | None = None,
 ) -> Step:
-    """Returns the loss of a mixed batch, after a pass over the clean one if the method wants it.
+    """Returns the loss of a mixed batch, after a clean pass if the method needs one.
 
     Zero the gradients before, and run the backward pass of `.loss` after: methods that keep the
     clean gradient have put it in `.grad` by then.
