@@ -31,10 +31,10 @@ class ManifoldMixup(PartnerMixer):
 
     The model keeps its `forward`: `attach` puts a hook on each of the layers, before the model is
     compiled or wrapped (or after: DistributedDataParallel, Fabric and torch.compile are looked
-    through). The call then mixes the targets and gives the hook of the drawn layer its plan, which mixes in
-    training mode until the next call or `cancel()`: the layer's first output in each forward pass
-    of the model, and the same one where gradient checkpointing recomputes it. Copies of the model,
-    and of the mixer, do not mix: attach a mixer to them.
+    through). The call then mixes the targets and gives the hook of the drawn layer its plan. The
+    hook mixes in training mode until the next call or `cancel()`: the layer's first output in each
+    forward pass of the model, and the same one where gradient checkpointing recomputes it. Copies
+    of the model, and of the mixer, do not mix: attach a mixer to them.
 
     Args:
         layers: names of submodules whose output may be mixed, as in `model.named_modules()`;
