@@ -86,7 +86,7 @@ _TITLES = {
     "trivial-one-pass": "TrivialAugment, one-pass Co-Mixup",
 }
 _ENDINGS = {
-    "-ema": "averaged weights",
+    stages.AVERAGED: "averaged weights",
     stages.SHUFFLED: "other images' maps",
     stages.UNAUGMENTED: "crops and flips",
 }
@@ -157,7 +157,7 @@ def comparisons() -> list[Comparison]:
         (
             stages.confirmed_on("tiny-imagenet"),
             f"Tiny-ImageNet, 20 classes of 100 images, {_AUGMENTATIONS[augment]}, 180 epochs",
-            mode,
+            stages.confirmed_mode("tiny-imagenet"),
         ),
         (plain, "CIFAR-100, crops and flips alone, the network of small data, 120 epochs", mode),
         ("fine-tuning/photos44", "Fine-tuning on 44 classes of 5 photographs", "trivial"),

@@ -54,7 +54,9 @@ RIVALS: dict[str, tuple[str, ...]] = {
     "input-smoothed": ("input", "--set", "p=0.5", "--label-smoothing", "0.1"),
 }
 """Stage 1, the simple rivals; the twelfth is the best of them with averaged weights."""
-_AVERAGED = {f"{arm}-ema": (*words, "--ema", "0.995") for arm, words in RIVALS.items()}
+AVERAGED = "-ema"
+"""Ends the name of an arm with averaged weights."""
+_AVERAGED = {arm + AVERAGED: (*words, "--ema", "0.995") for arm, words in RIVALS.items()}
 ARMS = {**OURS, **RIVALS, **_AVERAGED}
 SIMPLE = ("no-mixing", "input", "cutmix", "coin")
 """The simple rivals by the beginning of their arms' names, the simplest first."""
@@ -278,7 +280,7 @@ def confirmed_words() -> dict[str, tuple[str, ...]]:
     """Returns method and options of each arm that is confirmed on CIFAR-100.
 
     The chosen mode is the first, then come the simple rivals, the simplest first, and the mode with
-    other images' maps; averaged weights were added later.
+    other images' maps; those with averaged weights were added later.
     """
     mode, rivals = chosen_mode(), chosen_rivals()
     coin = rivals[SIMPLE.index("coin")]
@@ -287,10 +289,15 @@ def confirmed_words() -> dict[str, tuple[str, ...]]:
         words[mode][0].replace(_ONE_PASS, f"{_ONE_PASS}-shuffled"),
         *words[mode][1:],
     )
-    for arm in (mode, coin):
+    for arm in (mode, coin, rivals[0]):
         if "--ema" not in words[arm]:
-            words[f"{arm}-ema"] = (*words[arm], "--ema", "0.995")
+            words[arm + AVERAGED] = (*words[arm], "--ema", "0.995")
     return words
+
+
+def confirmed_mode(data: str) -> str:
+    """Returns the arm whose error is compared with the rivals' on a set."""
+    return chosen_mode() if data == "cifar100" else chosen_mode() + AVERAGED
 
 
 def confirmed_rivals() -> list[str]:
@@ -316,22 +323,23 @@ def stage_2() -> Iterator[Task]:
     where, words = confirmed_on("cifar100"), confirmed_words()
     options = ("--classes", "50-69", "--width", "16", "--epochs", str(epochs), "--augment", augment)
     main = [Task(where, a, seed, (*words[a], *options)) for seed in SEEDS for a in words]
-    main.sort(key=lambda task: task.arm.endswith("-ema"))
+    main.sort(key=lambda task: (task.arm.endswith(AVERAGED), task.arm == rivals[0] + AVERAGED))
     yield from main
     if missing(main):
         return
+    coin = rivals[SIMPLE.index("coin")]
+    options = ("--width", "16", "--epochs", "180", "--augment", augment)
+    options += ("--precision", "bf16-mixed")
+    averaged = [arm + AVERAGED for arm in (mode, rivals[0], coin)]
+    for seed in SEEDS:
+        for arm in (*averaged, rivals[0]):
+            task_words = (*words[arm], *options)
+            yield Task(confirmed_on("tiny-imagenet"), arm, seed, task_words, TINY_IMAGENET)
     # What docs/results/small-data.csv has not, of the network and the augmentation that it is of.
-    coin, plain = rivals[SIMPLE.index("coin")], ("--epochs", "120", "--augment", "crop-flip")
+    plain = ("--epochs", "120", "--augment", "crop-flip")
     for seed in SEEDS:
         for arm in (mode, coin):
             yield Task("stage2/cifar100-crop-flip-120", arm, seed, (*words[arm], *plain))
-    two = [arm for arm in strongest(where, rivals) if arm != rivals[0]][:2]
-    options = ("--width", "16", "--epochs", "180", "--augment", augment)
-    options += ("--precision", "bf16-mixed")
-    for seed in SEEDS:
-        for arm in (mode, rivals[0], *two):
-            task_words = (*words[arm], *options)
-            yield Task(confirmed_on("tiny-imagenet"), arm, seed, task_words, TINY_IMAGENET)
 
 
 def errors(where: str, arm: str, seeds: Iterable[int] = SEEDS) -> dict[int, float]:
@@ -348,7 +356,7 @@ def primary(data: str) -> tuple[str, list[float]] | None:
     """
     where, found = confirmed_on(data), results()
     rivals = [arm for arm in confirmed_rivals() if (where, arm, 0) in found]
-    mode = errors(where, chosen_mode())
+    mode = errors(where, confirmed_mode(data))
     if len(mode) < len(SEEDS) or any(len(errors(where, arm)) < len(SEEDS) for arm in rivals):
         return None
     rival = strongest(where, rivals)[0]
