@@ -75,7 +75,7 @@ def test_curves_of_a_mode_that_did_not_win(
     assert stages.recommended()
     assert not list(stages.curves())
     lost = [
-        dataclasses.replace(run, metrics={**run.metrics, "error": 21.0 + run.seed})
+        dataclasses.replace(run, metrics={**run.metrics, "error": 60.0 + run.seed})
         if run.key[:2] == ("stage2/tiny-imagenet-rand-180", "one-pass-cutmix-ema")
         else run
         for run in runs
