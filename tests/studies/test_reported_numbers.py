@@ -84,7 +84,6 @@ def is_rounded(told, numbers):
     [
         ("docs/results.md", "\n## Small data\n", "\n## Tiny-ImageNet\n"),
         ("docs/choosing-settings.md", None, "\n## In this order\n"),
-        ("docs/one-pass.md", None, None),
     ],
 )
 def test_differences_and_means(runs, differences, page, start, end):
