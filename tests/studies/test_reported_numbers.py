@@ -1,7 +1,6 @@
 """What README and docs tell of our comparisons is what their runs give."""
 
 import csv
-import itertools
 import re
 import statistics
 from pathlib import Path
@@ -9,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from comixup.lab.evaluation import paired_interval, read_runs
-from small_data.arms import OTHER_SEEDS, SEEDS, by_arm
-from small_data.contrasts import exploratory
+from small_data.arms import SEEDS, by_arm
 from what_to_train_with import stages
 
 ROOT = Path(__file__).parents[2]
@@ -24,39 +22,6 @@ CONFIRMED = "stage2/cifar100-rand-240"
 @pytest.fixture(scope="module")
 def runs():
     return read_runs(ROOT / "docs" / "results" / "small-data.csv")
-
-
-@pytest.fixture(scope="module")
-def differences(runs):
-    """Between any two arms, on all seeds, on the first and on the others, with their intervals."""
-    pairs = list(itertools.combinations(by_arm(runs), 2))
-    found = [
-        contrast
-        for seeds in (SEEDS, OTHER_SEEDS, range(len(OTHER_SEEDS), len(SEEDS)))
-        for contrast in exploratory([run for run in runs if run.seed in seeds], pairs)
-        if contrast.interval is not None
-    ]
-    both_ways = found + [contrast.reversed() for contrast in found]
-    return [
-        *((contrast.difference, *contrast.interval) for contrast in both_ways),
-        *estimated_anew(),
-    ]
-
-
-def estimated_anew():
-    """Differences with the statistics of batch normalization as trained, and estimated anew."""
-    path = ROOT / "docs" / "results" / "small-data-batch-norm.csv"
-    rows = list(csv.DictReader(path.read_text().splitlines()))
-    found = {(row["method"], row["seed"]): row for row in rows}
-    metrics = [name for name in rows[0] if name not in ("method", "seed")]
-    for first, second in itertools.permutations({row["method"] for row in rows}, 2):
-        for metric in metrics:
-            values = [
-                float(row[metric]) - float(found[second, seed][metric])
-                for (method, seed), row in found.items()
-                if method == first and (second, seed) in found
-            ]
-            yield statistics.fmean(values), *paired_interval(values)
 
 
 def part(page, start=None, end=None):
@@ -74,33 +39,118 @@ def metrics_of(own):
     return [[run.metrics[name] for run in own] for name in ("error", "ece")]
 
 
+BEST = "comixup-one-pass-double"
+
+
+def both(first, second, seeds=SEEDS):
+    """Error and ECE of one arm minus another's."""
+    return [(first, second, metric, seeds) for metric in ("error", "ece")]
+
+
+def error(first, second, seeds=SEEDS):
+    return [(first, second, "error", seeds)]
+
+
+RESULTS_DIFFERENCES = [
+    *both("comixup", "vanilla"),
+    *reversed(both("comixup", "vanilla-double")),
+    *both("comixup", "cutmix-p0.5-double"),
+    *both("comixup", "cutmix-clean"),
+    *both("comixup", "puzzlemix"),
+    *both(BEST, "comixup"),
+    *both(BEST, "vanilla-double"),
+    *both(BEST, "cutmix-p0.5-double"),
+    *both(BEST, "puzzlemix"),
+    *error("vanilla", "comixup-one-pass"),
+    *both("comixup-one-pass", "cutmix-p0.5"),
+    *error("comixup-one-pass", "comixup"),
+    (BEST, "cutmix-p0.5-double", "ece", "as trained"),
+    (BEST, "cutmix-p0.5-double", "ece", "estimated anew"),
+    *both("comixup-shuffled", "comixup"),
+    *error("comixup-one-pass-shuffled-double", BEST, range(5)),
+    *error("comixup-one-pass-shuffled-double", BEST, range(5, 10)),
+    *error("comixup-one-pass-shuffled-double", BEST),
+    *error("comixup-one-pass", "comixup-one-pass-shuffled"),
+    *error("comixup", "cutmix-p0.5"),
+    *both("input-p0.5-double", "vanilla-double"),
+    *both("input-p0.5", "vanilla"),
+    *both("input", "vanilla"),
+    *both("manifold", "vanilla"),
+    *both("cutmix", "vanilla"),
+    *both("cutmix-clean-mean", "cutmix-clean"),
+    *both("comixup-one-pass-shuffled", "comixup-one-pass"),
+    *both("comixup-one-pass-spectral", "comixup-one-pass"),
+    *both("comixup-no-clean", "comixup"),
+    *both("comixup-clean-mean", "comixup"),
+    *both("comixup-p0.5", "comixup"),
+    *both("comixup-hard-clip", "comixup"),
+    *both("comixup-partition-50", "comixup"),
+    *both("comixup-whole-batch", "comixup"),
+    *error("comixup", "input-p0.5-double"),
+    *reversed(both("input-p0.5-double", "cutmix-p0.5-double")),
+    *error(BEST, "input-p0.5-double", range(5)),
+    *error(BEST, "input-p0.5-double", range(5, 10)),
+    *both(BEST, "input-p0.5-double"),
+]
+SETTINGS_DIFFERENCES = [
+    *error("comixup-no-clean", "comixup"),
+    *error("comixup-clean-mean", "comixup"),
+    *error("comixup-p0.5", "comixup"),
+    *error("comixup-hard-clip", "comixup"),
+    *error("comixup-partition-50", "comixup"),
+    *error("comixup-whole-batch", "comixup"),
+]
+"""What each difference of a page is between, in their order: first minus second, paired by seed."""
+SMALL_DATA = ("docs/results.md", "\n## Small data\n", "\n## Tiny-ImageNet\n")
+
+
 def is_rounded(told, numbers):
     """Whether numbers of one decimal stand for others, maybe rounded to two decimals before."""
     return all(abs(a - b) < 0.0551 for a, b in zip(told, numbers, strict=True))
 
 
+def paired(runs, first, second, metric, seeds):
+    """The mean difference of two arms over seeds that both have, and its interval."""
+    if isinstance(seeds, str):
+        path = ROOT / "docs" / "results" / "small-data-batch-norm.csv"
+        column = {"as trained": metric, "estimated anew": f"clean_{metric}"}[seeds]
+        rows = csv.DictReader(path.read_text().splitlines())
+        found = {(row["method"], int(row["seed"])): float(row[column]) for row in rows}
+        seeds = SEEDS
+    else:
+        found = {(run.method, run.seed): run.metrics[metric] for run in runs}
+    common = [seed for seed in seeds if (first, seed) in found and (second, seed) in found]
+    values = [found[first, seed] - found[second, seed] for seed in common]
+    return statistics.fmean(values), *paired_interval(values)
+
+
 @pytest.mark.parametrize(
-    ("page", "start", "end"),
+    ("page", "expected"),
     [
-        ("docs/results.md", "\n## Small data\n", "\n## Tiny-ImageNet\n"),
-        ("docs/choosing-settings.md", None, "\n## In this order\n"),
+        (SMALL_DATA, RESULTS_DIFFERENCES),
+        (("docs/choosing-settings.md", None, "\n## In this order\n"), SETTINGS_DIFFERENCES),
     ],
 )
-def test_differences_and_means(runs, differences, page, start, end):
-    text = part(page, start, end)
-    told = [tuple(map(float, found)) for found in DIFFERENCE.findall(text)]
-    assert len(told) > 2
-    assert [d for d in told if not any(is_rounded(d, own) for own in differences)] == []
+def test_each_difference_is_that_of_the_arms_it_is_told_of(runs, page, expected):
+    told = [tuple(map(float, found)) for found in DIFFERENCE.findall(part(*page))]
+    assert len(told) == len(expected)
+    found = [paired(runs, *which) for which in expected]
+    wrong = [each for each in zip(told, found, expected, strict=True) if not is_rounded(*each[:2])]
+    assert wrong == []
+
+
+def test_means_of_the_tables(runs):
     means = [
         [f(values) for values in metrics_of(own) for f in STATISTICS]
         for own in by_arm(runs).values()
         if len(own) > 1
     ]
-    told = [tuple(map(float, found)) for found in MEANS.findall(text)]
+    told = [tuple(map(float, found)) for found in MEANS.findall(part(*SMALL_DATA))]
+    assert len(told) > 20
     assert [m for m in told if not any(is_rounded(m, own) for own in means)] == []
 
 
-BEST, MODE = "comixup-one-pass-double", "one-pass-third"
+MODE = "one-pass-third"
 README_DIFFERENCES = [
     (MODE, "no-mixing", "error"),
     ("no-mixing", MODE, "nll"),
