@@ -143,6 +143,7 @@ def comparisons() -> list[Comparison]:
     """Returns what the rules compare, as far as it was trained."""
     augment, epochs = stages.condition()
     mode, plain = stages.chosen_mode(), "stage2/cifar100-crop-flip-120"
+    advised = stages.recommendation()
     small = [
         run
         for run in read_runs(FOLDER / "small-data.csv")
@@ -152,12 +153,12 @@ def comparisons() -> list[Comparison]:
         (
             stages.confirmed_on("cifar100"),
             f"CIFAR-100, 20 classes of 100 images, {_AUGMENTATIONS[augment]}, {epochs} epochs",
-            mode,
+            advised or mode,
         ),
         (
             stages.confirmed_on("tiny-imagenet"),
             f"Tiny-ImageNet, 20 classes of 100 images, {_AUGMENTATIONS[augment]}, 180 epochs",
-            stages.confirmed_mode("tiny-imagenet"),
+            advised or stages.confirmed_mode("tiny-imagenet"),
         ),
         (plain, "CIFAR-100, crops and flips alone, the network of small data, 120 epochs", mode),
         ("fine-tuning/photos44", "Fine-tuning on 44 classes of 5 photographs", "trivial"),
@@ -215,6 +216,14 @@ def answer() -> str:
                 f"({title_of(rival)}) is {_difference(differences)} points"
                 + ("." if p is None else f", p = {p:.3f}.")
             )
+    if stages.recommended() is False:
+        arm = stages.recommendation()
+        lines.append(
+            "Of the arms of both sets, each is beaten by another in error or NLL."
+            if arm is None
+            else f"**To train with: {title_of(arm)}**, the simplest of the arms of both sets that "
+            "no other of them beats in error or NLL on either set."
+        )
     return " ".join(lines)
 
 

@@ -330,9 +330,8 @@ def stage_2() -> Iterator[Task]:
     coin = rivals[SIMPLE.index("coin")]
     options = ("--width", "16", "--epochs", "180", "--augment", augment)
     options += ("--precision", "bf16-mixed")
-    averaged = [arm + AVERAGED for arm in (mode, rivals[0], coin)]
     for seed in SEEDS:
-        for arm in (*averaged, rivals[0]):
+        for arm in reversed(confirmed_twice()):
             task_words = (*words[arm], *options)
             yield Task(confirmed_on("tiny-imagenet"), arm, seed, task_words, TINY_IMAGENET)
     # What docs/results/small-data.csv has not, of the network and the augmentation that it is of.
@@ -371,6 +370,36 @@ def recommended() -> bool | None:
         return None
     intervals = [paired_interval(each[1]) for each in both if each is not None]
     return all(interval is not None and interval[1] < 0 for interval in intervals)
+
+
+def confirmed_twice() -> list[str]:
+    """Returns the arms that are confirmed on both sets, the simplest first."""
+    plain, coin = chosen_rivals()[0], chosen_rivals()[SIMPLE.index("coin")]
+    return [plain, *(arm + AVERAGED for arm in (plain, coin, chosen_mode()))]
+
+
+def recommendation() -> str | None:
+    """Returns the arm that the rules recommend; None while runs are missing, or if none is.
+
+    It is the simplest of those confirmed on both sets that no other of them beats on either set, in
+    error or NLL, with an interval that excludes zero.
+    """
+    if recommended() is None:
+        return None
+    found, arms = results(), confirmed_twice()
+
+    def beaten(arm: str, by: str) -> bool:
+        for data in ("cifar100", "tiny-imagenet"):
+            for metric in ("error", "nll"):
+                keys = [[(confirmed_on(data), a, seed) for seed in SEEDS] for a in (by, arm)]
+                theirs, own = ([found[key].metrics[metric] for key in each] for each in keys)
+                interval = paired_interval([a - b for a, b in zip(theirs, own, strict=True)])
+                if interval is not None and interval[1] < 0:
+                    return True
+        return False
+
+    standing = (arm for arm in arms if not any(beaten(arm, by) for by in arms if by != arm))
+    return next(standing, None)
 
 
 # ---- Fine-tuning ---------------------------------------------------------------------------------

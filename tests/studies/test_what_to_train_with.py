@@ -82,6 +82,7 @@ def test_curves_of_a_mode_that_did_not_win(
     ]
     write_runs(lost, stages.RUNS)
     assert stages.recommended() is False
+    assert "To train with: Input" in page.answer()  # or CutMix, with averaged weights
     augmented = {"one-pass-cutmix", "no-mixing", "input-2-ema"}
     assert {task.arm for task in stages.curves()} == {*augmented, "no-mixing-crop-flip"}
     asked = {f"curves/{n}-images" for n in (20, 50, 250)}
@@ -162,3 +163,42 @@ def test_runs_side_by_side_have_different_seeds() -> None:
         ("another", "a", 0),
         ("another", "a", 1),
     ]
+
+
+def test_the_simplest_arm_that_no_other_beats_is_recommended(
+    trained: list[stages.Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lower error or NLL on one set beats an arm; a difference within chance does not."""
+    monkeypatch.setattr(stages, "RUNS", tmp_path / "runs.csv")
+    runs = [record(task) for task in trained]
+
+    def planted(**metrics: float) -> str | None:
+        """What is recommended if the coin with averaged weights has these on CIFAR-100 alone."""
+        even = {
+            run.key: {"error": 40.0 + (run.seed or 0) % 3, "nll": 1.0 + 0.1 * ((run.seed or 0) % 2)}
+            for run in runs
+            if "stage2/" in run.recipe
+        }
+        write_runs(
+            [
+                dataclasses.replace(
+                    run,
+                    metrics={
+                        **run.metrics,
+                        **even.get(run.key, {}),
+                        **(metrics if run.key[:2] == (where, "coin-off-ema") else {}),
+                    },
+                )
+                for run in runs
+            ],
+            stages.RUNS,
+        )
+        return stages.recommendation()
+
+    where = "stage2/cifar100-rand-240"
+    assert planted() == "no-mixing"  # all are alike
+    assert planted(nll=0.9) == "coin-off-ema"
+    assert planted(error=20.0) == "coin-off-ema"
+    assert planted(nll=2.0, error=80.0) == "no-mixing"
+    write_runs([run for run in runs if "tiny-imagenet-rand" not in run.recipe], stages.RUNS)
+    assert stages.recommendation() is None  # not trained yet
