@@ -172,7 +172,7 @@ def _settings(name: str, method: Method) -> str:
     for what, factor in (("epochs", method.epoch_multiplier), ("lr", method.lr_multiplier)):
         if factor != 1:
             parts.append(f"{what} x{factor:g}")
-    return " ".join([*parts, *([] if method.ema is None else [f"ema={method.ema:g}"])])
+    return " ".join(parts)
 
 
 def reproduce(

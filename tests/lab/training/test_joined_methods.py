@@ -1,6 +1,5 @@
 """Choices of a recipe's methods, and schedules: as data, and as runs, killed and resumed."""
 
-import dataclasses
 import json
 
 import pytest
@@ -243,14 +242,3 @@ def test_another_schedule_is_another_run(data, tmp_path, unbroken):
     settings = [json.loads(path.read_text()) for path in (unbroken / "run.json", other)]
     schedules = [each["recipe"]["methods"][JOINED]["schedule"] for each in settings]
     assert schedules == [{"annealed": True}, {}]
-
-
-def test_a_choice_has_the_averaged_weights_of_its_methods():
-    averaged = RECIPES["folder"].changed(ema=0.99)
-    assert averaged.choose("input+cutmix").ema == 0.99
-    mixed = {
-        **averaged.methods,
-        "cutmix": dataclasses.replace(averaged.methods["cutmix"], ema=None),
-    }
-    with pytest.raises(ValueError, match="`method` must join methods of the same ema"):
-        dataclasses.replace(averaged, methods=mixed).choose("input+cutmix")

@@ -283,7 +283,7 @@ OTHER_RUNS = {
     "mixer": {"methods": {"comixup": Method("cutmix", {"beta": 0.5})}},
     "settings": {"methods": {"comixup": Method("comixup", {"beta": 0.6})}},
     "vat": {"methods": {"comixup": Method("vanilla", {"beta": 0.5}, vat={"weight": 0.1})}},
-    "ema": {"methods": {"comixup": Method("comixup", {"beta": 0.5}, ema=0.9)}},
+    "ema": {"ema": 0.9},
 }
 
 SAME_RUNS = {

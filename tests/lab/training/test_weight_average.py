@@ -14,7 +14,7 @@ from torch.testing import assert_close
 from comixup._passes import unwrapped
 from comixup.lab import models
 from comixup.lab.data import load
-from comixup.lab.training import Hardware, Method, TrainingStopped
+from comixup.lab.training import Hardware, TrainingStopped
 from comixup.lab.training._folder import METRICS, RESULT
 from comixup.lab.training._setup import WeightAverage
 from comixup.lab.training._trainer import Trainer
@@ -117,7 +117,7 @@ def test_a_run_says_that_averages_are_evaluated(folder):
     assert text.count("Averaged weights (EMA, decay 0.9) are evaluated and saved.") == 1
     # The decay that comes next, after 3 and 6 steps.
     assert [float(row["ema_decay"]) for row in metrics(folder)] == pytest.approx([4 / 13, 7 / 16])
-    recorded = json.loads((folder / "run.json").read_text())["recipe"]["methods"]["vanilla"]
+    recorded = json.loads((folder / "run.json").read_text())["recipe"]
     assert recorded["ema"] == 0.9
 
 
@@ -134,7 +134,7 @@ def test_another_decay_is_another_run(data, folder):
     assert contents(folder) == before
     (other,) = folder.parents[1].glob(f"{folder.parent.name}-*/{folder.name}")
     runs = [json.loads((path / "run.json").read_text()) for path in (folder, other)]
-    assert [run["recipe"]["methods"]["vanilla"]["ema"] for run in runs] == [0.9, 0.8]
+    assert [run["recipe"]["ema"] for run in runs] == [0.9, 0.8]
 
 
 def test_two_processes_have_the_averages_of_one_that_cuts_its_batches_in_two(data, tmp_path):
@@ -183,7 +183,7 @@ def test_decays_outside_of_the_interval_are_rejected(ema):
 @pytest.mark.parametrize("ema", ["0.9", True])
 def test_decays_that_are_no_numbers_are_rejected(ema):
     with pytest.raises(TypeError, match="`ema` must be a number from 0 to 1"):
-        Method("vanilla", ema=ema)
+        recipe(ema=ema)
 
 
 def test_a_run_that_diverges_stops(data, tmp_path):

@@ -375,7 +375,6 @@ def join_methods(named: Sequence[tuple[str, Method]]) -> Method:
         schedule=same("schedule", lambda method: dict(method.schedule), named),
         epoch_multiplier=same("epochs", lambda method: method.epoch_multiplier, named),
         lr_multiplier=same("learning rate", lambda method: method.lr_multiplier, named),
-        ema=same("ema", lambda method: method.ema, named),
         parts={
             name: Method(method.mixer, {k: v for k, v in method.settings.items() if k != "p"})
             for name, method in named

@@ -69,8 +69,6 @@ class Method:
             ("one-pass", see `OnePass`). The others are controls: other examples' maps
             ("one-pass-shuffled") or spectral residual ("one-pass-spectral").
         memory: keywords of `SaliencyMemory` and `OnePass`, where saliency is not "paper".
-        ema: decay of the exponential moving average of the weights, in [0, 1), that is evaluated
-            and saved; None evaluates and saves the weights themselves.
         schedule: which epochs are mixed, but for the recipe's unmixed ones: all of them (empty),
             {"off": 0.1} for all but the last tenth, {"annealed": True}: see `comixup.Schedule`.
         parts: methods of which one is drawn for each batch, by name: see `Recipe.choose`.
@@ -84,19 +82,11 @@ class Method:
     lr_multiplier: float = 1.0
     saliency: SaliencyMode = "paper"
     memory: Settings = field(default_factory=dict)
-    ema: float | None = None
     schedule: Settings = field(default_factory=dict)
     parts: Mapping[str, Method] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_choice("saliency", self.saliency, get_args(SaliencyMode))
-        if self.ema is not None:
-            check_number("ema", self.ema, high=1)
-            if self.ema == 1:
-                raise ValueError(
-                    f"`ema` must be below 1, got {self.ema!r}, which would keep the initial "
-                    "weights. 0.99 averages about the last 100 steps, 0.999 the last 1,000."
-                )
         if self.vat is not None and self.mixer != UNMIXED:
             # Its loss compares the logits of unmixed images with those of the perturbed ones.
             raise ValueError(
@@ -193,6 +183,8 @@ class Recipe:
         class_weights: "balanced" weights each class in the loss in inverse proportion to its
             training images; None weights all the same.
         label_smoothing: fraction of every target that is spread over all classes, of cross-entropy.
+        ema: decay of the exponential moving average of the weights, in [0, 1), that is evaluated
+            and saved; None evaluates and saves the weights themselves.
         evaluate_every: epochs from one evaluation to the next; the last epoch always has one.
         reported: which error counts: the median of the last ten epochs (the paper's way), the last
             epoch's, or that of the epoch with the best validation accuracy.
@@ -232,6 +224,7 @@ class Recipe:
     head_lr: float = 1.0
     class_weights: ClassWeights | None = None
     label_smoothing: float = 0.0
+    ema: float | None = None
     evaluate_every: int = 1
     reported: Literal["median", "last", "validation"] = "median"
     tuning_grid: Mapping[str, Mapping[str, tuple[float, ...]]] = field(
@@ -266,6 +259,13 @@ class Recipe:
                 "`label_smoothing` must be below 1, where targets say nothing, got "
                 f"{self.label_smoothing!r}. 0.1 is usual."
             )
+        if self.ema is not None:
+            check_number("ema", self.ema, high=1)
+            if self.ema == 1:
+                raise ValueError(
+                    f"`ema` must be below 1, got {self.ema!r}, which would keep the initial "
+                    "weights. 0.99 averages about the last 100 steps, 0.999 the last 1,000."
+                )
         for name in ("class_weights", "label_smoothing"):
             if getattr(self, name) and self.loss != "cross-entropy":
                 raise ValueError(
@@ -372,7 +372,6 @@ class Recipe:
         batch_size: int | None = None,
         image_size: int | None = None,
         lr: float | None = None,
-        ema: float | None = None,
         **fields: Any,
     ) -> Recipe:
         """Returns the recipe with some things changed; None leaves a thing as it is.
@@ -385,8 +384,6 @@ class Recipe:
                 rates stay as they are.
             image_size: pixels per side in every phase, for data sets of image files.
             lr: the highest learning rate; the others keep their proportion to it.
-            ema: decay of the exponential moving average of the weights that is evaluated and saved,
-                such as 0.999; of all methods.
             fields: others by their name, see `Recipe`. No classes and 0 images per class mean all
                 of them; another network comes in its own width.
         """
@@ -412,11 +409,9 @@ class Recipe:
             highest = max(rate for _, rate in self.lr)
             knots = changes.get("lr", self.lr)
             changes["lr"] = tuple((when, rate * lr / highest) for when, rate in knots)
-        if changes or ema is not None:
+        if changes:
             changes["methods"] = {
-                name: dataclasses.replace(
-                    method, paper=None, ema=method.ema if ema is None else ema
-                )
+                name: dataclasses.replace(method, paper=None)
                 for name, method in self.methods.items()
             }
         return dataclasses.replace(self, **changes)

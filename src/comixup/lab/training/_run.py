@@ -18,7 +18,7 @@ from comixup.lab.training._recipe import OF_DATA, Method, Recipe
 
 _IRRELEVANT = ("title", "source", "method", "methods", "reported", "tuning_grid", "notes")
 """Fields of a recipe that leave the weights as they are."""
-_OF_METHODS = ("mixer", "settings", "vat", "saliency", "memory", "schedule", "parts", "ema")
+_OF_METHODS = ("mixer", "settings", "vat", "saliency", "memory", "schedule", "parts")
 """Fields of a method that the weights depend on, beside its multipliers."""
 _UNKNOWN = "unknown"
 """The identity of initial weights whose file is gone; a run that has begun does not need it."""

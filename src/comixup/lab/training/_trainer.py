@@ -133,7 +133,7 @@ class Trainer:
         optimizer = make_optimizer(recipe, model, data.num_classes)
         self.model, self.optimizer = fabric.setup(model, optimizer)
         # On its device and in its precision, which `setup` gave it.
-        self.average = None if method.ema is None else WeightAverage(model, method.ema)
+        self.average = None if recipe.ema is None else WeightAverage(model, recipe.ema)
         self.mixer.attach(model)
         weights = None
         if recipe.class_weights is not None:
