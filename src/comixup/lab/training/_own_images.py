@@ -57,6 +57,8 @@ FINE_TUNED_HEAD_LR = 10.0
 """Learning rate of its new last layer, as a multiple of that of the others."""
 MAX_LR = {"sgd": 0.2, "adam": 4e-3, "adamw": 4e-3}
 WEIGHT_DECAY = {"sgd": 1e-3, "adam": 0.0, "adamw": 0.05}
+AVERAGED_STEPS = 1 / 24
+"""Of all steps, about how many the averaged weights reach back: as in the study that chose them."""
 WARM_UP = 0.05
 """Fraction of the epochs in which the learning rate rises."""
 EVALUATIONS = 20
@@ -116,7 +118,7 @@ def recipe_for(
 
     A network that begins with trained weights is fine-tuned: at a lower learning rate, with a
     higher one for its last layer, with the statistics of its batch normalization as they are, for
-    fewer epochs and without mixing.
+    fewer epochs, with crops and flips alone, and without mixing or averaged weights.
 
     Args:
         summary: what is known of them.
@@ -156,6 +158,8 @@ def recipe_for(
         model=model,
         width=width,
         method="vanilla" if fine_tuned else base.method,
+        augment="crop-flip" if fine_tuned else base.augment,
+        ema=None if fine_tuned else ema_for(epochs * math.ceil(summary.train / batch)),
         phases=(Phase(epochs, batch, image_size=size, min_scale=base.phases[0].min_scale),),
         lr=((0, 0.0), (max(1, round(WARM_UP * epochs)), lr), (epochs, 0.0)),
         optimizer=optimizer,  # type: ignore[arg-type]
@@ -193,6 +197,15 @@ def epochs_for(images: int, fine_tuned: bool = False) -> int:
     least, most = FINE_TUNED_EPOCHS if fine_tuned else EPOCHS
     wanted = reference * math.sqrt(math.sqrt(REFERENCE_IMAGES / images))
     return round(min(max(wanted, least), most))
+
+
+def ema_for(steps: int) -> float:
+    """Returns the decay of averaged weights, for so many steps in all.
+
+    >>> [ema_for(steps) for steps in (4_800, 1_600, 100_000)]
+    [0.995, 0.985, 0.99976]
+    """
+    return float(f"{1 - 1 / max(AVERAGED_STEPS * steps, 1):.5g}")
 
 
 def batch_for(images: int) -> int:
@@ -259,6 +272,8 @@ def describe_images(own: DataSet, recipe: Recipe, *, by_default: bool = False) -
         scale, policy = 100 * (phase.min_scale or 0), _POLICIES.get(recipe.augment, "")
         augmented = f"crops of {scale:g} % of the area or more, flips{policy}"
 
+    averaged = "" if recipe.ema is None else f"averaged weights, decay {recipe.ema:g}; "
+
     def counted(number: float, noun: str) -> str:
         return f"{number:g} {noun}{'' if number == 1 else 's'}"
 
@@ -267,7 +282,7 @@ def describe_images(own: DataSet, recipe: Recipe, *, by_default: bool = False) -
         f"{counted(recipe.epochs, 'epoch')} of {counted(steps, 'step')}, {phase.batch_size} "
         f"images each; {recipe.optimizer}, learning rate up to {lr:g}{of_head} after "
         f"{counted(warm_up, 'epoch')}, then {recipe.lr_interpolation} to 0; weight decay "
-        f"{recipe.weight_decay:g}; {augmented}. Options change each."
+        f"{recipe.weight_decay:g}; {averaged}{augmented}. Options change each."
     )
     reported = "of the epoch with the lowest validation error"
     yield f"Reported: the weights {reported if own.validation is not None else 'of the last epoch'}"

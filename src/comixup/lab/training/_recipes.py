@@ -9,10 +9,12 @@ from __future__ import annotations
 import dataclasses
 
 from comixup._methods import PAPER
-from comixup.lab.training._recipe import Method, Phase, Recipe, Settings
+from comixup.lab.training._recipe import CHOICE, Method, Phase, Recipe, Settings
 
 FOLDER = "folder"
 """The recipe for images of one's own, and the data set that it trains on."""
+RECOMMENDED = "input-or-cutmix"
+"""Half of the batches mixed, by input mixup or CutMix: what images of one's own are trained with."""
 _CIFAR_BLOCKS = {"t_size": 4, "clean_weight": 0.0}
 _OFFICIAL_LOSS = (
     "Loss: the mean binary cross-entropy of the official implementation, to which the learning "
@@ -391,9 +393,20 @@ OWN_RECIPES = (
         model="resnet18",
         methods=six_methods((), CIFAR_ALPHAS, t_size=4)
         | {
+            RECOMMENDED: Method(
+                CHOICE,
+                {"p": 0.5},
+                parts={
+                    "input": Method("input", {"alpha": 1.0}),
+                    "cutmix": Method("cutmix", {"alpha": 0.2}),
+                },
+            ),
             "cutmix-p0.5": Method("cutmix", {"alpha": 1.0, "p": 0.5}),
             "comixup-one-pass": Method("comixup", saliency="one-pass"),
         },
+        method=RECOMMENDED,
+        augment="rand",
+        ema=0.982,
         phases=(Phase(epochs=84, batch_size=64, image_size=224, min_scale=0.25),),
         lr=((0, 0.0), (4, 0.1), (84, 0.0)),
         lr_interpolation="cosine",
