@@ -1,7 +1,9 @@
 """Tasks in this process and in others of this machine: results as they come, whatever fails."""
 
+import contextlib
 import re
 import sys
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
@@ -117,6 +119,24 @@ def test_wrong_numbers():
 def test_a_wrong_address_is_told_at_once(address):
     with pytest.raises(ConnectionError, match=r"`cluster` must be a Ray cluster that this machine"):
         list(Cluster(f"ray:{address}").run([Task("a", cluster_tasks.double, (1,))]))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_a_cluster_that_is_started_here_listens_on_loopback_alone(monkeypatch):
+    psutil, _ = pytest.importorskip("psutil"), pytest.importorskip("ray")
+    monkeypatch.setenv("PYTHONPATH", str(Path(cluster_tasks.__file__).parent))
+    with contextlib.closing(Cluster("ray").run([Task("a", cluster_tasks.double, (1,))])) as running:
+        assert next(running).result == 2
+        addresses = [
+            ip_address(socket.laddr.ip)
+            for process in (psutil.Process(), *psutil.Process().children(recursive=True))
+            for socket in process.net_connections("inet")
+            if socket.status == psutil.CONN_LISTEN
+        ]
+    assert len(addresses) > 5  # its servers, the driver and a worker
+    for address in addresses:
+        assert (getattr(address, "ipv4_mapped", None) or address).is_loopback, addresses
 
 
 def test_without_ray_it_is_said_how_to_install_it(monkeypatch):

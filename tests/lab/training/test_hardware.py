@@ -84,25 +84,28 @@ class TwoGpus(Fabric):
     world_size, device = 2, torch.device("cuda")
 
 
-def converted(method="cutmix", freeze="none", fabric=None, **changes):
+def converted(method="cutmix", freeze="none", fabric=None, network="small", **changes):
     recipe = RECIPES["cifar100-preactresnet18"].with_method(method, **changes)
     recipe = dataclasses.replace(recipe, freeze=freeze, pretrained=freeze != "none")
-    model = models.build("small", 4, shape=(3, 32, 32), width=8)
+    width = 8 if network == "small" else None
+    model = models.build(network, 4, shape=(3, 32, 32), width=width)
     synchronized = with_sync_batch_norm(
         copy.deepcopy(model), Run(recipe, method), fabric or TwoGpus(accelerator="cpu")
     )
     return model, synchronized
 
 
-def test_the_converted_network_is_the_same_one():
-    model, synchronized = converted()
-    kinds = {type(module) for module in synchronized.modules()}
-    assert nn.SyncBatchNorm in kinds
-    assert nn.BatchNorm2d not in kinds
+# timm's has activations in its batch norms.
+@pytest.mark.parametrize("network", ["small", "timm:test_efficientnet"])
+def test_the_converted_network_is_the_same_one(network):
+    model, synchronized = converted(network=network)
+    norms = [m for m in synchronized.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    assert norms
+    assert all(isinstance(module, nn.SyncBatchNorm) for module in norms)
     torch.testing.assert_close(synchronized.state_dict(), model.state_dict(), rtol=0, atol=0)
     images = torch.rand(4, 3, 32, 32)
-    for network in (model, synchronized):  # without a process group it is batch norm
-        network.train()
+    for one in (model, synchronized):  # without a process group it is batch norm
+        one.train()
     torch.testing.assert_close(synchronized(images), model(images))
     torch.testing.assert_close(synchronized.state_dict(), model.state_dict())
 

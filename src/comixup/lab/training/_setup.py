@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from comixup.lab._preprocess import Shape
 from comixup.lab._seeds import Purpose, seed_for
 from comixup.lab.data import DataSet
 from comixup.lab.models import Preprocessing
+from comixup.lab.models._libraries import import_library
 from comixup.lab.models._load import freeze, head_name, load_matching
 from comixup.lab.training._mixers import passes_per_image
 from comixup.lab.training._recipe import Recipe
@@ -100,7 +102,11 @@ def with_sync_batch_norm(model: nn.Module, run: Run, fabric: Fabric) -> nn.Modul
             "for passes that the others do not make. Mix every batch (p=1, --schedule constant), "
             "by methods that take alike."
         )
-    return nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    convert: Callable[[nn.Module], nn.Module] = nn.SyncBatchNorm.convert_sync_batchnorm
+    if any(type(module).__module__.startswith("timm.") for module in model.modules()):
+        # torch's would drop the activation that some of timm's batch norms have in them.
+        convert = import_library("timm").layers.convert_sync_batchnorm
+    return convert(model)
 
 
 def make_optimizer(recipe: Recipe, model: nn.Module, num_classes: int) -> torch.optim.Optimizer:

@@ -286,7 +286,7 @@ def rungs(recipe: Recipe, count: int, factor: int) -> list[tuple[int, int]]:
     kept = [count]
     while kept[-1] >= factor:
         kept.append(kept[-1] // factor)
-    found = []
+    found: list[tuple[int, int]] = []
     for behind, left in enumerate(reversed(kept[1:]), 1):
         wanted = max(math.ceil(recipe.epochs / factor**behind), recipe.unmixed_epochs + 1)
         epochs = math.ceil(wanted / recipe.evaluate_every) * recipe.evaluate_every
