@@ -16,7 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from comixup.lab._cluster import Cluster, check_done
+from comixup.lab._cluster import Cluster
+from comixup.lab._tasks import check_done
 from comixup.lab.paper import Job, Workspace, run_jobs
 from common import table
 

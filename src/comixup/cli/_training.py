@@ -33,8 +33,9 @@ from comixup.cli._options import (
 )
 from comixup.cli._values import parse_settings
 from comixup.lab import data, training
-from comixup.lab._cluster import Cluster, check_done
+from comixup.lab._cluster import Cluster
 from comixup.lab._progress import print_line
+from comixup.lab._tasks import check_done
 from comixup.lab.training._hardware import Hardware, check_run_options
 from comixup.lab.training._recipe import OF_DATA
 from comixup.lab.training._recipes import FOLDER, RECIPES

@@ -16,9 +16,10 @@ import pytest
 from rich.console import Console
 
 import cluster_tasks
-from comixup.lab import _cluster
-from comixup.lab._cluster import Cluster, Task, check_done
+from comixup.lab import _ray
+from comixup.lab._cluster import Cluster
 from comixup.lab._locks import locked
+from comixup.lab._tasks import Task, check_done
 from comixup.lab.training import RECIPES, Hardware, train_all
 from small_runs import WAIT_SECONDS, assert_same_run
 
@@ -114,7 +115,7 @@ def test_tasks_fail_and_are_lost_as_on_one_machine(nodes, tmp_path, capsys, monk
     assert addresses == {HOME, SECOND}
     with pytest.raises(ValueError, match=r"`cpus` and `gpus` must be what one machine has, got 2"):
         list(Cluster("ray", cpus=2).run(tasks))
-    monkeypatch.setattr(_cluster, "version", lambda name: "9.9")
+    monkeypatch.setattr(_ray, "version", lambda name: "9.9")
     with pytest.raises(RuntimeError, match=r"every machine of the cluster must have comixup 9\.9"):
         list(Cluster("ray").run(tasks))
 

@@ -20,9 +20,10 @@ from rich.text import Text
 from comixup._atomic_write import atomic_write, make_folder
 from comixup._checks import check_count
 from comixup._figures import BLUE, GREY, write_figure
-from comixup.lab._cluster import Cluster, check_done
+from comixup.lab._cluster import Cluster
 from comixup.lab._runs import RunRecord
 from comixup.lab._tables import NOTHING, csv_table, markdown_table
+from comixup.lab._tasks import check_done
 from comixup.lab.training._hardware import Hardware
 from comixup.lab.training._mixers import (
     Scalar,

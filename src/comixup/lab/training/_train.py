@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from lightning_fabric import Fabric
 from rich.console import Console
 
-from comixup.lab._cluster import Cluster, Done, Task
+from comixup.lab._cluster import Cluster
 from comixup.lab._locks import locked, sole_training
 from comixup.lab._progress import Tell, print_line
 from comixup.lab._runs import RunRecord
+from comixup.lab._tasks import Done, Task
 from comixup.lab.data import DataSet
 from comixup.lab.data import data_root as find_root
 from comixup.lab.training._folder import (
