@@ -185,6 +185,9 @@ def test_one_run_on_two_nodes_is_what_torchrun_trains_though_a_worker_is_killed(
 
 
 def test_what_cannot_be_is_told_and_not_tried_again(nodes, tmp_path):
+    for sizes in ({"devices": 2}, {"devices": 1, "num_nodes": 3}):  # Ray would wait for ever
+        with pytest.raises(ValueError, match="`devices` and `num_nodes` must be what the cluster"):
+            train_in_two_processes(tmp_path, **sizes)
     # Both processes raise it, and would again.
     with pytest.raises(ValueError, match=r"`sync_batch_norm` must be left out on CPUs") as told:
         train_in_two_processes(tmp_path, devices=1, num_nodes=2, sync_batch_norm=True)
