@@ -97,18 +97,12 @@ class RayTasks(Executor):
                 f"{nodes}, {cpus:g} cores and {gpus:g} GPUs of a machine, but its machines have "
                 f"{_listed(have)}."
             )
-        over, mistakes = threading.Event(), list[Exception]()
-
-        def take() -> None:
-            for key, host, said in self.ray.get(self.channel.take.remote()):
-                if isinstance(said, Exception):
-                    mistakes.append(said)
-                else:
-                    tell(key, host, said)
+        over = threading.Event()
 
         def relay() -> None:
             while not over.wait(REFRESH_SECONDS):
-                take()
+                for said in self.ray.get(self.channel.take.remote()):
+                    tell(*said)
 
         settings = {"task": task, "threads": self.cpus, "channel": self.channel, "words": sys.argv}
         # Ray Train's own notes, which it wants all machines to see; runs have their folders.
@@ -141,9 +135,9 @@ class RayTasks(Executor):
             finally:
                 over.set()
                 thread.join()
-        take()
-        if mistakes:
-            raise mistakes[0]
+        failure = self.ray.get(self.channel.failure.remote())
+        if failure is not None:
+            raise ValueError(failure)
 
     def __exit__(self, *_: object) -> None:
         try:
@@ -160,14 +154,24 @@ class RayTasks(Executor):
                 self.ray.shutdown()
 
 
-_Said: TypeAlias = "tuple[str, str, Progress | str | Exception]"
+_Said: TypeAlias = "tuple[str, str, Progress | str]"
 
 
 class _Channel:
-    """An actor on the driver's machine that keeps what tasks tell until the driver takes it."""
+    """An actor on the driver's machine that keeps what tasks tell until the driver takes it.
+
+    Of a task in many processes also why one of them must not be started again.
+    """
 
     def __init__(self) -> None:
         self.said: list[_Said] = []
+        self.why: str | None = None
+
+    def fail(self, why: str) -> None:
+        self.why = self.why or why
+
+    def failure(self) -> str | None:
+        return self.why
 
     def put(self, said: _Said) -> None:
         self.said.append(said)
@@ -200,6 +204,8 @@ def _perform_on_ray(
 def _perform_together(settings: dict[str, Any]) -> None:
     """Runs a task in one of the processes that Ray Train has started, as torchrun would have."""
     os.environ |= {"TORCHELASTIC_RUN_ID": "ray", "GROUP_RANK": os.environ["NODE_RANK"]}
+    import ray  # noqa: PLC0415 - of the extra `cluster`
+
     task, channel, host = settings["task"], settings["channel"], socket.gethostname()
     sys.argv = settings["words"]
     set_threads(settings["threads"])
@@ -207,14 +213,16 @@ def _perform_together(settings: dict[str, Any]) -> None:
     def tell(said: Progress | str) -> None:
         channel.put.remote((task.key, host, said))
 
+    if ray.get(channel.failure.remote()) is not None:  # started again, though it is of no use
+        return
     try:
         call_task(task, 1, tell)  # not its first attempt, perhaps
-    except (ValueError, TypeError, FileNotFoundError, ImportError) as error:
-        # Every process raises it, and would again: Ray Train is not to start them again.
-        reason = Done(task.key, error=error, host=host).reason
-        import ray  # noqa: PLC0415 - of the extra `cluster`
-
-        ray.get(channel.put.remote((task.key, host, ValueError(reason))))
+    except (ConnectionError, TimeoutError):  # another process is lost
+        raise
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        # It would come again. The other processes may be waiting for this one: Ray Train ends them.
+        ray.get(channel.fail.remote(Done(task.key, error=error, host=host).reason))
+        raise
 
 
 def connect(address: str) -> bool:

@@ -51,3 +51,10 @@ def train_on_a_full_disk(tell, recipe, out):
         train(recipe, out=out, hardware=Hardware(accelerator="cpu"))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def fail_in_the_second(tell, seconds):
+    """Fails in the second of the processes that run it, while the first one waits."""
+    if os.environ["RANK"] == "1":
+        raise FileNotFoundError("no data here")
+    time.sleep(seconds)

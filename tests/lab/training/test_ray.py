@@ -127,7 +127,7 @@ def test_what_a_machine_lacks_is_told_with_its_name_and_the_others_go_on(nodes, 
     cifar = RECIPES["cifar100-low-data"]
     _, done = train_all(cifar, METHODS, Cluster("ray"), data_root=missing, **options)
     for one in done:
-        assert "CIFAR-100 was not found" in one.reason
+        assert "cifar100 was not found" in one.reason
         assert one.reason.endswith(here)
     # Another driver is training one of two runs.
     short = RECIPE.changed(epochs=1)
@@ -192,6 +192,12 @@ def test_what_cannot_be_is_told_and_not_tried_again(nodes, tmp_path):
     with pytest.raises(ValueError, match=r"`sync_batch_norm` must be left out on CPUs") as told:
         train_in_two_processes(tmp_path, devices=1, num_nodes=2, sync_batch_norm=True)
     assert "(on " in str(told.value)
+
+
+def test_what_one_of_the_processes_lacks_ends_all_of_them(nodes, tmp_path):
+    task = Task("together", cluster_tasks.fail_in_the_second, (24 * 3600,))
+    with pytest.raises(ValueError, match=r"^no data here \(on "):
+        Cluster("ray").train_together(task, 1, 2, 30.0, tmp_path)
 
 
 def test_a_grid_survives_a_killed_worker_and_a_killed_node(nodes, tmp_path):
