@@ -115,6 +115,9 @@ def test_tasks_fail_and_are_lost_as_on_one_machine(nodes, tmp_path, capsys, monk
     assert addresses == {HOME, SECOND}
     with pytest.raises(ValueError, match=r"`cpus` and `gpus` must be what one machine has, got 2"):
         list(Cluster("ray", cpus=2).run(tasks))
+    monkeypatch.chdir(tmp_path)  # which is another folder for the workers
+    with pytest.raises(RuntimeError, match="`--out` must be a folder that all machines share"):
+        list(Cluster("ray").run(tasks, folder=Path("/proc/self/cwd")))
     monkeypatch.setattr(_ray, "version", lambda name: "9.9")
     with pytest.raises(RuntimeError, match=r"every machine of the cluster must have comixup 9\.9"):
         list(Cluster("ray").run(tasks))
