@@ -226,11 +226,10 @@ def _perform_together(settings: dict[str, Any]) -> None:
 
 
 def connect(address: str) -> bool:
-    """Connects this process with a Ray cluster; returns whether it was not connected before.
+    """Connects this process with a Ray cluster; returns whether it has started a new one.
 
-    Without an address it is the one that this machine belongs to, or else a new one.
-
-    A cluster that is started here, where there is none, listens on this machine's loopback alone.
+    Without an address it is the one that this machine belongs to, or else a new one, which listens
+    on this machine's loopback alone.
     """
     try:
         import ray  # noqa: PLC0415 - of the extra `cluster`

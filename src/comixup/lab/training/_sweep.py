@@ -161,8 +161,8 @@ def tune(
         method: which of its methods to tune; None means the recipe's own.
         reduction_factor: stop bad values early, by successive halving: of n values the best
             n / reduction_factor are trained so many times longer than all were, until one is
-            trained to the end (see `rungs`). Which these are does not depend on the cluster: a rung
-            waits for all of its runs. None trains every value to the end, as the paper does.
+            trained to the end. Which these are does not depend on the cluster: a rung waits for all
+            of its runs. None trains every value to the end, as the paper does.
         cluster: what trains the runs; see `train_all`.
         **options: keywords of `train`.
     """
