@@ -226,7 +226,7 @@ def _perform_together(settings: dict[str, Any]) -> None:
 
 
 def connect(address: str) -> bool:
-    """Connects this process with a Ray cluster; returns whether it has started a new one.
+    """Connects this process with a Ray cluster; returns whether it was not connected before.
 
     Without an address it is the one that this machine belongs to, or else a new one, which listens
     on this machine's loopback alone.
