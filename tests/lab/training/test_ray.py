@@ -43,9 +43,9 @@ def nodes():
     for name in ("RAY_USAGE_STATS_ENABLED", "RAY_worker_niceness"):
         monkeypatch.setenv(name, "0")
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-    # A node that is gone counts as lost after seconds, not half a minute.
-    monkeypatch.setenv("RAY_health_check_period_ms", "500")
-    monkeypatch.setenv("RAY_health_check_failure_threshold", "4")
+    # A node that is gone counts as lost after 15 seconds, and one that has to wait for a core not.
+    monkeypatch.setenv("RAY_health_check_period_ms", "1500")
+    monkeypatch.setenv("RAY_health_check_failure_threshold", "10")
     # Else Ray puts the machine's own address in the place of 127.0.0.1.
     monkeypatch.setattr("ray._private.ray_constants.ENABLE_RAY_CLUSTER", False)
     settings = {"num_cpus": 1, "node_ip_address": HOME, "include_dashboard": False}
