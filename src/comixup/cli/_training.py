@@ -258,10 +258,14 @@ def _prepared(
     else:
         look = functools.partial(_look_at, path, seeds[0], fields, run_options.out)
         if cluster.inline:
-            from comixup.lab.training._processes import from_first_process  # noqa: PLC0415 - torch
+            from comixup.lab.training._processes import (  # noqa: PLC0415 - needs torch
+                explaining_lost_processes,
+                from_first_process,
+            )
 
             options["fabric"] = fabric = on.launch()
-            own, recipe = from_first_process(fabric, look)
+            with explaining_lost_processes(fabric, on.timeout_minutes):
+                own, recipe = from_first_process(fabric, look)
         else:
             own, recipe = look()
         options["data"] = {seeds[0]: own}
