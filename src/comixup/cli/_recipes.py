@@ -24,8 +24,9 @@ from comixup.cli._options import (
     option_help,
 )
 from comixup.lab import paper
-from comixup.lab._cluster import Cluster, Done, check_done
+from comixup.lab._cluster import Cluster
 from comixup.lab._progress import print_line
+from comixup.lab._tasks import Done, check_done
 from comixup.lab.training._recipes import FOLDER, RECIPES
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,8 +33,9 @@ from comixup.cli._options import (
 )
 from comixup.cli._values import parse_settings
 from comixup.lab import data, training
-from comixup.lab._cluster import Cluster, check_done
+from comixup.lab._cluster import Cluster
 from comixup.lab._progress import print_line
+from comixup.lab._tasks import check_done
 from comixup.lab.training._hardware import Hardware, check_run_options
 from comixup.lab.training._recipe import OF_DATA
 from comixup.lab.training._recipes import FOLDER, RECIPES
@@ -71,7 +73,7 @@ def train(
     """
     on = Cluster(**given(cluster))
     asked = () if method == ("all",) else method
-    chosen, options = _prepared(recipe, asked, seeds, changes, run_options, hardware)
+    chosen, options = _prepared(recipe, asked, seeds, changes, run_options, hardware, on)
     words = asked or (tuple(chosen.methods) if method else (chosen.method,))
     chosen, names = _with_methods(chosen, words, changes)
     first = _launch(options, on, words, names)
@@ -90,6 +92,7 @@ def train(
 def tune(
     recipe: RecipeName,
     method: Annotated[str, option_help("NAME")],
+    reduction_factor: Annotated[int | None, option_help("N", "(default: none)")] = None,
     seeds: Seeds = (0,),
     changes: ChangesOption = Changes(),  # noqa: B008
     run_options: RunOptionsArgument = RunOptions(),  # noqa: B008
@@ -101,6 +104,8 @@ def tune(
     Args:
         recipe: as for `comixup train`.
         method: one of its methods that has something to tune.
+        reduction_factor: stop bad values early (successive halving): train the best one in N values
+            N times longer, until one is trained to the end.
         seeds: a run each, for every value.
         changes: what to change in the recipe; the rest stays as it is.
         run_options: where data come from and results go.
@@ -108,7 +113,7 @@ def tune(
         cluster: where runs are trained.
     """
     on = Cluster(**given(cluster))
-    chosen, options = _prepared(recipe, [method], seeds, changes, run_options, hardware)
+    chosen, options = _prepared(recipe, [method], seeds, changes, run_options, hardware, on)
     chosen, names = _with_methods(chosen, [method], changes)
     tuned = chosen.tuning_grid.get(chosen.choose(names[0]).mixer, {})
     for name in parse_settings(changes.set or ()):
@@ -119,7 +124,9 @@ def tune(
                 "out, or use comixup train."
             )
     first = _launch(options, on, [method], names)
-    found = training.tune(chosen, names[0], cluster=on, **options)
+    found = training.tune(
+        chosen, names[0], reduction_factor=reduction_factor, cluster=on, **options
+    )
     if first:
         from comixup.lab.training._sweep import tuning_table  # noqa: PLC0415
 
@@ -165,7 +172,7 @@ def sweep(
     named = {"beta": beta, "gamma": gamma, "tau": tau, "omega": omega}
     grid = _grid(named | {"partition_size": partition_size}, vary)
     asked = [] if method is None else [method]
-    chosen, options = _prepared(recipe, asked, seeds, changes, run_options, hardware)
+    chosen, options = _prepared(recipe, asked, seeds, changes, run_options, hardware, on)
     words = asked or [chosen.method]
     chosen, names = _with_methods(chosen, words, changes)
     settings = chosen.choose(names[0]).settings
@@ -213,10 +220,12 @@ def _prepared(
     changes: Changes,
     run_options: RunOptions,
     hardware: HardwareOptions,
+    cluster: Cluster,
 ) -> tuple[Recipe, TrainOptions]:
     """Returns the recipe that a word means, changed, and the keywords of `training.train`.
 
-    What can be checked without torch and without the images is checked first.
+    What can be checked without torch and without the images is checked first. Images of one's own
+    are looked at by the first of the processes that train together, for all.
     """
     on, checkpoint_steps = Hardware(**given(hardware)), run_options.checkpoint_steps
     check_run_options(seeds, on, checkpoint_steps)
@@ -247,10 +256,19 @@ def _prepared(
     if path is None:
         recipe = _changed(RECIPES[word], fields)
     else:
-        chosen = {name: fields[name] for name in OF_DATA if name in fields}
-        own = data.load(FOLDER, path, seed=seeds[0], **chosen)
+        look = functools.partial(_look_at, path, seeds[0], fields, run_options.out)
+        if cluster.inline:
+            from comixup.lab.training._processes import (  # noqa: PLC0415 - needs torch
+                explaining_lost_processes,
+                from_first_process,
+            )
+
+            options["fabric"] = fabric = on.launch()
+            with explaining_lost_processes(fabric, on.timeout_minutes):
+                own, recipe = from_first_process(fabric, look)
+        else:
+            own, recipe = look()
         options["data"] = {seeds[0]: own}
-        recipe = _recipe_for(own, fields, run_options.out)
     check_run_options(seeds, on, checkpoint_steps, recipe)
     return recipe, options
 
@@ -281,8 +299,8 @@ def _launch(
     """Starts the processes that train a run; returns whether this one is the first of them."""
     first = True
     if cluster.inline:
-        options["fabric"] = fabric = (options["hardware"] or Hardware()).launch()
-        first = bool(fabric.is_global_zero)
+        fabric = options.get("fabric") or (options["hardware"] or Hardware()).launch()
+        options["fabric"], first = fabric, bool(fabric.is_global_zero)
     if first:
         print_synonyms(words, names)
     return first
@@ -298,8 +316,10 @@ def _changed(recipe: Recipe, fields: Mapping[str, Any]) -> Recipe:
     return recipe.changed(data=wanted.pop("data_set", None), **wanted)
 
 
-def _recipe_for(own: data.DataSet, fields: Mapping[str, Any], out: Path) -> Recipe:
-    """Returns the recipe for images of one's own, and prints what was chosen for them."""
+def _look_at(
+    path: Path, seed: int, fields: Mapping[str, Any], out: Path
+) -> tuple[data.DataSet, Recipe]:
+    """Returns images of one's own and the recipe for them, and prints what was chosen for them."""
     from comixup.lab.training._own_images import (  # noqa: PLC0415 - needs torch
         PRETRAINED,
         default_network,
@@ -309,6 +329,8 @@ def _recipe_for(own: data.DataSet, fields: Mapping[str, Any], out: Path) -> Reci
         summarize,
     )
 
+    wanted = {name: fields[name] for name in OF_DATA if name in fields}
+    own = data.load(FOLDER, path, seed=seed, **wanted)
     summary = summarize(own)
     named = "pretrained" in fields or "model" in fields or "weights" in fields
     pretrained = None
@@ -324,7 +346,7 @@ def _recipe_for(own: data.DataSet, fields: Mapping[str, Any], out: Path) -> Reci
     report = report_near_copies(own, out / recipe.name)
     if report:
         print_line(console, report)
-    return recipe
+    return own, recipe
 
 
 def _path_of(word: str, run_options: RunOptions) -> Path:

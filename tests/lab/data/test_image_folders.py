@@ -120,16 +120,24 @@ def test_near_copies_are_found_and_others_not(tmp_path):
     Image.open(train[5]).resize((45, 30)).save(resized)
     other = tmp_path / "other.png"
     smooth_picture(60, 40, seed=99).save(other)
-    assert near_copies(rows_of(*train), rows_of(other, resaved, resized)) == [(1, 3), (2, 5)]
+    assert near_copies(rows_of(*train), rows_of(other, resaved, resized)) == ([(1, 3), (2, 5)], 3)
 
 
-def test_of_very_many_images_those_of_one_content_are_compared(tmp_path, monkeypatch):
-    monkeypatch.setattr("comixup.lab.data._scan.MAX_COMPARED", 1)
-    for name in ("a.png", "b.png"):
-        smooth_picture(20, 20, seed=0).save(tmp_path / name)
-    smooth_picture(20, 20, seed=1).save(tmp_path / "c.png")
-    evaluated = rows_of(tmp_path / "b.png", tmp_path / "c.png")
-    assert near_copies(rows_of(tmp_path / "a.png"), evaluated) == [(0, 0)]
+def test_of_very_many_images_a_sample_is_compared_and_all_contents(tmp_path, monkeypatch):
+    train = [tmp_path / f"train{number}.png" for number in range(4)]
+    for number, path in enumerate(train):
+        smooth_picture(60, 40, seed=number).save(path)
+    resaved = [tmp_path / f"resaved{number}.jpg" for number in range(4)]
+    for path, copy in zip(train, resaved, strict=True):
+        Image.open(path).save(copy, quality=80)
+    same = tmp_path / "same.png"
+    same.write_bytes(train[1].read_bytes())
+    ours, theirs = rows_of(*train), rows_of(*resaved, same)
+    assert near_copies(ours, theirs) == ([(k, k) for k in range(4)] + [(4, 1)], 5)
+    # 6 images have 9 pairs at most: 4 to train on are compared with 2 of the 5 to evaluate on.
+    monkeypatch.setattr("comixup.lab.data._scan.MAX_COMPARED", 6)
+    monkeypatch.setattr("comixup.lab.data._scan._TRAIN_BLOCK", 3)
+    assert near_copies(ours, theirs) == ([(0, 0), (2, 2), (4, 1)], 2)
 
 
 def test_the_median_side(tmp_path):

@@ -1,6 +1,7 @@
 """What the tests of clusters run, in processes that import it."""
 
 import os
+import resource
 import signal
 import time
 from pathlib import Path
@@ -38,3 +39,22 @@ def die_once(tell, folder):
 
 def die(tell):
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def train_on_a_full_disk(tell, recipe, out):
+    """Trains where no file can grow beyond a kilobyte, and lets the process write again."""
+    from comixup.lab.training import Hardware, train  # noqa: PLC0415
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        train(recipe, out=out, hardware=Hardware(accelerator="cpu"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def fail_in_the_second(tell, seconds):
+    """Fails in the second of the processes that run it, while the first one waits."""
+    if os.environ["RANK"] == "1":
+        raise FileNotFoundError("no data here")
+    time.sleep(seconds)

@@ -1,15 +1,18 @@
 """Tasks in this process and in others of this machine: results as they come, whatever fails."""
 
+import contextlib
 import re
 import sys
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 import cluster_tasks
-from comixup.lab import _cluster
-from comixup.lab._cluster import Cluster, Task, check_done
+from comixup.lab import _here, _ray, _tasks
+from comixup.lab._cluster import Cluster
+from comixup.lab._tasks import Task, check_done
 
 HERE = ("here:1", "here:2")
 
@@ -65,14 +68,14 @@ def test_processes_share_the_gpus_and_the_cores(monkeypatch):
 
 def test_shares_of_gpus(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
-    assert _cluster._shares_of_gpus(5, None) == ["4", "7", "4", "7", "4"]
-    assert _cluster._shares_of_gpus(4, 0.5) == ["4", "7", "4", "7"]
-    assert _cluster._shares_of_gpus(2, 0) == ["", ""]
+    assert _here._shares_of_gpus(5, None) == ["4", "7", "4", "7", "4"]
+    assert _here._shares_of_gpus(4, 0.5) == ["4", "7", "4", "7"]
+    assert _here._shares_of_gpus(2, 0) == ["", ""]
     for processes, share in ((3, 1), (5, 0.5), (1, 2)):
         with pytest.raises(ValueError, match=r"`gpus` must be at most 1, and leave a share"):
-            _cluster._shares_of_gpus(processes, share)
+            _here._shares_of_gpus(processes, share)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert _cluster._shares_of_gpus(2, None) == [None, None]
+    assert _here._shares_of_gpus(2, None) == [None, None]
 
 
 @pytest.mark.slow
@@ -87,7 +90,7 @@ def test_a_task_whose_process_is_killed_is_started_again(tmp_path, capsys):
     assert done["other"].result == 10
     assert "its process was killed" in done["always"].reason
     told = capsys.readouterr().out
-    assert told.count("always: its process") == _cluster.RETRIES
+    assert told.count("always: its process") == _tasks.RETRIES
     assert told.count("once: its process") == 1
 
 
@@ -119,6 +122,24 @@ def test_a_wrong_address_is_told_at_once(address):
         list(Cluster(f"ray:{address}").run([Task("a", cluster_tasks.double, (1,))]))
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_a_cluster_that_is_started_here_listens_on_loopback_alone(monkeypatch):
+    psutil, _ = pytest.importorskip("psutil"), pytest.importorskip("ray")
+    monkeypatch.setenv("PYTHONPATH", str(Path(cluster_tasks.__file__).parent))
+    with contextlib.closing(Cluster("ray").run([Task("a", cluster_tasks.double, (1,))])) as running:
+        assert next(running).result == 2
+        addresses = [
+            ip_address(socket.laddr.ip)
+            for process in (psutil.Process(), *psutil.Process().children(recursive=True))
+            for socket in process.net_connections("inet")
+            if socket.status == psutil.CONN_LISTEN
+        ]
+    assert len(addresses) > 5  # its servers, the driver and a worker
+    for address in addresses:
+        assert (getattr(address, "ipv4_mapped", None) or address).is_loopback, addresses
+
+
 def test_without_ray_it_is_said_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ModuleNotFoundError, match=r"needs Ray, .*'comixup\[cluster\]'"):
@@ -126,7 +147,7 @@ def test_without_ray_it_is_said_how_to_install_it(monkeypatch):
 
 
 def test_no_other_file_imports_ray():
-    source = Path(_cluster.__file__).parents[1]
+    source = Path(_ray.__file__).parents[1]
     lines = r"^\s*(from|import) ray\b"
     found = [path for path in source.rglob("*.py") if re.search(lines, path.read_text(), re.M)]
-    assert found == [Path(_cluster.__file__)]
+    assert found == [Path(_ray.__file__)]

@@ -177,6 +177,16 @@ def test_near_copies_are_reported(tmp_path):
     assert "2 of 2 images to evaluate on are near copies" in said
     listed = json.loads((tmp_path / "runs" / "near_copies.json").read_text())["near_copies"]
     assert next(pair[0].split("/")[-3:] for pair in listed) == ["val", "blue", "0.png"]
+    assert "With so many images" not in said
+
+
+def test_of_very_many_images_it_is_said_how_many_were_compared(tmp_path, monkeypatch):
+    monkeypatch.setattr("comixup.lab.data._scan.MAX_COMPARED", 5)
+    root = tmp_path / "colours"
+    write_images(root / "train", {"blue": 2, "green": 2})
+    write_images(root / "val", {"blue": 2, "green": 2}, shift=3)
+    said = report_near_copies(load("folder", root), tmp_path / "runs")
+    assert "With so many images, 1 of the 4 to evaluate on, " in said
 
 
 @pytest.mark.parametrize("ema", [None, 0.5])

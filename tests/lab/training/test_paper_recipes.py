@@ -10,6 +10,7 @@ import torch
 
 from comixup import CoMixup
 from comixup._methods import PAPER
+from comixup.lab.data._split import Order
 from comixup.lab.training import RECIPES
 from comixup.lab.training._mixers import make_mixer
 
@@ -208,3 +209,31 @@ def test_baselines_are_tuned_where_the_paper_tunes_them(name):
     tunes = RECIPES[name].tuning_grid
     assert set(tunes) == {"input", "manifold", "cutmix"}
     assert all(grid == {"alpha": (0.2, 1.0, 2.0)} for grid in tunes.values())
+
+
+# ---- ImageNet on many GPUs ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("processes", "batch_size", "each"), [(8, None, 56), (64, 2048, 32), (512, 8192, 16)]
+)
+def test_the_notes_on_many_gpus_are_right(processes, batch_size, each):
+    recipe = RECIPES["imagenet-resnet50"]
+    shares = []
+    for phase in recipe.changed(batch_size=batch_size).phases:
+        last = {"rank": processes - 1, "world_size": processes}
+        shares.append(len(Order(1_281_167, phase.batch_size, shuffled=True, **last).share(0)))
+    assert min(shares) == each
+    assert f"{each}" in recipe.notes
+    assert f"On {processes}" in recipe.notes
+    assert batch_size is None or f"--batch-size {batch_size} --lr {batch_size // 1024}" in (
+        recipe.notes
+    )
+
+
+def test_more_processes_than_a_phase_can_share_are_rejected_with_what_would_do():
+    smallest = min(phase.batch_size for phase in RECIPES["imagenet-resnet50"].phases)
+    Order(1_281_167, smallest, shuffled=True, world_size=224)
+    message = "got batches of 448 .*Use --batch-size 450 or more .* or at most 224 processes"
+    with pytest.raises(ValueError, match=message):
+        Order(1_281_167, smallest, shuffled=True, world_size=225)

@@ -342,3 +342,16 @@ def test_a_number_that_contradicts_the_launcher_is_told_by_all(data, tmp_path):
         assert "must be 2, the number of processes that torchrun has started" in text
         assert "Traceback" not in text
     assert not folder_of(tmp_path).exists()
+
+
+def test_what_processes_on_cpus_cannot_do_is_told_before_training(data, tmp_path):
+    for option, changes, message in (
+        ("--sync-batch-norm", {}, "`sync_batch_norm` must be left out on CPUs"),
+        ("--evaluate-every=1", {"batch_size": 3}, "Use --batch-size 4 or more (with as many"),
+    ):
+        codes, texts = run_both([*words(data, tmp_path, **changes), option], tmp_path / option)
+        assert codes == [1, 1]
+        for text in texts:
+            assert message in text
+            assert "Traceback" not in text
+    assert not (folder_of(tmp_path) / METADATA).exists()

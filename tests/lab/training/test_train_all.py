@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from comixup.lab._cluster import Cluster, check_done
+from comixup.lab._cluster import Cluster
+from comixup.lab._tasks import check_done
 from comixup.lab.training import RECIPES, Hardware, train_all
 from comixup.lab.training._folder import CHECKPOINT
 from small_runs import WAIT_SECONDS, assert_same_run, metrics

@@ -32,7 +32,7 @@ TOLERANCE = 4.0
 """Root mean square difference of two thumbnails, in levels of 255: resaved and resized copies have
 less, other images of the same thing more."""
 MAX_COMPARED = 20_000
-"""Of more images, only files of the same content are compared."""
+"""Of more images a sample of those to evaluate on is compared, in as many pairs as of so many."""
 _ROW = np.dtype(
     [
         ("stamp", "S32"),
@@ -43,7 +43,8 @@ _ROW = np.dtype(
 )
 """Digests of a file's path and times and of its content, its width and height, and grey values."""
 NO_ROWS: Rows = np.empty(0, _ROW)
-_BLOCK = 1024
+_BLOCK, _TRAIN_BLOCK = 1024, 16_384
+"""Images to evaluate on and to train on that are compared at once: 130 MB."""
 _LISTED = 50
 """Damaged files that an error message lists; of more it tells the number."""
 _NAMED = 5
@@ -169,22 +170,30 @@ def median_side(rows: Rows) -> int:
 # ---- Near copies ---------------------------------------------------------------------------------
 
 
-def near_copies(train: Rows, evaluated: Rows) -> list[tuple[int, int]]:
-    """Returns near-identical images: the index of one to evaluate on and of one to train on.
+def near_copies(train: Rows, evaluated: Rows) -> tuple[list[tuple[int, int]], int]:
+    """Returns near-identical images, and how many of those to evaluate on were compared.
 
-    Images are compared as small grey thumbnails, stretched to a square. Of more than `MAX_COMPARED`
-    images, only files of the same content are near copies.
+    A pair is the index of an image to evaluate on and of one to train on. Images are compared as
+    small grey thumbnails, stretched to a square. Of more than `MAX_COMPARED` images every k-th one
+    to evaluate on is compared with all to train on; files of the same content are found anyway.
     """
-    if len(train) + len(evaluated) > MAX_COMPARED:
-        first = {content: k for k, content in reversed([*enumerate(train["content"].tolist())])}
-        contents = enumerate(evaluated["content"].tolist())
-        return [(k, first[content]) for k, content in contents if content in first]
-    ours, theirs = (rows["thumbnail"].astype(np.float64) for rows in (train, evaluated))
-    copies: list[tuple[int, int]] = []
-    for start in range(0, len(theirs), _BLOCK):
-        block = theirs[start : start + _BLOCK]
-        squares = np.square(block).sum(1)[:, None] + np.square(ours).sum(1) - 2 * block @ ours.T
-        nearest = squares.argmin(1)
-        near = squares.min(1) <= ours.shape[1] * TOLERANCE**2
-        copies += [(start + k, int(nearest[k])) for k in np.flatnonzero(near).tolist()]
-    return copies
+    count = len(evaluated)
+    if len(train) + count > MAX_COMPARED:
+        count = min(count, max(1, (MAX_COMPARED // 2) ** 2 // len(train)))
+    first = {content: k for k, content in reversed([*enumerate(train["content"].tolist())])}
+    contents = enumerate(evaluated["content"].tolist())
+    found = {k: first[content] for k, content in contents if content in first}
+    sample = np.arange(count) * len(evaluated) // max(count, 1)
+    for some in np.array_split(sample, -(-count // _BLOCK) or 1):
+        theirs = evaluated["thumbnail"][some].astype(np.float64)
+        lowest, nearest = np.full(len(some), np.inf), np.zeros(len(some), np.int64)
+        for start in range(0, len(train), _TRAIN_BLOCK):
+            ours = train["thumbnail"][start : start + _TRAIN_BLOCK].astype(np.float64)
+            squares = np.square(theirs).sum(1)[:, None] + np.square(ours).sum(1)
+            squares -= 2 * theirs @ ours.T
+            closer = squares.min(1) < lowest
+            nearest = np.where(closer, start + squares.argmin(1), nearest)
+            lowest = np.where(closer, squares.min(1), lowest)
+        for k in np.flatnonzero(lowest <= SIDE**2 * TOLERANCE**2).tolist():
+            found.setdefault(int(some[k]), int(nearest[k]))
+    return sorted(found.items()), count

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from comixup._checks import check_count
-from comixup.lab._cluster import Cluster, Done
+from comixup.lab._cluster import Cluster
+from comixup.lab._tasks import Done
 from comixup.lab.paper._items import Item
 from comixup.lab.paper._jobs import Job, jobs_of
 from comixup.lab.paper._run_job import Workspace, run_jobs

@@ -17,10 +17,11 @@ from rich.console import Console
 
 from comixup.lab import data as data_sets
 from comixup.lab import evaluation, training
-from comixup.lab._cluster import Cluster, Done, Task
+from comixup.lab._cluster import Cluster
 from comixup.lab._locks import locked
 from comixup.lab._progress import Tell
 from comixup.lab._source_commit import source_commit
+from comixup.lab._tasks import Done, Task
 from comixup.lab.paper._jobs import Job, with_needed
 from comixup.lab.paper._store import JobResult, Row, is_done, job_folder, write_result
 from comixup.lab.paper._trained_tables import Run, recipe_named

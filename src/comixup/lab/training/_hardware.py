@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from comixup._checks import check_choice, check_count, check_number, check_positive
+from comixup._checks import check_boolean, check_choice, check_count, check_number, check_positive
 from comixup.lab._limits import MAX_SEED, MAX_WORKERS
 from comixup.lab.training._recipe import Recipe
 
@@ -43,6 +43,9 @@ class Hardware:
         accumulate: micro-batches of each process and step, computed one after the other. Each is
             mixed and normalized by itself, like the shares of processes.
         workers: processes that read images, for data sets that stay on the disk.
+        sync_batch_norm: compute the statistics of batch norm over the images of all processes, by
+            torch.nn.SyncBatchNorm, instead of each over its own; on GPUs. It changes nothing in one
+            process.
         timeout_minutes: a process that has waited for another so long, for one that is stopped or
             hangs, ends with an error message. The run resumes from its last checkpoint.
     """
@@ -54,6 +57,7 @@ class Hardware:
     precision: str = "32-true"
     accumulate: int = 1
     workers: int = WORKERS
+    sync_batch_norm: bool = False
     timeout_minutes: float = TIMEOUT_MINUTES
 
     def __post_init__(self) -> None:
@@ -63,6 +67,7 @@ class Hardware:
                 check_count(name, getattr(self, name), high=high)
         check_count("accumulate", self.accumulate, high=MAX_MICRO_BATCHES)
         check_count("workers", self.workers, low=0, high=MAX_WORKERS)
+        check_boolean("sync_batch_norm", self.sync_batch_norm)
         check_positive("timeout_minutes", self.timeout_minutes)
         check_number("timeout_minutes", self.timeout_minutes, high=MAX_MINUTES)
         # Sharded strategies divide a network's weights among devices. The networks of the recipes

@@ -298,21 +298,29 @@ def describe_images(own: DataSet, recipe: Recipe, *, by_default: bool = False) -
 def report_near_copies(own: DataSet, folder: Path) -> str | None:
     """Returns a warning if images to evaluate on are nearly the same as images to train on.
 
-    All of them are listed in a file in the folder of all runs on them.
+    All of them are listed in a file in the folder of all runs on them. Of very many images it says
+    how many were compared.
     """
     report, train = folder / NEAR_COPIES, own.train.paths
-    copies, evaluated = [], 0
+    copies, evaluated, compared = [], 0, 0
     for split in (own.validation, own.test):
         if split is not None:
-            pairs, files = near_copies(own.train.rows, split.rows), split.paths
+            (pairs, count), files = near_copies(own.train.rows, split.rows), split.paths
             copies += [[str(files[k]), str(train[n])] for k, n in pairs]
-            evaluated += len(files)
+            evaluated, compared = evaluated + len(files), compared + count
     folder.mkdir(parents=True, exist_ok=True)
     atomic_write(report, json.dumps({"near_copies": copies}, indent=1) + "\n")
-    if not copies:
-        return None
-    return (
-        f"{len(copies)} of {evaluated} images to evaluate on are near copies of training images, "
-        f"such as {copies[0][0]} of {copies[0][1]}: the error will look lower than it is. All are "
-        f"in {report}"
-    )
+    lines = []
+    if copies:
+        lines.append(
+            f"{len(copies)} of {evaluated} images to evaluate on are near copies of training "
+            f"images, such as {copies[0][0]} of {copies[0][1]}: the error will look lower than it "
+            f"is. All are in {report}"
+        )
+    if compared < evaluated:
+        lines.append(
+            f"With so many images, {compared} of the {evaluated} to evaluate on, at equal "
+            "distances in their list, were compared with the training images; of the others only "
+            "files of the same content count as copies."
+        )
+    return "\n".join(lines) or None

@@ -17,6 +17,8 @@ from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvir
 from torch import Tensor, nn
 
 from comixup._lightning import delay_kill, set_timeout
+from comixup.lab.data import DataSet
+from comixup.lab.data._on_disk import DiskSplit
 from comixup.lab.training._hardware import Hardware
 from comixup.lab.training._stop import TrainingStopped
 
@@ -141,6 +143,29 @@ def from_first_process(fabric: Fabric, make: Callable[[], T]) -> T:
     if failure is not None:
         raise failure
     return made  # type: ignore[return-value]
+
+
+def load_once(fabric: Fabric, load: Callable[[], DataSet]) -> DataSet:
+    """Returns a run's data in every process, of which the first one alone lists the files.
+
+    The others are handed its list, with the digests. Images that are kept in memory they read
+    themselves, after it: from the cache that it has filled, if they are decoded, and mapped, so
+    that the processes of a machine share them.
+    """
+    first: list[DataSet] = []
+
+    def list_files() -> DataSet | None:
+        data = load()
+        first.append(data)
+        if not all(isinstance(split, DiskSplit) for split in data.splits.values()):
+            return None
+        data.digest()  # of sets whose files are not read it takes a `stat` for each
+        return data
+
+    if fabric.world_size == 1:
+        return load()
+    handed = from_first_process(fabric, list_files)
+    return handed or next(iter(first), None) or load()
 
 
 @contextlib.contextmanager

@@ -41,6 +41,14 @@ def record_of(run: Run, state: State, folder: Path, test_digest: str | None = No
     return RunRecord(run.method, run.seed, metrics, name, test_digest, folder=folder)
 
 
+def paused_record(run: Run, history: Sequence[Mapping[str, float]], folder: Path) -> RunRecord:
+    """Returns the record of a run's first epochs: `validation_error` is that of the last one."""
+    errors = [row["validation_error"] for row in history if "validation_error" in row]
+    final = {"validation": {"error": errors[-1]}} if errors else {}
+    metrics = run_metrics(history, final, run.recipe.reported)
+    return RunRecord(run.method, run.seed, metrics, run.recipe.name, folder=folder)
+
+
 def run_metrics(
     history: Sequence[Mapping[str, float]],
     final: Mapping[str, Mapping[str, float]],

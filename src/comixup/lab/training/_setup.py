@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
@@ -17,7 +19,9 @@ from comixup.lab._preprocess import Shape
 from comixup.lab._seeds import Purpose, seed_for
 from comixup.lab.data import DataSet
 from comixup.lab.models import Preprocessing
+from comixup.lab.models._libraries import import_library
 from comixup.lab.models._load import freeze, head_name, load_matching
+from comixup.lab.training._mixers import passes_per_image
 from comixup.lab.training._recipe import Recipe
 from comixup.lab.training._run import Run
 
@@ -75,6 +79,34 @@ def build_network(run: Run, data: DataSet, *, begun: bool = False) -> tuple[nn.M
         new = load_matching(model, recipe.weights, data.num_classes)
     freeze(model, recipe.freeze, data.num_classes)
     return model, list(new)
+
+
+def with_sync_batch_norm(model: nn.Module, run: Run, fabric: Fabric) -> nn.Module:
+    """Returns a run's network with statistics of batch norm over the images of all processes.
+
+    Each pass waits for the others', so every process has to make the same passes.
+    """
+    if fabric.world_size == 1 or run.recipe.freeze != "none":  # one batch; or no batch's statistics
+        return model
+    if fabric.device.type == "cpu":
+        raise ValueError(
+            "`sync_batch_norm` must be left out on CPUs, got it with "
+            f"{fabric.world_size} processes: torch.nn.SyncBatchNorm computes on GPUs alone. Leave "
+            "--sync-batch-norm out, or choose GPUs with --accelerator cuda."
+        )
+    passes, annealed = passes_per_image(run.chosen), run.chosen.schedule.get("annealed", False)
+    if passes % 1 or (annealed and passes > 1):
+        raise ValueError(
+            "`sync_batch_norm` must be left out for a method of which some batches take a pass "
+            f"more than others, got {run.method}: each process draws for itself, and would wait "
+            "for passes that the others do not make. Mix every batch (p=1, --schedule constant), "
+            "by methods that take alike."
+        )
+    convert: Callable[[nn.Module], nn.Module] = nn.SyncBatchNorm.convert_sync_batchnorm
+    if any(type(module).__module__.startswith("timm.") for module in model.modules()):
+        # torch's would drop the activation that some of timm's batch norms have in them.
+        convert = import_library("timm").layers.convert_sync_batchnorm
+    return convert(model)
 
 
 def make_optimizer(recipe: Recipe, model: nn.Module, num_classes: int) -> torch.optim.Optimizer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,10 +18,12 @@ from rich.table import Table
 from rich.text import Text
 
 from comixup._atomic_write import atomic_write, make_folder
+from comixup._checks import check_count
 from comixup._figures import BLUE, GREY, write_figure
-from comixup.lab._cluster import Cluster, check_done
+from comixup.lab._cluster import Cluster
 from comixup.lab._runs import RunRecord
 from comixup.lab._tables import NOTHING, csv_table, markdown_table
+from comixup.lab._tasks import check_done
 from comixup.lab.training._hardware import Hardware
 from comixup.lab.training._mixers import (
     Scalar,
@@ -60,6 +63,8 @@ class Variant:
         method: the method that has it so.
         default: whether it is the method's own value.
         results: by seed, as far as they are trained.
+        stopped: epochs after which `tune` has stopped it, and its mean validation error then; None
+            if it was not.
     """
 
     setting: str
@@ -68,6 +73,7 @@ class Variant:
     method: Method
     default: bool
     results: Mapping[int, RunRecord] = dataclasses.field(default_factory=dict)
+    stopped: tuple[int, float] | None = None
 
     @property
     def errors(self) -> list[float]:
@@ -114,7 +120,12 @@ class Sweep:
     @property
     def best(self) -> Variant:
         """The variant with the lowest mean validation error; the test images have no say."""
-        return min(self.variants, key=lambda one: statistics.mean(one.validation_errors))
+        return min(self.trained, key=lambda one: statistics.mean(one.validation_errors))
+
+    @property
+    def trained(self) -> list[Variant]:
+        """The variants that were trained to the end: all that were not stopped."""
+        return [one for one in self.variants if one.stopped is None]
 
     @property
     def ties(self) -> list[str]:
@@ -125,7 +136,7 @@ class Sweep:
         best, lowest = self.best, statistics.mean(self.best.validation_errors)
         return [
             one.name
-            for one in self.variants
+            for one in self.trained
             if one.name != best.name
             and statistics.mean(one.validation_errors) - lowest < one.one_image
         ]
@@ -135,6 +146,7 @@ def tune(
     recipe: Recipe,
     method: str | None = None,
     *,
+    reduction_factor: int | None = None,
     cluster: Cluster | None = None,
     **options: Unpack[TrainOptions],
 ) -> Sweep:
@@ -147,6 +159,10 @@ def tune(
     Args:
         recipe: what to train.
         method: which of its methods to tune; None means the recipe's own.
+        reduction_factor: stop bad values early, by successive halving: of n values the best
+            n / reduction_factor are trained so many times longer than all were, until one is
+            trained to the end. Which these are does not depend on the cluster: a rung waits for all
+            of its runs. None trains every value to the end, as the paper does.
         cluster: what trains the runs; see `train_all`.
         **options: keywords of `train`.
     """
@@ -163,7 +179,7 @@ def tune(
     own_split = recipe.patience is not None or recipe.reported == "validation"
     if recipe.validation is None and not own_split:
         recipe = dataclasses.replace(recipe, validation=HELD_OUT)
-    return _train_variants(recipe, grid, name, "tune", cluster, options)
+    return _train_variants(recipe, grid, name, "tune", cluster, options, reduction_factor)
 
 
 def sweep(
@@ -197,9 +213,13 @@ def _train_variants(
     suffix: str,
     cluster: Cluster | None,
     options: TrainOptions,
+    reduction_factor: int | None = None,
 ) -> Sweep:
     """Trains all variants as methods of one recipe, whose runs have a folder of their own."""
     found = Sweep(recipe, method, sweep_variants(recipe, grid, method))
+    early = []
+    if reduction_factor is not None:
+        early = rungs(recipe.for_method(method), len(found.variants), reduction_factor)
     methods = {one.name: one.method for one in found.variants}
     name = f"{recipe.name}-{suffix}"
     trained = dataclasses.replace(recipe, name=name, methods=methods, method=next(iter(methods)))
@@ -209,9 +229,14 @@ def _train_variants(
         options["fabric"] = fabric = options.get("fabric") or hardware.launch()
         first = fabric.is_global_zero
 
+    stopped: dict[str, tuple[int, float]] = {}
+
     def with_results(results: Mapping[str, Mapping[int, RunRecord]]) -> Sweep:
         variants = (
-            dataclasses.replace(one, results=results.get(one.name, {})) for one in found.variants
+            dataclasses.replace(
+                one, results=results.get(one.name, {}), stopped=stopped.get(one.name)
+            )
+            for one in found.variants
         )
         return dataclasses.replace(found, variants=tuple(variants))
 
@@ -222,11 +247,58 @@ def _train_variants(
         if first:
             write_tables(with_results(trained_so_far), folder)
 
-    results, done = train_all(trained, list(methods), cluster, each=write, **options)
+    remaining = list(methods)
+    for epochs, kept in early:
+        paused: TrainOptions = {**options, "pause_after": epochs}
+        results, done = train_all(trained, remaining, cluster, **paused)
+        check_done(done)
+        errors = {
+            name: statistics.mean(run.metrics["validation_error"] for run in by_seed.values())
+            for name, by_seed in results.items()
+        }
+        remaining.sort(key=lambda name: errors[name])  # the first of equal ones stays the first
+        stopped |= {name: (epochs, errors[name]) for name in remaining[kept:]}
+        del remaining[kept:]
+    results, done = train_all(trained, remaining, cluster, each=write, **options)
     found = with_results(results)
     if results and first:
         write_figure(sweep_figure(found), folder / f"{STEM}.png")
     check_done(done)
+    return found
+
+
+def rungs(recipe: Recipe, count: int, factor: int) -> list[tuple[int, int]]:
+    """Returns when values are stopped: epochs, and how many of them are trained beyond.
+
+    Each rung keeps one in `factor`, and the epochs up to it are as many times those of the one
+    before; the last one kept is trained to the recipe's end. Each is at an evaluation, and after
+    the first mixed epoch.
+
+    Args:
+        recipe: with the method's own epochs.
+        count: values to choose from.
+        factor: of the reduction.
+
+    >>> from comixup.lab.training import RECIPES
+    >>> rungs(RECIPES["cifar100-preactresnet18"], 9, 3)
+    [(34, 3), (100, 1)]
+    """
+    check_count("reduction_factor", factor, low=2)
+    kept = [count]
+    while kept[-1] >= factor:
+        kept.append(kept[-1] // factor)
+    found: list[tuple[int, int]] = []
+    for behind, left in enumerate(reversed(kept[1:]), 1):
+        wanted = max(math.ceil(recipe.epochs / factor**behind), recipe.unmixed_epochs + 1)
+        epochs = math.ceil(wanted / recipe.evaluate_every) * recipe.evaluate_every
+        found.insert(0, (epochs, left))
+    if not found or found[-1][0] >= recipe.epochs:
+        raise ValueError(
+            "`reduction_factor` must be at most the number of values, with an evaluation of mixed "
+            f"epochs before the last one, got {factor} for {count} values and {recipe.epochs} "
+            f"epochs, evaluated every {recipe.evaluate_every}, unmixed up to epoch "
+            f"{recipe.unmixed_epochs}. Leave it out, or change --evaluate-every or --epochs."
+        )
     return found
 
 
@@ -296,8 +368,13 @@ def tuning_table(found: Sweep) -> Table:
     rows = []
     for one, (setting, value, n, _) in _rows(found):
         mark = "tie" if ties and one.name in (best, *ties) else "best" if one.name == best else ""
-        test = spread([run.metrics["median_error"] for run in one.results.values()])
-        row = [setting, value, n, spread(one.validation_errors), test, mark]
+        validation = test = NOTHING
+        if one.stopped is None:
+            test = spread([run.metrics["median_error"] for run in one.results.values()])
+            validation = spread(one.validation_errors)
+        else:
+            mark = f"stopped after epoch {one.stopped[0]} at {one.stopped[1]:.2f}"
+        row = [setting, value, n, validation, test, mark]
         rows.append((one.setting, row))
     title = f"{found.method}: top-1 error, %, chosen by the validation images"
     return _table(title, caption, (*_HEAD[:3], "validation", "test", ""), rows)

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from lightning_fabric import Fabric
 from rich.console import Console
 
-from comixup.lab._cluster import Cluster, Done, Task
+from comixup.lab._cluster import Cluster
 from comixup.lab._locks import locked, sole_training
 from comixup.lab._progress import Tell, print_line
 from comixup.lab._runs import RunRecord
+from comixup.lab._tasks import Done, Task
 from comixup.lab.data import DataSet
 from comixup.lab.data import data_root as find_root
 from comixup.lab.training._folder import (
@@ -32,10 +33,11 @@ from comixup.lab.training._processes import (
     check_alone,
     explaining_lost_processes,
     from_first_process,
+    load_once,
 )
 from comixup.lab.training._recipe import Recipe
 from comixup.lab.training._report import Reporter
-from comixup.lab.training._results import record_of
+from comixup.lab.training._results import paused_record, record_of
 from comixup.lab.training._run import Run
 from comixup.lab.training._trainer import Trainer
 
@@ -56,6 +58,7 @@ class TrainOptions(TypedDict, total=False):
     console: Console | None
     data: Mapping[int, DataSet] | None
     tell: Tell | None
+    pause_after: int | None
 
 
 def train_all(
@@ -153,6 +156,7 @@ def train(
     console: Console | None = None,
     data: Mapping[int, DataSet] | None = None,
     tell: Tell | None = None,
+    pause_after: int | None = None,
 ) -> dict[int, RunRecord]:
     """Returns the record of the run of each seed, training what is not yet trained.
 
@@ -173,6 +177,8 @@ def train(
         console: where to report; None is silent.
         data: data sets that are loaded already, by seed.
         tell: is told what the console would show, where there is none.
+        pause_after: epochs after which a run is left as it is, to be resumed by another call; its
+            record is of them alone, also where it has been trained for longer. None trains all.
     """
     hardware = (hardware or Hardware()).resolved()
     check_run_options(seeds, hardware, checkpoint_steps, recipe)
@@ -191,7 +197,8 @@ def train(
             }
             with explaining_lost_processes(fabric, hardware.timeout_minutes):
                 results[run.seed] = _train_run(
-                    run, out, load, about, fabric, hardware, checkpoint_steps, console, tell
+                    *(run, out, load, about, fabric, hardware, checkpoint_steps, console, tell),
+                    pause_after,
                 )
     return results
 
@@ -206,8 +213,15 @@ def _train_run(
     checkpoint_steps: int | None,
     console: Console | None,
     tell: Tell | None,
+    pause_after: int | None,
 ) -> RunRecord:
     """Returns the record of a run, after training what remains of it in its folder."""
+
+    def record(test_digest: str | None = None) -> RunRecord:
+        if pause_after is None:
+            return record_of(run, state, folder.path, test_digest)
+        return paused_record(run, state.history[:pause_after], folder.path)
+
     with contextlib.ExitStack() as stack:
 
         def lock_and_load() -> tuple[RunFolder, str, State]:
@@ -217,9 +231,10 @@ def _train_run(
             return folder, differs, load_state(folder.checkpoint, identity) or State(identity)
 
         folder, differs, state = from_first_process(fabric, lock_and_load)
-        complete = state.finished and folder.result.exists()
+        paused = pause_after is not None and state.epoch >= pause_after
+        complete = paused or (state.finished and folder.result.exists())
         try:
-            data = load()
+            data = load_once(fabric, load)
         except FileNotFoundError as why:
             if not complete:  # else it needs none
                 raise
@@ -228,12 +243,12 @@ def _train_run(
                 f"{run.title} is finished; its data or initial weights were not found, so that "
                 f"nothing could compare them with those it had ({str(why).split('. ')[0]}).",
             )
-            return record_of(run, state, folder.path)
+            return record()
         identity = run.identity(data)
         from_first_process(fabric, lambda: check_identity(state, identity, folder.path))
         state.identity = identity
         if complete:
-            return record_of(run, state, folder.path, data.test.digest())
+            return record(data.test.digest())
 
         first, begun = fabric.is_global_zero, bool(state.model)
         told = console if first and not state.finished else None
@@ -270,9 +285,8 @@ def _train_run(
                 note_variant(folder.path, differs)
 
         from_first_process(fabric, write_about)  # not before all that may be rejected has been read
-        if not state.finished:
-            trainer.fit()
-        trainer.finish()
-        fabric.barrier()
-        state.final = fabric.broadcast(state.final)
-        return record_of(run, state, folder.path, data.test.digest())
+        if state.finished or trainer.fit(pause_after):
+            trainer.finish()
+            fabric.barrier()
+            state.final = fabric.broadcast(state.final)
+        return record(data.test.digest())

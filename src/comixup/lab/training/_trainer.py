@@ -16,6 +16,7 @@ from comixup._passes import unwrapped
 from comixup.lab._networks import load_weights, memory_format
 from comixup.lab._seeds import Purpose, seed_for
 from comixup.lab.data import DataSet, Loader, Split
+from comixup.lab.data._split import Order
 from comixup.lab.training._export import export
 from comixup.lab.training._folder import RunFolder, State, load_optimizer, save_state, write_metrics
 from comixup.lab.training._hardware import Hardware
@@ -26,7 +27,13 @@ from comixup.lab.training._processes import summed
 from comixup.lab.training._recipe import Recipe
 from comixup.lab.training._report import Reporter, draw_mixed_batch, is_mixture
 from comixup.lab.training._run import Run
-from comixup.lab.training._setup import LR_FACTOR, WeightAverage, build_network, make_optimizer
+from comixup.lab.training._setup import (
+    LR_FACTOR,
+    WeightAverage,
+    build_network,
+    make_optimizer,
+    with_sync_batch_norm,
+)
 from comixup.lab.training._stop import StopRequest, TrainingStopped
 from comixup.lab.training._vat import vat_loss
 
@@ -126,7 +133,11 @@ class Trainer:
         self.state, self.folder, self.reporter = state, folder, reporter
         self.hardware, self.checkpoint_steps = hardware, checkpoint_steps
         recipe, method = run.trained, run.chosen
+        for phase in recipe.phases:  # shares too small are told of before training, not in it
+            Order(len(data.train), phase.batch_size, shuffled=True, world_size=fabric.world_size)
         model, self.new_weights = build_network(run, data, begun=bool(state.model))
+        if hardware.sync_batch_norm:
+            model = with_sync_batch_norm(model, run, fabric)
         self.memory_format = memory_format(model, fabric.device)
         model.to(memory_format=self.memory_format)
         self.mixer = make_method(method, data.num_classes, len(data.train), torch.Generator())
@@ -252,15 +263,21 @@ class Trainer:
 
     # ---- Epochs ---------------------------------------------------------------------------------
 
-    def fit(self) -> None:
-        """Trains until the recipe's last epoch, or until its patience ends."""
+    def fit(self, pause_after: int | None = None) -> bool:
+        """Trains until the recipe's last epoch, or until its patience ends.
+
+        Returns whether it has come to that: with `pause_after`, it trains so many epochs at most.
+        """
         with StopRequest().listening() as stop:
             while self.state.epoch < self.recipe.epochs and not out_of_patience(
                 self.recipe, self.state.history
             ):
+                if pause_after is not None and self.state.epoch >= pause_after:
+                    return False
                 if self.state.step == 0 and self.state.epoch <= self._last_mixed_epoch:
                     self.folder.last_batch.unlink(missing_ok=True)  # patience did not end there
                 self._epoch(stop)
+        return True
 
     def _epoch(self, stop: StopRequest) -> None:
         """Trains for the rest of an epoch, evaluates, and saves."""
