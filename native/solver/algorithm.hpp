@@ -189,10 +189,11 @@ class Algorithm1 {
     SourceCount* counts = &source_counts_[offset(j)];
     int used = 0;
     for (int i = 0; i < m_; ++i) {  // without branches
-      counts[used] = {i, static_cast<double>(uses_[i]) / levels_};
+      counts[used] = {i, static_cast<double>(uses_[i])};
       used += uses_[i] > 0;
       uses_[i] = 0;
     }
+    for (int a = 0; a < used; ++a) counts[a].count /= levels_;
     num_sources_[j] = used;
     double* own_load = this->own_load(j);
     std::fill_n(own_load, m_, 0.0);
