@@ -22,6 +22,8 @@ from comixup import (
     _native,
     training_step,
 )
+from comixup.lab.data._in_memory import MemorySplit
+from comixup.lab.training._vat import vat_loss
 from comixup.selfcheck._report import run_check
 from pretend_device import DEVICE, Elsewhere, counted, on_host
 from problems import generator
@@ -50,7 +52,9 @@ def test_the_device_counts_and_hides():
     """What the other tests rely on."""
     with counted() as counts:
         there = torch.ones(3).to(DEVICE)
-        assert counts == {"to device": 1}
+        assert counts == {"to device": 1, "waits": 1}
+        there = torch.ones(3).to(DEVICE, non_blocking=True)
+        assert counts == {"to device": 2, "waits": 1}
         with pytest.raises(RuntimeError, match="of the device and of the host"):
             there + torch.ones(3)
         with pytest.raises(RuntimeError, match="numpy"):
@@ -58,10 +62,10 @@ def test_the_device_counts_and_hides():
         with pytest.raises(TypeError, match="device='cpu'"):  # the kernel is given no pointer
             _native.read_maps(there, there, there, there)
         there.cpu()
-        assert counts == {"to device": 1, "to host": 1}
+        assert counts == {"to device": 2, "to host": 1, "waits": 1}
         assert float(there.sum()) == 3
         there[there > 0]
-        assert counts["waits"] == 2
+        assert counts["waits"] == 3
 
 
 # ---- Methods -------------------------------------------------------------------------------------
@@ -209,6 +213,38 @@ def test_a_memory_on_the_device():
     other.write(indices, saliency)
     other.end_epoch()
     assert_same([read], [other.read(indices, SIZE)])
+
+
+# ---- Batches of the training commands ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("augment", ["crop-flip", "trivial"])
+def test_batches_are_made_without_waiting(augment):
+    """Images in memory are on the device, or are augmented on the host and copied there."""
+    images = torch.randint(256, (8, 3, *SIZE), dtype=torch.uint8, generator=generator(0))
+    split = MemorySplit(images, torch.arange(8), (0.5,) * 3, (0.25,) * 3, pad=2, flip=True)
+    with counted() as counts:
+        loader = split.loader(4, augment=augment, device=DEVICE)
+        counts.clear()
+        there = [value for pair in loader.epoch(0) for value in pair]
+    assert (counts["to host"], counts["waits"]) == (0, 0)
+    assert_same(
+        there, [value for pair in split.loader(4, augment=augment).epoch(0) for value in pair]
+    )
+
+
+def test_vat_does_not_wait():
+    images, _, _ = batch(6, SIZE, seed=1)
+    with counted() as counts:
+        model, there = net(SIZE).to(DEVICE), images.to(DEVICE)
+        counts.clear()
+        loss = vat_loss(model, there, scale=(0.2, 0.3, 0.4), generator=generator(0))
+        loss.backward()
+    assert (counts["to host"], counts["waits"]) == (0, 0)
+    assert_same(
+        [loss.detach()],
+        [vat_loss(net(SIZE), images, scale=(0.2, 0.3, 0.4), generator=generator(0))],
+    )
 
 
 # ---- comixup check -------------------------------------------------------------------------------

@@ -29,7 +29,9 @@ WAITS = (
     aten._unique2,
     aten.unique_dim,
 )
-"""Operations whose result, or its shape, the host must know before it can go on."""
+"""Operations whose result, or its shape, the host must know before it can go on.
+
+So are copies to the device that are not asynchronous."""
 
 
 class _Backend(backend_registration._DummyBackendModule):
@@ -96,6 +98,9 @@ class _Device(TorchDispatchMode):
             source = args[1] if func is aten.copy_.default else args[0]
             if isinstance(source, Elsewhere) != here:
                 self.counts["to device" if here else "to host"] += 1
+                # On CUDA the host would wait for all that the device has yet to do.
+                if here and not kwargs.get("non_blocking", args[2] if len(args) > 2 else False):
+                    self.counts["waits"] += 1
         elif theirs:
             self._check(func, tensors)
         out = func(*tree_map(on_host, args), **tree_map(on_host, kwargs))

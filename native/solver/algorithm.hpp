@@ -23,7 +23,6 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <map>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -190,10 +189,11 @@ class Algorithm1 {
     SourceCount* counts = &source_counts_[offset(j)];
     int used = 0;
     for (int i = 0; i < m_; ++i) {  // without branches
-      counts[used] = {i, static_cast<double>(uses_[i]) / levels_};
+      counts[used] = {i, static_cast<double>(uses_[i])};
       used += uses_[i] > 0;
       uses_[i] = 0;
     }
+    for (int a = 0; a < used; ++a) counts[a].count /= levels_;
     num_sources_[j] = used;
     double* own_load = this->own_load(j);
     std::fill_n(own_load, m_, 0.0);
@@ -257,19 +257,38 @@ class Algorithm1 {
   /// Returns how many outputs repeat an earlier one's support, and writes to `penalized_` the input
   /// that each of them pays for: the r-th output with a support its r-th input.
   double find_duplicates() {
-    std::map<std::vector<int>, std::vector<int>> groups;
-    for (int j = 0; j < problem_.outputs; ++j) {
-      std::vector<int> inputs;
-      for (const SourceCount& source : support(j)) inputs.push_back(source.input);
-      groups[std::move(inputs)].push_back(j);
-      checkpoint_.after(256);
+    const int outputs = problem_.outputs;
+    by_support_.resize(outputs);
+    std::iota(by_support_.begin(), by_support_.end(), 0);
+    std::sort(by_support_.begin(), by_support_.end(), [&](int a, int b) {
+      const int order = compare_supports(a, b);
+      return order != 0 ? order < 0 : a < b;
+    });
+    checkpoint_.after(static_cast<std::size_t>(256) * outputs);
+    penalized_.assign(outputs, -1);
+    int duplicates = 0;
+    for (int first = 0, last; first < outputs; first = last) {  // groups of one support
+      for (last = first + 1; last < outputs; ++last)
+        if (compare_supports(by_support_[first], by_support_[last]) != 0) break;
+      duplicates += last - first - 1;
+      const int inputs = num_sources_[by_support_[first]];
+      if (last - first > 1)
+        for (int r = 0; r < std::min(inputs, last - first); ++r)
+          penalized_[by_support_[first + r]] = (support(by_support_[first]).begin() + r)->input;
     }
-    penalized_.assign(problem_.outputs, -1);
-    for (const auto& [inputs, outputs] : groups)
-      if (outputs.size() > 1)
-        for (std::size_t r = 0; r < std::min(inputs.size(), outputs.size()); ++r)
-          penalized_[outputs[r]] = inputs[r];
-    return static_cast<double>(problem_.outputs) - static_cast<double>(groups.size());
+    return duplicates;
+  }
+
+  /// Less than, equal to or greater than zero: some order of the sets of inputs that two outputs
+  /// use.
+  int compare_supports(int a, int b) const {
+    if (num_sources_[a] != num_sources_[b]) return num_sources_[a] - num_sources_[b];
+    const SourceCount* other = support(b).begin();
+    for (const SourceCount& source : support(a)) {
+      if (source.input != other->input) return source.input - other->input;
+      ++other;
+    }
+    return 0;
   }
 
   // ---- Objective value.
@@ -318,7 +337,7 @@ class Algorithm1 {
   std::vector<double> load_, penalty_, objective_values_;
   std::vector<int> uses_;           // scratch: all zero
   std::vector<double> own_energy_;  // of each output, without the penalty
-  std::vector<int> labels_, penalized_;
+  std::vector<int> labels_, penalized_, by_support_;
   std::vector<char> taken_;
   Rank best_rank_;
 };

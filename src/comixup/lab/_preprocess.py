@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from comixup._checks import MAX_MAGNITUDE
+from comixup.core.tensors import to_device
 from comixup.lab._limits import MAX_SIDE
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def normalize(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -
 
 def per_channel(values: tuple[float, ...], images: Tensor) -> Tensor:
     """Returns a number per channel, (C, 1, 1) float32, on the images' device."""
-    return torch.tensor(values, dtype=torch.float32, device=images.device).view(-1, 1, 1)
+    return to_device(torch.tensor(values, dtype=torch.float32), images.device).view(-1, 1, 1)
 
 
 # ---- Preprocessing -------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from torch.nn.functional import pad as pad_borders
 from comixup.adapters.cell_numbers import CellNumbers
 from comixup.adapters.origins import tracked
 from comixup.core.grid import cell_numbers
+from comixup.core.tensors import to_device
 from comixup.lab._augmentation import Augmentation, operations
 from comixup.lab._seeds import Purpose, raw_draws
 from comixup.lab.data._split import Grid, Loader, Order, Share, Split
@@ -106,7 +107,8 @@ class MemoryLoader(Loader):
         self, chosen: Tensor, epoch: int, step: int, grid: Grid | None
     ) -> tuple[Tensor, Tensor | None]:
         with self._threads():
-            images, cells = self._images.index_select(0, chosen.to(self._images.device)), None
+            chosen = to_device(chosen, self._images.device)
+            images, cells = self._images.index_select(0, chosen), None
             if grid is not None:
                 numbers = cell_numbers(images.shape[2:], grid).to(torch.uint8)
                 cells = numbers.expand(len(images), 1, *numbers.shape)
@@ -195,7 +197,7 @@ def cropped(images: Tensor, crops: Tensor, pad: int) -> Tensor:
     [[[[4, 3], [0, 0]]]]
     """
     b, channels, height, width = images.shape
-    rows, columns, mirrored = crops.to(images.device)
+    rows, columns, mirrored = to_device(crops, images.device)
     padded = pad_borders(images, (pad, pad, pad, pad))
     tall, wide = padded.shape[2:]
     # Whole rows first, then columns within them: a fifth of the time that one gather of single

@@ -197,7 +197,7 @@ class Loader(ABC):
             pixels, cells, chosen = batch
             with self._threads():
                 images = normalize(to_device(pixels, self._device), self._mean, self._std)
-                targets = self._targets.index_select(0, chosen.to(self._device))
+                targets = self._targets.index_select(0, to_device(chosen, self._device))
             yield images, targets, Origin(chosen, cells)
 
     @abstractmethod

@@ -20,7 +20,7 @@ from comixup._passes import (
     unwrapped,
     without_sync,
 )
-from comixup.core.tensors import check_images, check_no_transform, check_precision
+from comixup.core.tensors import check_images, check_no_transform, check_precision, to_device
 
 Norm: TypeAlias = Literal["l2", "linf"]
 
@@ -101,7 +101,7 @@ def vat_loss(
         log_p = _log_probabilities(logits, (len(images), None)).detach()
         device = images.device if generator is None else generator.device
         noise = torch.randn(images.shape, generator=generator, device=device, dtype=radius.dtype)
-        direction = noise.to(images.device)
+        direction = to_device(noise, images.device)
         direction = _onto_sphere(direction, norm, otherwise=torch.ones_like(images))
         for _ in range(updates):
             direction = _update(model, images, log_p, direction, radius * xi, norm)
@@ -227,4 +227,4 @@ def _scale_of(scale: float | Sequence[float], images: Tensor) -> Tensor:
         check_positive("scale", one, "1 means the units of the images.")
     dtype = torch.float64 if images.dtype == torch.float64 else torch.float32
     values = torch.tensor([float(one) for one in each], dtype=dtype)
-    return values.to(images.device).view(-1, *[1] * (images.ndim - 2))
+    return to_device(values, images.device).view(-1, *[1] * (images.ndim - 2))
