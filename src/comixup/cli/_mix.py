@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal
 
 import tyro
 from rich.console import Console
@@ -17,9 +17,7 @@ from comixup.cli._options import (
     check_exists,
     check_writable,
     find_device,
-    method_name,
     option_help,
-    print_synonyms,
 )
 from comixup.cli._values import parse_settings
 from comixup.lab import explorer
@@ -29,8 +27,6 @@ from comixup.lab._progress import print_line
 from comixup.lab.explorer._settings import HOST, MAX_FILES, PORT
 
 METHODS = ("comixup", *(n for n in ALL if n not in ("comixup", "vanilla", "manifold")))
-_DEFAULT = "(default: the method's own)"
-_Weight: TypeAlias = Annotated[float | None, option_help("X", _DEFAULT)]
 
 
 def mix(
@@ -49,12 +45,6 @@ def mix(
     count: int = 10,
     image_size: int = 224,
     seed: int = 0,
-    tau: _Weight = None,
-    beta: _Weight = None,
-    gamma: _Weight = None,
-    omega: _Weight = None,
-    eta: _Weight = None,
-    grid: Annotated[int | None, option_help("N", _DEFAULT)] = None,
     set: Annotated[tuple[str, ...], option_help("NAME=VALUE ...", "(none)")] = (),
 ) -> None:
     """Mix image files and draw it: inputs with saliency, outputs with borders, targets.
@@ -75,23 +65,14 @@ def mix(
         count: mix so many of the images, drawn by the seed if there are more.
         image_size: pixels per side that images are resized and cropped to.
         seed: of all draws.
-        tau: clip level of the compatibility penalty; more lets more inputs into an output.
-        beta: weight of smoothness.
-        gamma: weight of the penalty between outputs.
-        omega: weight of distances in the compatibility matrix.
-        eta: weight of the prior.
-        grid: cells per side.
-        set: other settings of the method: --set levels=3 sweeps=2.
+        set: settings of the method: --set tau=1.2 grid=6. More tau lets more inputs into an output.
     """
     check_exists("images", *images)
     check_count("count", count, high=MAX_FILES)
     check_numbers(seed=seed, image_size=image_size)
     check_writable("--out", out.parent)
-    given = {"tau": tau, "beta": beta, "gamma": gamma, "omega": omega, "eta": eta, "grid": grid}
-    chosen = {key: value for key, value in given.items() if value is not None}
-    settings = {**chosen, **parse_settings(set)}
-    name = method_name(method, METHODS)
-    if name not in METHODS:
+    settings = parse_settings(set)
+    if method not in METHODS:
         raise ValueError(
             f"`--method` must be one of {', '.join(METHODS)}, got {method!r}."
             f"{did_you_mean(method, METHODS)}"
@@ -103,14 +84,13 @@ def mix(
     from comixup.lab._image_files import Skipped  # noqa: PLC0415
     from comixup.lab.evaluation._predict_files import list_images  # noqa: PLC0415
 
-    print_synonyms([method], [name])
     console, skipped = Console(), Skipped()
     files = list_images(images, skipped)
     for line in skipped.lines():
         print_line(console, line)
     sheet = explorer.mix_files(
         files,
-        method=name,
+        method=method,
         settings=settings,
         source=saliency,
         pretrained=weights == "pretrained",

@@ -25,10 +25,8 @@ from comixup.cli._options import (
     check_exists,
     check_writable,
     given,
-    method_name,
     option_help,
     path_exists,
-    print_synonyms,
 )
 from comixup.cli._values import parse_settings
 from comixup.lab import data, training
@@ -72,9 +70,9 @@ def train(
     on = Cluster(**given(cluster))
     asked = () if method == ("all",) else method
     chosen, options = _prepared(recipe, asked, seeds, changes, run_options, hardware)
-    words = asked or (tuple(chosen.methods) if method else (chosen.method,))
-    chosen, names = _with_methods(chosen, words, changes)
-    first = _launch(options, on, words, names)
+    names = asked or (tuple(chosen.methods) if method else (chosen.method,))
+    chosen = _with_methods(chosen, names, changes)
+    first = _launch(options, on)
     results, done = training.train_all(chosen, names, on, **options)
     if first and results:
         from comixup.lab.training._results import classes_table, results_table  # noqa: PLC0415
@@ -109,8 +107,8 @@ def tune(
     """
     on = Cluster(**given(cluster))
     chosen, options = _prepared(recipe, [method], seeds, changes, run_options, hardware)
-    chosen, names = _with_methods(chosen, [method], changes)
-    tuned = chosen.tuning_grid.get(chosen.choose(names[0]).mixer, {})
+    chosen = _with_methods(chosen, [method], changes)
+    tuned = chosen.tuning_grid.get(chosen.choose(method).mixer, {})
     for name in parse_settings(changes.set or ()):
         if name in tuned:
             values = ", ".join(f"{value:g}" for value in tuned[name])
@@ -118,8 +116,8 @@ def tune(
                 f"`--set` must leave {name} alone, which tune itself tries with {values}. Leave it "
                 "out, or use comixup train."
             )
-    first = _launch(options, on, [method], names)
-    found = training.tune(chosen, names[0], cluster=on, **options)
+    first = _launch(options, on)
+    found = training.tune(chosen, method, cluster=on, **options)
     if first:
         from comixup.lab.training._sweep import tuning_table  # noqa: PLC0415
 
@@ -166,17 +164,17 @@ def sweep(
     grid = _grid(named | {"partition_size": partition_size}, vary)
     asked = [] if method is None else [method]
     chosen, options = _prepared(recipe, asked, seeds, changes, run_options, hardware)
-    words = asked or [chosen.method]
-    chosen, names = _with_methods(chosen, words, changes)
-    settings = chosen.choose(names[0]).settings
+    method = method or chosen.method
+    chosen = _with_methods(chosen, [method], changes)
+    settings = chosen.choose(method).settings
     for name in parse_settings(changes.set or ()):
         if [*grid] == [name] and settings[name] not in grid[name]:
             raise ValueError(
                 f"`--set` must set what the sweep does not vary, got {name}, whose values are all "
                 "given. Add the value to them, or leave --set out."
             )
-    first = _launch(options, on, words, names)
-    found = training.sweep(chosen, grid, method=names[0], cluster=on, **options)
+    first = _launch(options, on)
+    found = training.sweep(chosen, grid, method=method, cluster=on, **options)
     if first:
         from comixup.lab.training._sweep import sweep_table  # noqa: PLC0415
 
@@ -225,7 +223,7 @@ def _prepared(
     check_writable("--out", run_options.out)
     base = RECIPES[word if path is None else FOLDER]
     for name in methods:
-        base.choose(method_name(name, base.known_methods))
+        base.choose(name)
     parse_settings(changes.set or ())
     parse_settings(changes.memory or (), "--memory")
     if "weights" in fields:
@@ -255,11 +253,8 @@ def _prepared(
     return recipe, options
 
 
-def _with_methods(
-    recipe: Recipe, words: Sequence[str], changes: Changes
-) -> tuple[Recipe, list[str]]:
-    """Returns the recipe with what options change in its methods, and the names of these."""
-    names = [method_name(word, recipe.known_methods) for word in words]
+def _with_methods(recipe: Recipe, names: Sequence[str], changes: Changes) -> Recipe:
+    """Returns the recipe with what options change in some of its methods."""
     settings = parse_settings(changes.set or ())
     wanted: dict[str, Any] = {"saliency": changes.saliency}
     if changes.memory is not None:
@@ -272,20 +267,15 @@ def _with_methods(
         recipe = recipe.with_method(name)
         if settings or any(value is not None for value in wanted.values()):
             recipe = training.change_method(recipe, name, settings, **wanted)
-    return recipe, names
+    return recipe
 
 
-def _launch(
-    options: TrainOptions, cluster: Cluster, words: Sequence[str], names: Sequence[str]
-) -> bool:
+def _launch(options: TrainOptions, cluster: Cluster) -> bool:
     """Starts the processes that train a run; returns whether this one is the first of them."""
-    first = True
-    if cluster.inline:
-        options["fabric"] = fabric = (options["hardware"] or Hardware()).launch()
-        first = bool(fabric.is_global_zero)
-    if first:
-        print_synonyms(words, names)
-    return first
+    if not cluster.inline:
+        return True
+    options["fabric"] = fabric = (options["hardware"] or Hardware()).launch()
+    return bool(fabric.is_global_zero)
 
 
 def _changed(recipe: Recipe, fields: Mapping[str, Any]) -> Recipe:

@@ -38,8 +38,6 @@ MAX_NAME = 20
 """Letters of a class's name."""
 OPACITY = 0.5
 """Of maps over images."""
-MAP_SIDE, MAP_HEAD, MAX_MAP_TITLE = 2.4, 0.35, 60
-"""Inches of an image beside its map and of the title above them; letters of that title."""
 _WORDS = {
     "replace": "Background replaced by another image's",
     "noise": "Background replaced by noise, as the paper's formula has it",
@@ -189,24 +187,6 @@ def _verdict(classes: Sequence[str], target: int, guess: int) -> str:
 
 def _short(name: str) -> str:
     return shortened(name.replace("_", " "), MAX_NAME)
-
-
-def draw_map(view: Tensor, heat: Tensor, title: str, path: Path) -> None:
-    """Writes a PNG file with an image, (1 or 3, H, W) uint8, and, beside it, its activation map."""
-    pixels = view.expand(3, -1, -1).permute(1, 2, 0).numpy()
-    large = upsampled(heat[None], (view.shape[1], view.shape[2]))[0].numpy()
-    with style.context("default"):
-        figure = Figure((2 * MAP_SIDE, MAP_SIDE + MAP_HEAD), facecolor="white")
-        height = MAP_SIDE / (MAP_SIDE + MAP_HEAD)
-        for column in range(2):
-            ax = figure.add_axes((column / 2 + 0.01, 0.01, 0.48, height - 0.02))
-            ax.set_axis_off()
-            ax.imshow(pixels)
-            if column:
-                ax.imshow(large, cmap="magma", alpha=OPACITY)
-        words = shortened(title, MAX_MAP_TITLE)
-        figure.text(0.02, 0.985, words, va="top", fontsize=10, weight="bold", parse_math=False)
-    write_figure(figure, path)
 
 
 # ---- Reliability diagrams, in the paper's style --------------------------------------------------
