@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from matplotlib.figure import Figure
@@ -41,7 +38,6 @@ from comixup.lab.explorer._settings import (
     Settings,
     default_saliency,
 )
-from comixup.lab.models import Classifier
 from comixup.lab.training._mixers import MIXERS
 from comixup.plots import plot_tracked
 
@@ -340,7 +336,6 @@ def mix_files(
 
 # ---- What the page computes once and keeps -------------------------------------------------------
 
-_Value = TypeVar("_Value")
 _BATCHES, _FILES, _NETWORKS, _RESULTS = 16, 256, 3, 8
 """As many are kept."""
 
@@ -348,8 +343,7 @@ _BATCHES, _FILES, _NETWORKS, _RESULTS = 16, 256, 3, 8
 class Workbench:
     """Batches and their saliency by settings, the last ones of which are kept.
 
-    Several threads may ask at once: those who want the same wait for the first of them, the others
-    for nobody.
+    Several threads may ask at once.
 
     Args:
         runs: folders of runs that may be a source of saliency.
@@ -359,11 +353,12 @@ class Workbench:
     def __init__(self, runs: Sequence[str] = (), *, any_run: bool = True) -> None:
         self.runs = tuple(runs)
         self.any_run = any_run
-        self._batches: _Kept[Batch] = _Kept(_BATCHES)
-        self._files: _Kept[Tensor | str] = _Kept(_FILES)
-        self._maps: _Kept[Tensor] = _Kept(_BATCHES)
-        self._networks: _Kept[Classifier] = _Kept(_NETWORKS)
-        self._results: _Kept[Result] = _Kept(_RESULTS)
+        self._sample = lru_cache(_BATCHES)(sample_images)
+        self._file = lru_cache(_FILES)(_read)
+        self._files = lru_cache(_BATCHES)(files_batch)
+        self._network = lru_cache(_NETWORKS)(load_network)
+        self._maps = lru_cache(_BATCHES)(self._compute_maps)
+        self._explored = lru_cache(_RESULTS)(self._explore)
 
     def batch(self, settings: Settings, files: Sequence[str] = ()) -> tuple[Batch, list[str]]:
         """Returns the batch that settings, or a visitor's files in its place, name.
@@ -374,46 +369,38 @@ class Workbench:
             raise ValueError(
                 f"There must be at most {MAX_FILES} images, got {len(files)}. Choose some."
             )
-        side = settings.side
-        read = [self._files.get((file, side), partial(_read, file, side)) for file in files]
-        problems = [found for found in read if isinstance(found, str)]
-        good = {f: image for f, image in zip(files, read, strict=True) if isinstance(image, Tensor)}
+        read = {file: self._file(file, settings.side) for file in files}
+        problems = [found for found in read.values() if isinstance(found, str)]
+        good = {Path(f): image for f, image in read.items() if isinstance(image, Tensor)}
         if problems and not good:
             raise ValueError("\n".join(problems))
         if good:
-            paths, images = [Path(file) for file in good], [*good.values()]
-            kept = self._batches.get((tuple(good), side), lambda: files_batch(paths, images))
-            return kept, problems
-        chosen = {name: getattr(settings, name) for name in ("sample", "count", "draw", "side")}
-        key = tuple(chosen.values())
-        return self._batches.get(key, lambda: sample_images(**chosen)), problems
+            return self._files(tuple(good), tuple(good.values())), problems
+        own = {name: getattr(settings, name) for name in ("count", "draw", "side")}
+        return self._sample(settings.sample, **own), problems
 
     def saliency(self, batch: Batch, settings: Settings) -> Tensor:
         """Returns a batch's saliency from the source that settings name."""
         source = settings.saliency
-        # The batch itself is in the key, so that its identity is not given to another one.
-        key = (batch, source, settings.pretrained)
-        if source == SPECTRAL:
-            return self._maps.get(key, lambda: comixup.spectral_residual(batch.images))
         if is_run(source) and not self.any_run and source not in self.runs:
             raise ValueError(
                 "`saliency` must be a run that the explorer was started with, got another folder. "
                 "Start it with: comixup explore RUN ..."
             )
-        return self._maps.get(key, lambda: network_maps(batch, self._network(settings)))
+        return self._maps(batch, source, settings.pretrained)
 
     def result(self, settings: Settings, files: Sequence[str] = ()) -> tuple[Result, list[str]]:
         """Returns everything that is shown of a batch, and what is wrong with files, as `batch`."""
         batch, problems = self.batch(settings, files)
-        maps = self.saliency(batch, settings)
-        kept = self._results.get((batch, settings), lambda: explore(batch, maps, settings))
-        return kept, problems
+        return self._explored(batch, settings), problems
 
-    def _network(self, settings: Settings) -> Classifier:
-        return self._networks.get(
-            (settings.saliency, settings.pretrained),
-            lambda: load_network(settings.saliency, pretrained=settings.pretrained),
-        )
+    def _compute_maps(self, batch: Batch, source: str, pretrained: bool) -> Tensor:
+        if source == SPECTRAL:
+            return comixup.spectral_residual(batch.images)
+        return network_maps(batch, self._network(source, pretrained=pretrained))
+
+    def _explore(self, batch: Batch, settings: Settings) -> Result:
+        return explore(batch, self.saliency(batch, settings), settings)
 
 
 def _read(path: str, side: int) -> Tensor | str:
@@ -426,29 +413,3 @@ def _read(path: str, side: int) -> Tensor | str:
         return read_pixels(file, side)
     except (ValueError, OSError) as error:
         return str(error).replace(path, file.name)
-
-
-class _Kept(Generic[_Value]):
-    """The last values that were asked for, by their keys, each made once."""
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self._lock = threading.Lock()  # of the dictionary: nothing is made while it is held
-        self._values: OrderedDict[Hashable, Future[_Value]] = OrderedDict()
-
-    def get(self, key: Hashable, make: Callable[[], _Value]) -> _Value:
-        """Returns the value of a key; the first thread to ask makes it, others wait for that."""
-        with self._lock:
-            is_new = key not in self._values
-            value = self._values.setdefault(key, Future())
-            self._values.move_to_end(key)
-            if len(self._values) > self.most:
-                self._values.popitem(last=False)
-        if is_new:
-            try:
-                value.set_result(make())
-            except BaseException as error:
-                with self._lock:  # the next one may have more luck
-                    self._values.pop(key, None)
-                value.set_exception(error)
-        return value.result()

@@ -1,10 +1,9 @@
-"""All that can be chosen on the page, its bounds, and its form in a link."""
+"""All that can be chosen on the page, and its bounds."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from urllib.parse import urlencode
 
 from comixup._checks import check_boolean, check_choice, check_count, check_number
 from comixup.core.weights import GRID, LEVELS, OMEGA, PARTITION_SIZE, SWEEPS, Weights
@@ -39,7 +38,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "sweeps": (1, 8),
     "seed": (0, 100),
 }
-"""Ends of the sliders: a link beyond them would leave the page unusable."""
+"""Ends of the sliders."""
 _MAX_NAME = 200
 """Letters of the name of a source of saliency."""
 _PRETRAINED = "efficientnet-lite0"
@@ -75,11 +74,6 @@ class Settings:
         levels: masks are multiples of 1 / levels.
         sweeps: passes of Algorithm 1 over the outputs.
         seed: of all draws.
-
-    >>> Settings.from_query({"tau": "1.0", "grid": "8"}) == Settings(grid=8, tau=1.0)
-    True
-    >>> Settings(tau=1.0).query
-    'tau=1.0'
     """
 
     sample: str = "photos"
@@ -114,34 +108,6 @@ class Settings:
                 check_number(name, getattr(self, name), high)
             else:
                 check_count(name, getattr(self, name), int(low), int(high))
-
-    @property
-    def query(self) -> str:
-        """The query string of a link to these settings, without those at their defaults."""
-        defaults = vars(Settings())
-        return urlencode({name: own for name, own in vars(self).items() if own != defaults[name]})
-
-    @classmethod
-    def from_query(cls, query: Mapping[str, str]) -> Settings:
-        """Returns the settings of a link; what cannot be one of them raises `ValueError`.
-
-        Args:
-            query: names and values, from a stranger. Other names are ignored: web servers and
-                messengers add their own.
-        """
-        found: dict[str, object] = {}
-        for name, own in vars(cls()).items():
-            word, kind = query.get(name), type(own)
-            if word is None:
-                continue
-            if kind is bool:
-                check_choice(name, word, ("True", "False"))
-            try:
-                found[name] = word == "True" if kind is bool else kind(word)
-            except (ValueError, OverflowError):
-                rule = "an integer" if kind is int else "a number"
-                raise ValueError(f"`{name}` must be {rule}, got {word[:40]!r}.") from None
-        return cls(**found)  # type: ignore[arg-type]  # each has its field's type
 
     @classmethod
     def from_controls(cls, values: Sequence[object]) -> Settings:
