@@ -11,6 +11,7 @@ import torch
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from torch import Tensor, nn
 
@@ -23,15 +24,14 @@ from comixup.lab.evaluation._cam import ActivationMaps, CamMethod
 from comixup.lab.evaluation._corruption import CORRUPTIONS, CorruptedLoader
 from comixup.lab.evaluation._localization import Localization, upsampled
 from comixup.lab.evaluation._metrics import wilson_interval
-from comixup.plots import Box, Page
 
 TRUE, FOUND = "#E69F00", "#56B4E9"
 """Colours of true boxes and found ones: told apart by those who see few colours too."""
 _DASHES = {TRUE: "-", FOUND: "--"}
 SHOWN = 6
 """Images in a row."""
-SIDE, MARGIN, GAP, HEAD, ROW_HEAD, CAPTION = 1.75, 0.3, 0.1, 0.75, 0.3, 0.45
-"""Inches: of an image, at the borders, between images, of the title, of a row's and of captions."""
+SIDE, WORDS, HEAD = 1.85, 0.3, 0.75
+"""Inches: of an image, of the words above or below a row, and of the title with the legend."""
 MIN_COLUMNS = 4
 """Images that a page has the width of, at least, so that its title fits."""
 MAX_NAME = 20
@@ -139,25 +139,21 @@ def rows_figure(title: str, legend: Mapping[str, str], rows: Sequence[Row]) -> F
         raise ValueError(
             f"`pixels` must have shape (n, 1 or 3, height, width) to be drawn, got {tuple(shape)}."
         )
-    tall, top, tops = SIDE * shape[2] / shape[3], HEAD, []
-    for row in rows:
-        tops.append(top + (ROW_HEAD if row.heading else 0.0))
-        top = tops[-1] + tall + (CAPTION if row.captions else GAP)
     columns = max(MIN_COLUMNS, *(len(row.pixels) for row in rows))
+    tall = SIDE * shape[2] / shape[3] + WORDS
     with style.context("default"):
-        page = Page(2 * MARGIN + columns * (SIDE + GAP) - GAP, top + MARGIN / 2)
-        page.text(MARGIN, 0.12, title, 12, bold=True)
-        left = MARGIN
-        for colour, words in legend.items():
-            page.canvas.plot(
-                [left, left + 0.35], [0.54] * 2, color=colour, ls=_DASHES[colour], lw=2
-            )
-            page.text(left + 0.42, 0.46, words, 9)
-            left += 0.7 + 0.075 * len(words)
-        for row, top in zip(rows, tops, strict=True):
-            page.text(MARGIN, top - ROW_HEAD + 0.08, row.heading, 10, bold=True)
-            for number, image in enumerate(row.pixels):
-                ax = page.axes(Box(MARGIN + number * (SIDE + GAP), top, SIDE, tall))
+        size = (columns * SIDE, HEAD + len(rows) * tall)
+        figure = Figure(size, facecolor="white", layout="constrained")
+        figure.suptitle(title, fontsize=12, weight="bold", parse_math=False)
+        lines = [Line2D([], [], color=colour, ls=_DASHES[colour], lw=2) for colour in legend]
+        figure.legend(lines, list(legend.values()), loc="outside lower left", ncols=2, fontsize=9)
+        for row, part in zip(rows, figure.subfigures(len(rows), squeeze=False)[:, 0], strict=True):
+            if row.heading:
+                part.suptitle(row.heading, x=0.01, ha="left", fontsize=10, weight="bold")
+            line = part.subplots(1, columns, squeeze=False)[0]
+            for empty in line[len(row.pixels) :]:
+                empty.remove()
+            for number, (ax, image) in enumerate(zip(line, row.pixels, strict=False)):
                 ax.set(xticks=[], yticks=[])
                 ax.spines[:].set_visible(False)
                 shown = image.detach().float().cpu().clamp(0, 1).expand(3, -1, -1)  # grey has one
@@ -168,7 +164,7 @@ def rows_figure(title: str, legend: Mapping[str, str], rows: Sequence[Row]) -> F
                     ax.set_xlabel(row.captions[number], fontsize=8, labelpad=3, parse_math=False)
                 for colour, boxes in row.boxes.items():
                     _draw_boxes(ax, boxes[number], colour)
-    return page.figure
+    return figure
 
 
 def _draw_boxes(ax: Axes, boxes: Tensor, colour: str) -> None:
