@@ -49,12 +49,6 @@ def test_boxes_are_cut_off_at_the_border(tmp_path):
     assert read_boxes(source, files).tolist() == [[[0, 0, 40, 30]]]
 
 
-def test_greyscale_files(tmp_path):
-    files = [picture(tmp_path / "a.png", mode="L")]
-    (tmp_path / "a.xml").write_text(annotation((3, 4, 5, 6)))
-    assert read_boxes(tmp_path, files).tolist() == [[[3, 4, 6, 7]]]
-
-
 @pytest.mark.parametrize("stated", [(500, 375), (30, 40), (40, 31)])
 def test_boxes_of_an_image_of_another_size_are_rejected(tmp_path, stated):
     files = [picture(tmp_path / "a.png"), picture(tmp_path / "b.png")]

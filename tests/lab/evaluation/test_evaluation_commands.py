@@ -33,7 +33,7 @@ def columns():
 def trained(tmp_path_factory):
     """Returns the folder of digits' runs: two methods with two seeds each."""
     out = tmp_path_factory.mktemp("runs")
-    words = ["train", "digits", *SMALL, "--labels-per-class", "2", "--method", "vanilla", "comixup"]
+    words = ["train", "digits", *SMALL, "--images-per-class", "2", "--method", "vanilla", "comixup"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["comixup", *words, "--seeds", "0", "1", "--out", str(out)])
         cli.main()
@@ -235,8 +235,8 @@ def test_several_processes_of_evaluate_are_too_many(called, runs, monkeypatch):
 @pytest.mark.parametrize(
     ("option", "value"),
     [
-        *(("workers", 10**6), ("workers", -1), ("image-size", 10**9), ("image-size", 0)),
-        *(("seed", -1), ("seed", 2**64), ("device", "gpuu"), ("device", "meta")),
+        *(("workers", 10**6), ("image-size", 10**9), ("seed", 2**64)),
+        *(("device", "gpuu"), ("device", "meta")),
     ],
 )
 def test_numbers_and_devices_that_cannot_be(called, runs, option, value):
@@ -255,23 +255,22 @@ def test_bare_weights_are_evaluated(called, runs, tmp_path):
     assert found["metrics"]["images"] == 1000
 
 
-def test_boxes_of_tiny_imagenet_are_used(called, of_tiny, tmp_path):
-    code, text, _ = called(*of_tiny)
+@pytest.mark.parametrize(("maps", "name"), [("cam", "CAM"), ("grad-cam", "Grad-CAM")])
+def test_boxes_of_tiny_imagenet_are_used(called, of_tiny, tmp_path, maps, name):
+    code, text, _ = called(*of_tiny, "--maps", maps)
     assert code == 0
-    for words in ("GT-known Loc, % (CAM)", "whole image", "MaxBoxAccV2", "background: added-noise"):
+    for words in (
+        f"GT-known Loc, % ({name})",
+        "whole image",
+        "MaxBoxAccV2",
+        "background: added-noise",
+    ):
         assert words in text
     found = saved(tmp_path / "network")
     assert found["metrics"]["images"] == found["localization"]["images"] == IMAGES
     assert set(found["corruption"]) == {"replace", "noise", "added-noise"}
     pictures = {path.name for path in (tmp_path / "network").glob("*.png")}
     assert pictures == {"reliability.png", "localization.png", "corruption.png"}
-
-
-def test_grad_cam_is_used_if_asked_for(called, of_tiny, tmp_path):
-    code, text, _ = called(*of_tiny, "--maps", "grad-cam", "--out", "measured")
-    assert code == 0
-    assert "GT-known Loc, % (Grad-CAM)" in text
-    assert saved(tmp_path / "measured")["localization"]["name"] == "Grad-CAM"
 
 
 def test_folders_have_boxes_from_a_csv_file(called, of_folder, tmp_path):
@@ -284,17 +283,12 @@ def test_folders_have_boxes_from_a_csv_file(called, of_folder, tmp_path):
     assert (tmp_path / "network" / "localization.png").exists()
 
 
-def test_a_class_without_test_images_is_named(called, of_folder, folder):
+def test_a_class_without_test_images_is_named(called, of_folder, folder, tmp_path):
     for path in (folder / "val" / "bee").iterdir():
         path.unlink()
     code, out, _ = called(*of_folder)
     assert code == 0
     assert "Classes of pictures without images: 'bee' in test." in out
-
-
-def test_folders_need_no_boxes(called, of_folder, tmp_path):
-    code, _, _ = called(*of_folder)
-    assert code == 0
     assert saved(tmp_path / "network")["corruption"] == {}
 
 
@@ -361,11 +355,6 @@ def test_missing_and_empty_boxes(called, of_folder, tiny, of_tiny, tmp_path):
 
 MISTAKES = {
     "no runs": (["evaluate"], r"`runs` must be one folder or file at least"),
-    "nothing there": (["evaluate", "nowhere"], r"there is no nowhere"),
-    "data set": (
-        ["evaluate", "RUN", "--data-set", "digitz"],
-        r"got 'digitz'\. Did you mean digits",
-    ),
     "no data": (["evaluate", "RUN", "--data-set", "cifar10"], r"not found"),
     "other images": (
         ["evaluate", "RUN", "--data-set", "cifar100", "--data", "data"],
@@ -382,7 +371,6 @@ MISTAKES = {
     ),
     "skipping": (["evaluate", "RUN", "--skip-bad"], r"`skip_bad` must be False for 'digits'"),
     "not evaluated": (["compare", "RUN"], r"must be evaluated before they are compared"),
-    "nothing to compare": (["compare"], r"`runs` must be one folder or file at least"),
     "nothing to vary": (["sweep", "digits"], r"must vary something"),
     "list to vary": (["sweep", "digits", "--vary", "levels=3"], r"NAME=\[VALUE,\.\.\.\]"),
     "settings to vary twice": (
@@ -395,10 +383,8 @@ MISTAKES = {
     ),
     "no values to vary": (["sweep", "digits", "--vary", "levels=[]"], r"one at least"),
     "values left empty": (["sweep", "digits", "--tau", "--beta", "0"], r"`--tau` must be followed"),
-    "infinite value": (["sweep", "digits", "--beta", "1e400"], r"`beta` must be a finite number"),
     "no boolean to vary": (["sweep", "digits", "--vary", "resolve=[0,1]"], r"true or false"),
     "equal values": (["sweep", "digits", "--vary", "beta=[1,1.0]"], r"must have different values"),
-    "deep list": (["sweep", "digits", "--vary", f"levels={'[' * 50_000}"], r"nested too deeply"),
     "setting without effect": (
         ["sweep", "digits", "--set", "beta=0.5", "--beta", "0", "1"],
         r"`--set` must set what the sweep does not vary",
@@ -408,7 +394,6 @@ MISTAKES = {
         r"`clean_weight` must be left out",
     ),
     "setting to vary": (["sweep", "digits", "--vary", "betta=[1]"], r"betta"),
-    "recipe to sweep": (["sweep", "digitz", "--beta", "0"], r"Did you mean digits\?"),
 }
 
 
@@ -432,7 +417,7 @@ def test_runs_are_compared(called, runs, tmp_path):
     code, text, _ = called("compare", *runs, "--out", "side-by-side")
     assert code == 0
     found = tmp_path / "side-by-side"
-    assert {path.suffix for path in found.iterdir()} == {".txt", ".md", ".tex", ".csv", ".png"}
+    assert {path.suffix for path in found.iterdir()} == {".md", ".csv", ".png"}
     errors = {
         method: [saved(run)["summary"]["error"] for run in runs if run.parent.name == method]
         for method in ("vanilla", "comixup")
@@ -451,7 +436,7 @@ def test_runs_are_compared(called, runs, tmp_path):
 
 @pytest.mark.slow
 def test_a_sweep_leaves_a_table(called, tmp_path):
-    words = ["digits", "--beta", "0", "0.32", "--epochs", "1", "--labels-per-class", "5"]
+    words = ["digits", "--beta", "0", "0.32", "--epochs", "1", "--images-per-class", "5"]
     words += ["--accelerator", "cpu", "--workers", "0"]
     code, text, _ = called("sweep", *words)
     assert code == 0

@@ -40,9 +40,3 @@ def test_random_images_are_compared_where_the_data_are_gone(called, trained, tmp
     assert "logits of 4 random images differ" in out
     assert (tmp_path / "net.pt2").is_file()
     assert called(alone, "--to", "pt2", "--data", "nowhere")[0] == 1
-
-
-def test_a_network_that_is_not_timms(called, trained):
-    code, _, err = called(trained, "--to", "timm")
-    assert code == 1
-    assert "`to` must be onnx or pt2 for small" in err

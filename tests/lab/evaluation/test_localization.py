@@ -1,8 +1,5 @@
 """Localization: regions and overlaps against slow code of the test's own, and the figures."""
 
-import math
-import os
-
 import numpy as np
 import pytest
 import torch
@@ -12,7 +9,6 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from torch import nn
 from torch.testing import assert_close
 
-from comixup.lab.data import load
 from comixup.lab.evaluation._localization import (
     box_overlaps,
     find_regions,
@@ -57,17 +53,6 @@ def slow_overlap(first, second):
 
     one, other = pixels(first), pixels(second)
     return len(one & other) / len(one | other) if one | other else 0.0
-
-
-def drawn(*rows):
-    return np.array([[mark == "#" for mark in row] for row in rows])
-
-
-def test_regions_of_a_drawn_mask():
-    mask = drawn("##..#", "#...#", ".#...", "....#", "..###")
-    found = find_regions(mask[None])
-    assert found.areas.tolist() == [4, 4, 2]
-    assert found.boxes.tolist() == [[0, 0, 2, 3], [2, 3, 5, 5], [4, 0, 5, 2]]
 
 
 @given(arrays(bool, array_shapes(min_dims=3, max_dims=3, min_side=1, max_side=9)))
@@ -199,28 +184,3 @@ def test_batches_do_not_matter():
     assert_close(localize(model, parts, boxes).ious, whole.ious)
     grad = localize(model, [(images, targets)], boxes, method="grad-cam")
     assert (grad.name, grad.images) == ("Grad-CAM", 6)
-
-
-@pytest.mark.data
-def test_tiny_imagenet_by_slow_code():
-    data = load("tiny-imagenet", root=os.environ["COMIXUP_DATA"])
-    boxes = data.test_boxes
-    chosen = torch.arange(0, len(boxes), len(boxes) // 20)
-    torch.manual_seed(0)
-    model = build("small", data.num_classes, shape=data.shape).eval()
-    split, truth = data.test.subset(chosen), boxes[chosen]
-    found = localize(model, split.loader(8).epoch(0), truth)
-    images, targets = next(split.loader(len(chosen)).epoch(0))
-    with torch.no_grad():
-        features = model.features(images)
-    hits = 0
-    for number, target in enumerate(targets.tolist()):
-        weights = model.fc.weight[target].detach()
-        heat = (features[number] * weights[:, None, None]).sum(0)
-        heat = nn.functional.interpolate(heat[None, None], size=(64, 64), mode="bicubic")[0, 0]
-        heat = (heat - heat.min()) / (heat.max() - heat.min())
-        box = box_of(slow_regions((heat > 0.25).numpy())[0])
-        expected = max(slow_overlap(box, other) for other in truth[number].tolist())
-        assert math.isclose(found.ious[number], expected, abs_tol=0.02)
-        hits += expected >= 0.5
-    assert abs(found.gt_known - 100 * hits / len(chosen)) < 100 / len(chosen) + 1e-6

@@ -1,6 +1,5 @@
 """Pictures of maps, boxes and corrupted backgrounds: what is on them, and where."""
 
-import os
 import sys
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import torch
 
 sys.path.append(str(Path(__file__).parents[1] / "data"))
 
-from comixup.lab.data import DataSet, load
+from comixup.lab.data import DataSet
 from comixup.lab.evaluation._localization import localize
 from comixup.lab.evaluation._pictures import (
     FOUND,
@@ -96,12 +95,3 @@ def test_wrong_calls(tmp_path):
         draw_corruptions(data, whole // 2, tmp_path / "a.jpg")
     with pytest.raises(ValueError, match="`pixels` must have shape"):
         rows_figure("Two", {}, [Row("Clean", torch.rand(2, 2, 4, 4), {TRUE: whole[:2]})])
-
-
-@pytest.mark.data
-def test_tiny_imagenet(tmp_path):
-    root = os.environ["COMIXUP_DATA"]
-    data = load("tiny-imagenet", root=root)
-    boxes = data.test_boxes
-    draw_corruptions(data, boxes, tmp_path / "corrupted.png")
-    assert mpl_image.imread(tmp_path / "corrupted.png").std() > 0.1

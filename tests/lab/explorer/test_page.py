@@ -53,18 +53,12 @@ class Visit:
 
     session_hash = "one"
 
-    def __init__(self, **query):
-        self.query_params = query
-
 
 def test_a_move_of_a_slider_shows_outputs_at_once():
-    problem, numbers, outputs, link, code = _Events(Workbench()).mix(
-        Visit(), None, *values(tau=1.1)
-    )
+    problem, numbers, outputs, code = _Events(Workbench()).mix(Visit(), None, *values(tau=1.1))
     assert problem == ""
     assert "data-mean-inputs" in numbers
     assert "data:image/png;base64," in outputs
-    assert 'href="./?tau=1.1"' in link
     assert code["visible"] is False
 
 
@@ -80,14 +74,6 @@ def test_slower_figures_are_drawn_once_and_not_for_those_who_moved_on():
     next(slow)
     events.mix(Visit(), None, *values(grid=3))
     assert list(slow) == []
-
-
-def test_links_set_the_controls():
-    events = _Events(Workbench())
-    shown = events.open(Visit(tau="1.25", other="x"))
-    assert shown[: len(vars(Settings()))] == list(vars(Settings(tau=1.25)).values())
-    bad = events.open(Visit(tau="<b>"))
-    assert "This link cannot be used: `tau` must be a number, got &#x27;&lt;b&gt;" in bad[-5]
 
 
 @pytest.mark.parametrize(
