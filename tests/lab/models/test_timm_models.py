@@ -19,7 +19,7 @@ def test_has_the_classes_channels_and_size_asked_for(name, shape):
 
 
 def test_a_tag_of_weights_may_follow_the_name():
-    model = build("timm:ViT-tiny-patch16-224.augreg_in21k", 7, shape=(3, 32, 32))
+    model = build("timm:vit_tiny_patch16_224.augreg_in21k", 7, shape=(3, 32, 32))
     assert model.num_classes == 7
     assert model.patch_embed.img_size == (32, 32)
 
