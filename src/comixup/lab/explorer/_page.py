@@ -128,7 +128,6 @@ def _controls(bench: Workbench) -> tuple[dict[str, Any], gr.File]:
         elem_id="saliency", show_label=False,
         info=f"or a network's name, or a run's folder{install}",
     )  # fmt: skip
-    found["pretrained"] = gr.Checkbox(value=True, label="networks by name: trained weights")
     found["augment"] = gr.Dropdown(
         list(AUGMENTATIONS), value=default.augment, elem_id="augment",
         label="augmentation (saliency follows)",
@@ -189,7 +188,7 @@ class _Events:
         except _MISTAKES:  # which `mix` has told
             return
         source = (
-            *(result.whole.call, settings.saliency, settings.pretrained, settings.grid),
+            *(result.whole.call, settings.saliency, settings.grid),
             *(settings.augment, settings.augment != "none" and settings.seed),
         )
         wanted = (source, (*source, settings.seed))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from comixup._checks import check_boolean, check_choice, check_count, check_number
+from comixup._checks import check_choice, check_count, check_number
 from comixup.core.weights import GRID, LEVELS, OMEGA, PARTITION_SIZE, SWEEPS, Weights
 from comixup.lab import models
 from comixup.lab._augmentation import AUGMENTATIONS, Augmentation
@@ -62,8 +62,6 @@ class Settings:
             or the folder of a run. The default is "efficientnet-lite0" if its weights are
             installed, or else the spectral residual.
         augment: how the images are augmented before they are mixed; their saliency follows.
-        pretrained: whether a network by name has weights trained on ImageNet, see
-            `comixup.lab.models.build`, or random ones.
         beta: weight of smoothness.
         gamma: weight of the compatibility penalty between outputs.
         tau: clip level of the compatibility penalty, relative to the mean load of an input.
@@ -82,7 +80,6 @@ class Settings:
     side: int = SIDE
     saliency: str = field(default_factory=default_saliency)
     augment: Augmentation = "none"
-    pretrained: bool = True
     beta: float = Weights.beta
     gamma: float = Weights.gamma
     tau: float = Weights.tau
@@ -97,7 +94,6 @@ class Settings:
     def __post_init__(self) -> None:
         check_choice("sample", self.sample, SAMPLES)
         check_choice("augment", self.augment, AUGMENTATIONS)
-        check_boolean("pretrained", self.pretrained)
         if not isinstance(self.saliency, str) or not 0 < len(self.saliency) <= _MAX_NAME:
             raise ValueError(
                 f"`saliency` must be a name of 1 to {_MAX_NAME} letters, got "
