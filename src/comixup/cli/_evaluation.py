@@ -129,7 +129,7 @@ def evaluate(
             except OSError:  # printed, so that it is not lost
                 print(found.text, end="", flush=True)
                 raise
-            found.draw(folder, truth, maps=maps, layer=layer, image_size=image_size, seed=seed)
+            found.draw(folder)
         print_line(console, f"Metrics and figures are in {folder}.\n")
 
 

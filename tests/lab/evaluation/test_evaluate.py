@@ -102,38 +102,20 @@ def found(run, data, boxes):
     return evaluation.evaluate(evaluation.load_trained(run), data, boxes, seed=SEED)
 
 
-def test_errors(found, slow):
+def test_errors_and_scores(found, slow):
     targets, shares, _ = slow
-    ranks = [sum(s > row[t] for s in row) for t, row in zip(targets, shares, strict=True)]
+    rows = list(zip(targets, shares, strict=True))
+    ranks = [sum(s > row[t] for s in row) for t, row in rows]
     assert 0 < sum(rank > 0 for rank in ranks) < IMAGES  # or the test would say little
     assert len({row.index(max(row)) for row in shares}) > 2
-    assert found.metrics.images == IMAGES
-    assert found.metrics.error == pytest.approx(100 * sum(r > 0 for r in ranks) / IMAGES)
-    assert found.metrics.top5_error == pytest.approx(100 * sum(r >= 5 for r in ranks) / IMAGES)
-
-
-def test_scores(found, slow):
-    targets, shares, _ = slow
-    nll = [-math.log(row[t]) for t, row in zip(targets, shares, strict=True)]
-    assert found.metrics.nll == pytest.approx(sum(nll) / IMAGES, rel=1e-4)
-    briers = [
-        sum((share - (k == t)) ** 2 for k, share in enumerate(row))
-        for t, row in zip(targets, shares, strict=True)
-    ]
-    assert found.metrics.brier == pytest.approx(sum(briers) / IMAGES, rel=1e-4)
-
-
-def test_calibration(found, slow):
-    targets, shares, _ = slow
-    sure = [max(row) for row in shares]
-    right = [row.index(max(row)) == t for t, row in zip(targets, shares, strict=True)]
-    error = 0.0
-    for k in range(10):
-        members = [i for i in range(IMAGES) if k / 10 <= sure[i] < (k + 1) / 10]
-        assert found.metrics.bins[k].count == len(members)
-        error += abs(sum(sure[i] - right[i] for i in members)) / IMAGES
-    assert found.metrics.ece == pytest.approx(100 * error, rel=1e-4)
-    assert found.metrics.confidence == pytest.approx(100 * sum(sure) / IMAGES, rel=1e-4)
+    metrics = found.metrics
+    assert metrics.images == sum(bin_.count for bin_ in metrics.bins) == IMAGES
+    assert metrics.error == pytest.approx(100 * sum(r > 0 for r in ranks) / IMAGES)
+    assert metrics.top5_error == pytest.approx(100 * sum(r >= 5 for r in ranks) / IMAGES)
+    assert metrics.nll == pytest.approx(
+        sum(-math.log(row[t]) for t, row in rows) / IMAGES, rel=1e-4
+    )
+    assert metrics.confidence == pytest.approx(100 * sum(map(max, shares)) / IMAGES, rel=1e-4)
 
 
 def test_localization(found, slow, data, boxes):
@@ -227,7 +209,7 @@ def test_what_is_written_comes_back(found, tmp_path):
 
 @pytest.mark.usefixtures("drawn")
 def test_pictures(found, data, boxes, tmp_path):
-    found.draw(tmp_path, boxes, seed=SEED)
+    found.draw(tmp_path)
     names = ["corruption.png", "localization.png", "reliability.png"]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
     for name in names:

@@ -9,6 +9,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from torch import nn
 from torch.testing import assert_close
 
+from comixup.lab.evaluation._cam import ActivationMaps
 from comixup.lab.evaluation._localization import (
     box_overlaps,
     find_regions,
@@ -128,7 +129,7 @@ def test_figures_of_painted_maps():
     images, targets, boxes = painted()
     batches = [(images[:3], targets[:3]), (images[3:], targets[3:])]
     seen = []
-    found = localize(Painter().eval(), batches, boxes, after=seen.append)
+    found = localize(ActivationMaps(Painter().eval(), images), batches, boxes, after=seen.append)
     assert seen == [3, 4]
     assert (found.images, found.left_out) == (3, 1)
     assert found.indices.tolist() == [0, 1, 2]
@@ -144,7 +145,7 @@ def test_figures_of_painted_maps():
 
 def test_baselines_of_painted_maps():
     images, targets, boxes = painted()
-    found = localize(Painter().eval(), [(images, targets)], boxes)
+    found = localize(ActivationMaps(Painter().eval(), images), [(images, targets)], boxes)
     whole, centre = found.baselines
     assert whole.ious.tolist() == pytest.approx([0.25, 0.25, 0.04])
     assert whole.gt_known == 0
@@ -160,7 +161,7 @@ def test_thresholds_are_those_of_the_map_and_the_best_is_taken():
     image = scene((0, 0, 20, 20), (5, 5, 9, 9), heights=(0.6, 1.0))
     image[0, 0] = 0
     images, boxes = torch.stack((image, image * 0))[None], torch.tensor([[[5, 5, 9, 9]]])
-    found = localize(Painter().eval(), [(images, torch.tensor([0]))], boxes)
+    found = localize(ActivationMaps(Painter().eval(), images), [(images, torch.tensor([0]))], boxes)
     assert found.boxes.tolist() == [[0, 0, 20, 20]]
     assert found.gt_known == 0
     assert found.max_box_acc_v2 == 100
@@ -168,7 +169,7 @@ def test_thresholds_are_those_of_the_map_and_the_best_is_taken():
 
 def test_a_flat_map_finds_nothing():
     images, boxes = torch.zeros(1, 2, 8, 8), torch.tensor([[[0, 0, 8, 8]]])
-    found = localize(Painter().eval(), [(images, torch.tensor([0]))], boxes)
+    found = localize(ActivationMaps(Painter().eval(), images), [(images, torch.tensor([0]))], boxes)
     assert found.boxes.tolist() == [[0, 0, 0, 0]]
     assert found.ious.tolist() == [0.0]
     assert found.baselines[0].gt_known == 100
@@ -179,8 +180,10 @@ def test_batches_do_not_matter():
     model, images = build("small", 5, shape=(3, 64, 64)).eval(), torch.rand(7, 3, 64, 64)
     targets, boxes = torch.arange(7) % 5, torch.tensor([[[10, 5, 50, 40]]]).repeat(7, 1, 1)
     boxes[3] = 0
-    whole = localize(model, [(images, targets)], boxes)
+    maps_of = ActivationMaps(model, images)
+    whole = localize(maps_of, [(images, targets)], boxes)
     parts = zip(images.split(3), targets.split(3), strict=True)
-    assert_close(localize(model, parts, boxes).ious, whole.ious)
-    grad = localize(model, [(images, targets)], boxes, method="grad-cam")
+    assert_close(localize(maps_of, parts, boxes).ious, whole.ious)
+    grad_cam = ActivationMaps(model, images, method="grad-cam")
+    grad = localize(grad_cam, [(images, targets)], boxes)
     assert (grad.name, grad.images) == ("Grad-CAM", 6)

@@ -10,6 +10,7 @@ import torch
 sys.path.append(str(Path(__file__).parents[1] / "data"))
 
 from comixup.lab.data import DataSet
+from comixup.lab.evaluation._cam import ActivationMaps
 from comixup.lab.evaluation._localization import localize
 from comixup.lab.evaluation._pictures import (
     FOUND,
@@ -69,9 +70,10 @@ def test_a_picture_of_the_best_and_the_worst(tmp_path, count):
     data = small_set(count)
     model = build("small", 5, shape=data.shape).eval()
     boxes = torch.tensor([[[4, 4, 20, 28]]]).repeat(count, 1, 1)
-    result = localize(model, data.test.loader(8).epoch(0), boxes)
+    maps_of = ActivationMaps(model, next(data.test.loader(8).epoch(0))[0])
+    result = localize(maps_of, data.test.loader(8).epoch(0), boxes)
     path = tmp_path / "pictures" / "found.png"
-    draw_localization(model, data, boxes, result, path, "A model")
+    draw_localization(maps_of, data, boxes, result, path, "A model")
     assert mpl_image.imread(path).shape[0] > 200
 
 

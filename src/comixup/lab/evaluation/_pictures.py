@@ -13,14 +13,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
-from torch import Tensor, nn
+from torch import Tensor
 
 from comixup._figures import shortened, write_figure
 from comixup.lab._calibration import Bin
 from comixup.lab._runs import RunRecord
 from comixup.lab.data import DataSet
 from comixup.lab.evaluation._boxes import box_areas, with_background
-from comixup.lab.evaluation._cam import ActivationMaps, CamMethod
+from comixup.lab.evaluation._cam import ActivationMaps
 from comixup.lab.evaluation._corruption import CORRUPTIONS, CorruptedLoader
 from comixup.lab.evaluation._localization import Localization, upsampled
 from comixup.lab.evaluation._metrics import wilson_interval
@@ -46,15 +46,12 @@ _WORDS = {
 
 
 def draw_localization(
-    model: nn.Module,
+    maps_of: ActivationMaps,
     data: DataSet,
     boxes: Tensor,
     found: Localization,
     path: Path,
     title: str,
-    *,
-    layer: str | None = None,
-    method: CamMethod = "cam",
     image_size: int | None = None,
 ) -> None:
     """Writes a PNG file with the test images whose objects were found best and worst.
@@ -65,10 +62,10 @@ def draw_localization(
     order = found.ious.argsort(descending=True, stable=True)
     count = min(SHOWN, (len(order) + 1) // 2)
     chosen = torch.cat((order[:count], order.flip(0)[: min(count, len(order) - count)]))
-    indices, device = found.indices[chosen], next(model.parameters()).device
+    indices, device = found.indices[chosen], next(maps_of.model.parameters()).device
     loader = data.test.subset(indices).loader(len(indices), image_size=image_size, device=device)
     images, targets = next(loader.epoch(0))
-    maps, logits = ActivationMaps(model, images, layer=layer, method=method)(images, targets)
+    maps, logits = maps_of(images, targets)
     heat = upsampled(maps, (images.shape[2], images.shape[3])).cpu()
     captions = [
         f"{_short(data.classes[target])}, IoU {iou:.2f}\n{_verdict(data.classes, target, guess)}"
