@@ -191,6 +191,27 @@ ClusterArgument: TypeAlias = Annotated[
 ]
 
 
+@dataclasses.dataclass(frozen=True)
+class TrainingOptions:
+    """What `train`, `tune` and `sweep` share."""
+
+    seeds: Seeds = (0,)
+    """A run each; for each value or setting that is tried."""
+    changes: ChangesOption = dataclasses.field(default_factory=Changes)
+    """What to change in the recipe; the rest stays as it is."""
+    run: RunOptionsArgument = RunOptions()
+    """Where data come from and results go."""
+    hardware: HardwareArgument = dataclasses.field(default_factory=HardwareOptions)
+    """What to train on."""
+    cluster: ClusterArgument = dataclasses.field(default_factory=ClusterOptions)
+    """Where runs are trained."""
+
+
+TrainingArgument: TypeAlias = Annotated[
+    TrainingOptions, tyro.conf.OmitArgPrefixes, tyro.conf.arg(name="")
+]
+
+
 def given(options: Any) -> dict[str, Any]:
     """Returns the options that were given, by name."""
     return {

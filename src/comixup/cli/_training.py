@@ -12,15 +12,10 @@ from comixup._did_you_mean import did_you_mean
 from comixup.cli._options import (
     SCHEDULES,
     Changes,
-    ChangesOption,
-    ClusterArgument,
-    ClusterOptions,
-    HardwareArgument,
-    HardwareOptions,
     RecipeName,
     RunOptions,
-    RunOptionsArgument,
-    Seeds,
+    TrainingArgument,
+    TrainingOptions,
     changed_fields,
     check_exists,
     check_writable,
@@ -48,11 +43,7 @@ _DEPENDENT = ("data_set", "weights", "freeze")
 def train(
     recipe: RecipeName,
     method: Annotated[tuple[str, ...], option_help("NAME ...", "(default: the recipe's own)")] = (),
-    seeds: Seeds = (0,),
-    changes: ChangesOption = Changes(),  # noqa: B008
-    run_options: RunOptionsArgument = RunOptions(),  # noqa: B008
-    hardware: HardwareArgument = HardwareOptions(),  # noqa: B008
-    cluster: ClusterArgument = ClusterOptions(),  # noqa: B008
+    options: TrainingArgument = TrainingOptions(),  # noqa: B008
 ) -> None:
     """Train a recipe. The same command resumes where it was interrupted.
 
@@ -61,19 +52,15 @@ def train(
             folder for each class, or a CSV file of paths and labels.
         method: one or more of its methods, or "all". Names joined by "+", as in comixup+input, are
             one method that draws one of them for each batch; --set weights=[2,1] weights them.
-        seeds: a run each.
-        changes: what to change in the recipe; the rest stays as it is.
-        run_options: where data come from and results go.
-        hardware: what to train on.
-        cluster: where runs are trained.
+        options: what the commands that train share.
     """
-    on = Cluster(**given(cluster))
+    on = Cluster(**given(options.cluster))
     asked = () if method == ("all",) else method
-    chosen, options = _prepared(recipe, asked, seeds, changes, run_options, hardware)
+    chosen, keywords = _prepared(recipe, asked, options)
     names = asked or (tuple(chosen.methods) if method else (chosen.method,))
-    chosen = _with_methods(chosen, names, changes)
-    first = _launch(options, on)
-    results, done = training.train_all(chosen, names, on, **options)
+    chosen = _with_methods(chosen, names, options.changes)
+    first = _launch(keywords, on)
+    results, done = training.train_all(chosen, names, on, **keywords)
     if first and results:
         from comixup.lab.training._results import classes_table, results_table  # noqa: PLC0415
 
@@ -81,43 +68,35 @@ def train(
         console.print(results_table(chosen, results))
         if chosen.data == FOLDER:
             console.print(classes_table(chosen, results))
-        print_line(console, f"Runs are in {run_options.out / chosen.name}.")
+        print_line(console, f"Runs are in {options.run.out / chosen.name}.")
     check_done(done)
 
 
 def tune(
     recipe: RecipeName,
     method: Annotated[str, option_help("NAME")],
-    seeds: Seeds = (0,),
-    changes: ChangesOption = Changes(),  # noqa: B008
-    run_options: RunOptionsArgument = RunOptions(),  # noqa: B008
-    hardware: HardwareArgument = HardwareOptions(),  # noqa: B008
-    cluster: ClusterArgument = ClusterOptions(),  # noqa: B008
+    options: TrainingArgument = TrainingOptions(),  # noqa: B008
 ) -> None:
     """Choose a baseline's alpha in {0.2, 1, 2} by images held out of the training ones.
 
     Args:
         recipe: as for `comixup train`.
         method: one of its methods that has something to tune.
-        seeds: a run each, for every value.
-        changes: what to change in the recipe; the rest stays as it is.
-        run_options: where data come from and results go.
-        hardware: what to train on.
-        cluster: where runs are trained.
+        options: what the commands that train share.
     """
-    on = Cluster(**given(cluster))
-    chosen, options = _prepared(recipe, [method], seeds, changes, run_options, hardware)
-    chosen = _with_methods(chosen, [method], changes)
+    on = Cluster(**given(options.cluster))
+    chosen, keywords = _prepared(recipe, [method], options)
+    chosen = _with_methods(chosen, [method], options.changes)
     tuned = chosen.tuning_grid.get(chosen.choose(method).mixer, {})
-    for name in parse_settings(changes.set or ()):
+    for name in parse_settings(options.changes.set or ()):
         if name in tuned:
             values = ", ".join(f"{value:g}" for value in tuned[name])
             raise ValueError(
                 f"`--set` must leave {name} alone, which tune itself tries with {values}. Leave it "
                 "out, or use comixup train."
             )
-    first = _launch(options, on)
-    found = training.tune(chosen, method, cluster=on, **options)
+    first = _launch(keywords, on)
+    found = training.tune(chosen, method, cluster=on, **keywords)
     if first:
         from comixup.lab.training._sweep import tuning_table  # noqa: PLC0415
 
@@ -133,11 +112,7 @@ def sweep(
     partition_size: Annotated[tuple[int, ...], option_help("N ...", "(default: not varied)")] = (),
     vary: Annotated[tuple[str, ...], option_help("NAME=[VALUE,...] ...", "(default: none)")] = (),
     method: Annotated[str | None, option_help("NAME", "(default: the recipe's own)")] = None,
-    seeds: Seeds = (0,),
-    changes: ChangesOption = Changes(),  # noqa: B008
-    run_options: RunOptionsArgument = RunOptions(),  # noqa: B008
-    hardware: HardwareArgument = HardwareOptions(),  # noqa: B008
-    cluster: ClusterArgument = ClusterOptions(),  # noqa: B008
+    options: TrainingArgument = TrainingOptions(),  # noqa: B008
 ) -> None:
     """Train a recipe with each setting varied alone, as in the paper's table of sensitivity.
 
@@ -153,28 +128,24 @@ def sweep(
         vary: other settings of the method, as JSON lists: --vary levels=[1,2,3]
             resolve=[true,false].
         method: the method whose settings are varied.
-        seeds: a run each, for every value.
-        changes: what to change in the recipe; the rest stays as it is.
-        run_options: where data come from and results go.
-        hardware: what to train on.
-        cluster: where runs are trained.
+        options: what the commands that train share.
     """
-    on = Cluster(**given(cluster))
+    on = Cluster(**given(options.cluster))
     named = {"beta": beta, "gamma": gamma, "tau": tau, "omega": omega}
     grid = _grid(named | {"partition_size": partition_size}, vary)
     asked = [] if method is None else [method]
-    chosen, options = _prepared(recipe, asked, seeds, changes, run_options, hardware)
+    chosen, keywords = _prepared(recipe, asked, options)
     method = method or chosen.method
-    chosen = _with_methods(chosen, [method], changes)
+    chosen = _with_methods(chosen, [method], options.changes)
     settings = chosen.choose(method).settings
-    for name in parse_settings(changes.set or ()):
+    for name in parse_settings(options.changes.set or ()):
         if [*grid] == [name] and settings[name] not in grid[name]:
             raise ValueError(
                 f"`--set` must set what the sweep does not vary, got {name}, whose values are all "
                 "given. Add the value to them, or leave --set out."
             )
-    first = _launch(options, on)
-    found = training.sweep(chosen, grid, method=method, cluster=on, **options)
+    first = _launch(keywords, on)
+    found = training.sweep(chosen, grid, method=method, cluster=on, **keywords)
     if first:
         from comixup.lab.training._sweep import sweep_table  # noqa: PLC0415
 
@@ -205,18 +176,14 @@ def _grid(named: Mapping[str, tuple[Any, ...]], vary: Sequence[str]) -> dict[str
 
 
 def _prepared(
-    word: str,
-    methods: Sequence[str],
-    seeds: tuple[int, ...],
-    changes: Changes,
-    run_options: RunOptions,
-    hardware: HardwareOptions,
+    word: str, methods: Sequence[str], given_options: TrainingOptions
 ) -> tuple[Recipe, TrainOptions]:
     """Returns the recipe that a word means, changed, and the keywords of `training.train`.
 
     What can be checked without torch and without the images is checked first.
     """
-    on, checkpoint_steps = Hardware(**given(hardware)), run_options.checkpoint_steps
+    seeds, changes, run_options = given_options.seeds, given_options.changes, given_options.run
+    on, checkpoint_steps = Hardware(**given(given_options.hardware)), run_options.checkpoint_steps
     check_run_options(seeds, on, checkpoint_steps)
     fields = changed_fields(changes)
     path = None if word in RECIPES and word != FOLDER else _path_of(word, run_options)
