@@ -69,7 +69,7 @@ def evaluate(
         workers: processes that read images from the disk.
         seed: of the background corruption.
         skip_bad: leave out images that cannot be read, and say which.
-        out: where the metrics and figures go; with several runs, a folder each in it.
+        out: where the metrics and figures of a single run go.
     """
     check_data_set(data_set)
     check_exists("runs", *runs)
@@ -124,11 +124,7 @@ def evaluate(
                 console=console,
             )
             console.print(found.table())
-            try:
-                write_evaluation(found, folder)
-            except OSError:  # printed, so that it is not lost
-                print(found.text, end="", flush=True)
-                raise
+            write_evaluation(found, folder)
             found.draw(folder)
         print_line(console, f"Metrics and figures are in {folder}.\n")
 

@@ -24,7 +24,7 @@ from comixup.lab import explorer
 from comixup.lab._augmentation import Augmentation
 from comixup.lab._limits import check_numbers
 from comixup.lab._progress import print_line
-from comixup.lab.explorer._settings import HOST, MAX_FILES, PORT
+from comixup.lab.explorer._settings import MAX_FILES, PORT
 
 METHODS = ("comixup", *(n for n in ALL if n not in ("comixup", "vanilla", "manifold")))
 
@@ -105,25 +105,23 @@ def mix(
 
 def explore(
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, option_help("RUN ...", "")] = (),
-    host: Annotated[str, option_help("ADDRESS")] = HOST,
     port: int = PORT,
     browser: Flag = False,
 ) -> None:
     """Look at Co-Mixup on a web page: move its settings, see outputs and reasons.
 
-    The page is served on this machine alone. Nothing is sent elsewhere, and files that are dropped
-    in stay in a temporary folder, which is removed at the end.
+    The page is served on this machine alone (from another one: ssh -L 7860:localhost:7860 MACHINE).
+    Nothing is sent elsewhere, and files that are dropped in stay in a temporary folder, which is
+    removed at the end.
 
     Args:
         runs: folders of runs whose networks are offered as sources of saliency.
-        host: where to listen. Behind another address than this machine's own, anybody who can reach
-            it can use the page, though not name folders of yours.
         port: 0 takes any that is free.
         browser: open the page in the browser.
     """
     if runs:
         check_exists("runs", *runs)
-    explorer.serve([str(run) for run in runs], host=host, port=port, open_browser=browser)
+    explorer.serve([str(run) for run in runs], port=port, open_browser=browser)
 
 
 def check(

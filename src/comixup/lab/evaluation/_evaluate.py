@@ -296,23 +296,18 @@ def write_evaluation(evaluation: Evaluation, folder: Path) -> None:
 
 
 def output_folders(runs: Sequence[Path], out: Path | None = None) -> list[Path]:
-    """Returns where each run's metrics go: its own folder, or one of its name if asked for.
+    """Returns where each run's metrics go: its own folder, or one of its name; `out` for one run.
 
-    With several runs it is a folder in `out` for each. What cannot be written there, or is in use,
-    raises an error.
+    What cannot be written there, or is in use, raises an error.
     """
-    folders: list[Path] = []
-    for run in runs:
-        own = run if run.is_dir() else run.parent / run.stem
-        if out is not None:
-            own = out if len(runs) == 1 else out.joinpath(*own.parts[-3:])
-        for other, folder in zip(runs, folders, strict=False):
-            if folder.resolve() == own.resolve():
-                raise ValueError(
-                    f"`runs` must have a folder each to write into, but {other} and {run} have the "
-                    f"same, {own}. Evaluate them one by one, each with another --out."
-                )
-        folders.append(own)
+    folders = [run if run.is_dir() else run.parent / run.stem for run in runs]
+    if out is not None:
+        folders = [out] * len(runs)
+    if len({folder.resolve() for folder in folders}) < len(runs):
+        raise ValueError(
+            f"`runs` must have a folder each to write into, got {', '.join(map(str, folders))}. "
+            "Evaluate them one by one, each with another --out."
+        )
     for folder in folders:
         with locked(folder):
             for name in (FILE, RELIABILITY, LOCALIZATION, CORRUPTION):

@@ -23,7 +23,6 @@ from comixup.lab.explorer._images import (
     Batch,
     augmented,
     files_batch,
-    is_run,
     load_images,
     load_network,
     network_maps,
@@ -343,13 +342,11 @@ class Workbench:
     Several threads may ask at once.
 
     Args:
-        runs: folders of runs that may be a source of saliency.
-        any_run: whether a visitor may name other folders: not those of a public server.
+        runs: folders of runs that are offered as sources of saliency.
     """
 
-    def __init__(self, runs: Sequence[str] = (), *, any_run: bool = True) -> None:
+    def __init__(self, runs: Sequence[str] = ()) -> None:
         self.runs = tuple(runs)
-        self.any_run = any_run
         self._sample = lru_cache(_BATCHES)(sample_images)
         self._file = lru_cache(_FILES)(_read)
         self._files = lru_cache(_BATCHES)(files_batch)
@@ -378,13 +375,7 @@ class Workbench:
 
     def saliency(self, batch: Batch, settings: Settings) -> Tensor:
         """Returns a batch's saliency from the source that settings name."""
-        source = settings.saliency
-        if is_run(source) and not self.any_run and source not in self.runs:
-            raise ValueError(
-                "`saliency` must be a run that the explorer was started with, got another folder. "
-                "Start it with: comixup explore RUN ..."
-            )
-        return self._maps(batch, source)
+        return self._maps(batch, settings.saliency)
 
     def result(self, settings: Settings, files: Sequence[str] = ()) -> tuple[Result, list[str]]:
         """Returns everything that is shown of a batch, and what is wrong with files, as `batch`."""

@@ -256,7 +256,7 @@ def load_network(source: str) -> models.Classifier:
             "torchvision:resnet18" or "timm:vit_tiny_patch16_224". What is a folder, or has the
             system's separator in it, is taken for a run.
     """
-    if is_run(source):
+    if os.sep in source or Path(source).is_dir():
         return models.load(source)
     stated = models.pretrained_preprocessing(source)
     with _seeded(0):
@@ -264,11 +264,6 @@ def load_network(source: str) -> models.Classifier:
     return models.Classifier(
         model.eval(), source, 1000, stated.shape, Path(source), stated_preprocessing=stated
     )
-
-
-def is_run(source: str) -> bool:
-    """Whether a source of saliency is the folder of a run, and no name."""
-    return os.sep in source or Path(source).is_dir()
 
 
 def network_maps(batch: Batch, network: models.Classifier) -> Tensor:
