@@ -283,7 +283,7 @@ def test_visitors_wait_for_nobody_elses_network(monkeypatch):
 
     def wait_and_load(source):
         begun.set()
-        assert let_go.wait(60)
+        assert let_go.wait(600)
         return load("efficientnet-lite0")
 
     monkeypatch.setattr("comixup.lab.explorer._explore.load_network", wait_and_load)
@@ -292,12 +292,12 @@ def test_visitors_wait_for_nobody_elses_network(monkeypatch):
     with ThreadPoolExecutor(2) as pool:
         waiting = pool.submit(bench.result, slow)
         try:
-            assert begun.wait(60)
-            assert len(pool.submit(bench.result, quick).result(60)[0].mixed_images) == 2
+            assert begun.wait(600)
+            assert len(pool.submit(bench.result, quick).result(600)[0].mixed_images) == 2
             assert not waiting.done()
         finally:
             let_go.set()
-        first, _ = waiting.result(60)
+        first, _ = waiting.result(600)
         assert bench.result(slow)[0] is first
 
 
