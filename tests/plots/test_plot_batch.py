@@ -19,7 +19,7 @@ from comixup import Labelling, plot_batch
 from comixup._figures import write_figure
 from comixup.plots import COLOURS, Box, Page, colour_of
 from comixup.plots._page import borders_of, tinted
-from comixup.plots._pictures import caption, output_shares
+from comixup.plots._pictures import caption, masks_of_output
 
 NAMES = ["maple_tree", "oak_tree", "fox", "$x_1$"]
 HALVES = Labelling(torch.tensor([[[[0, 1]]], [[[1, 1]]]]), num_inputs=2)
@@ -160,7 +160,7 @@ def test_every_method_can_be_drawn_and_its_shares_are_those_of_its_masks(make):
     figure = plot_batch(images, targets, mixer, class_names=NAMES)
     assert len(pictures(figure)) >= 6 + count
     for j, mask in enumerate(plan.masks):
-        inputs, shares = output_shares(plan, j)
+        inputs, shares = masks_of_output(plan, j)
         whole = torch.zeros(6, *shares.shape[1:], dtype=torch.float64)
         whole[inputs] = torch.from_numpy(shares)
         expected = mask.double().view(6, *(mask.shape[1:] if mask.ndim == 3 else (1, 1)))

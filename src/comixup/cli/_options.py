@@ -79,14 +79,14 @@ def _option_class(
     fields = []
     for option, kind in options.items():
         flag, default = kind is bool, getattr(defaults, option, None)
-        told = tyro.conf.arg(
+        shown = tyro.conf.arg(
             metavar="" if flag else _METAVARS.get(option, metavar(kind)),
             help=helps[option],
             help_behavior_hint="" if default is None else f"(default: {default})",
         )
-        hint: Any = Annotated[kind | None, told]
+        hint: Any = Annotated[kind | None, shown]
         if flag:
-            hint = Annotated[bool, tyro.conf.FlagCreatePairsOff, told]
+            hint = Annotated[bool, tyro.conf.FlagCreatePairsOff, shown]
         fields.append((option, hint, dataclasses.field(default=False if flag else None)))
     made = dataclasses.make_dataclass(name, fields, frozen=True)
     made.__doc__, made.__module__ = doc, __name__

@@ -208,7 +208,7 @@ def _prepared(
     if "model" in fields:
         from comixup.lab.models._build import resolve  # noqa: PLC0415 - needs torch
 
-        resolve(fields["model"])  # a wrong name is told before images are looked at
+        resolve(fields["model"])  # a wrong name is rejected before images are read
     if path is None:
         recipe = _changed(RECIPES[word], fields)
     else:
@@ -228,7 +228,7 @@ def _with_methods(recipe: Recipe, names: Sequence[str], changes: Changes) -> Rec
         wanted["memory"] = parse_settings(changes.memory, "--memory")
     if changes.schedule is not None:
         wanted["schedule"] = SCHEDULES[changes.schedule]
-    for name in names:  # a wrong name is told before anything is trained
+    for name in names:  # a wrong name is rejected before anything is trained
         if names.count(name) > 1:
             raise ValueError(f"`--method` must be followed by different values, got {name} twice.")
         recipe = recipe.with_method(name)

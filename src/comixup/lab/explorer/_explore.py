@@ -137,8 +137,8 @@ def _mix(
     mixer.uniform_expected = True  # the page tells of images in which nothing stands out
     inputs = batch
     if mixer.recalls:
-        for turn in (2, 1):
-            mixer(batch.images.roll(turn, 0), batch.targets.roll(turn, 0))
+        for shift in (2, 1):
+            mixer(batch.images.roll(shift, 0), batch.targets.roll(shift, 0))
         own, before = mixer.soft_targets(batch.targets, len(batch.images)), mixer.previous
         inputs = replace(
             batch,
@@ -309,13 +309,13 @@ def mix_files(
         tracked = plot_tracked(whole.images, before, batch.images, maps)
     batch, _ = _mix(mixer, batch, maps)
     more = f", of {len(files)}" if len(files) > len(chosen) else ""
-    told = f"{title} of {len(chosen)} images{more}"
+    heading = f"{title} of {len(chosen)} images{more}"
     figure = plot_batch(
         batch.images,
         batch.targets,
         mixer,
         class_names=batch.class_names,
-        title=told,
+        title=heading,
         max_inputs=MAX_FILES,
         max_outputs=MAX_FILES,
     )

@@ -129,13 +129,13 @@ def files_batch(
     named = [file.stem for file in files] if class_names is None else list(class_names)
     classes = tuple(dict.fromkeys(named))
     shown = [file.name if class_names is None else str(file) for file in files]
-    told = "" if class_names is None else f", class_names={named!r}"
+    named_classes = "" if class_names is None else f", class_names={named!r}"
     return Batch(
         torch.stack([*pixels]).float() / 255,
         torch.tensor([classes.index(name) for name in named]),
         classes,
         tint=False,
-        call=f"explorer.load_images({shown!r}, side={pixels[0].shape[-1]}{told})",
+        call=f"explorer.load_images({shown!r}, side={pixels[0].shape[-1]}{named_classes})",
     )
 
 

@@ -185,7 +185,7 @@ class _Events:
         try:
             settings = Settings.from_controls(chosen)
             result, _ = self.bench.result(settings, files or [])
-        except _MISTAKES:  # which `mix` has told
+        except _MISTAKES:  # which `mix` shows
             return
         source = (
             *(result.whole.call, settings.saliency, settings.grid),

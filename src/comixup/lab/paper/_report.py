@@ -167,17 +167,17 @@ def _origin(item: Item, made: Mapping[str, JobResult]) -> str:
     for scale, jobs in jobs_by_scale(item).items():
         missing = [job for job in with_needed(jobs) if job.key not in made]
         done = [job for job in jobs if job.key in made]
-        told = f"`comixup reproduce {item.name} --scale {scale}`: "
+        words = f"`comixup reproduce {item.name} --scale {scale}`: "
         if done:
             count = f"{len(done)} of {len(jobs)} {_noun(item)}"
             if len(done) == len(jobs):
                 word = _noun(item)
                 count = f"its {word[:-1]}" if len(jobs) == 1 else f"all {len(jobs)} {word}"
-            told += f"{count}, {_seeds(done)}{_about([made[job.key] for job in done])}"
+            words += f"{count}, {_seeds(done)}{_about([made[job.key] for job in done])}"
         if len(done) < len(jobs):
-            told += "; the others take about " if done else "not run; about "
-            told += str(total_cost(missing))
-        lines.append(_wrapped(f"- {told}.", "  "))
+            words += "; the others take about " if done else "not run; about "
+            words += str(total_cost(missing))
+        lines.append(_wrapped(f"- {words}.", "  "))
     return "\n".join(lines)
 
 
@@ -194,13 +194,13 @@ def _seeds(jobs: Sequence[Job]) -> str:
 
 def _about(done: Sequence[JobResult]) -> str:
     """Returns date, machine, versions and commits of jobs, in words."""
-    told = {
+    known = {
         name: sorted({str(job.about[name]) for job in done if name in job.about})
         for name in ("date", "machine", "versions", "commit")
     }
-    dates = " to ".join(dict.fromkeys((*told["date"][:1], *told["date"][-1:])))
-    parts = [dates, "; ".join(told["machine"]), "; ".join(told["versions"])]
-    parts.append(f"commit {', '.join(told['commit']) or 'unknown'}")
+    dates = " to ".join(dict.fromkeys((*known["date"][:1], *known["date"][-1:])))
+    parts = [dates, "; ".join(known["machine"]), "; ".join(known["versions"])]
+    parts.append(f"commit {', '.join(known['commit']) or 'unknown'}")
     return ", ".join(part for part in parts if part)
 
 
