@@ -145,8 +145,3 @@ def test_boxes_are_measured_beside_those_that_know_nothing(tmp_path):
     tables = (ITEMS["localization-calibration"], ITEMS["robustness"])
     columns = {entry.metric for table in tables for entry in table.entries}
     assert columns <= set(row)
-
-
-def test_a_run_without_weights_is_told(tmp_path):
-    with pytest.raises(FileNotFoundError, match="`run` must be the folder of a finished run"):
-        Images(tmp_path, None)

@@ -22,7 +22,7 @@ from comixup.lab._networks import check_finite
 from comixup.lab._progress import progress_bar
 from comixup.lab._runs import RunRecord
 from comixup.lab.data import DataSet
-from comixup.lab.evaluation._boxes import check_boxes, with_background
+from comixup.lab.evaluation._boxes import check_boxes
 from comixup.lab.evaluation._cam import PROBED, ActivationMaps, CamMethod
 from comixup.lab.evaluation._corruption import CORRUPTIONS, CorruptedLoader, Corruption
 from comixup.lab.evaluation._localization import Localization, localize
@@ -186,10 +186,8 @@ class Evaluation:
             return
         path, named = folder / LOCALIZATION, f"{title} on {data.name}"
         draw_localization(self.maps_of, data, self.boxes, self.localization, path, named, size)
-        # Boxes as large as the images leave no background, and so nothing to draw.
-        if int(with_background(self.boxes, (size, size) if size else data.shape[1:]).sum()) > 1:
-            path = folder / CORRUPTION
-            draw_corruptions(data, self.boxes, path, seed=self.seed, image_size=size)
+        path = folder / CORRUPTION
+        draw_corruptions(data, self.boxes, path, seed=self.seed, image_size=size)
 
 
 def _json(value: Any) -> Any:

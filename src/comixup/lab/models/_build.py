@@ -170,7 +170,8 @@ def resolve(name: str) -> tuple[str, str]:
             advice = " timm's models are known too once it is installed: pip install timm."
             raise _unknown(name, searched, advice) from error
         wanted = inner if colon else name
-        if wanted.partition(".")[0] in known:  # a tag after a dot names weights of timm's
+        base = wanted.partition(".")[0] if candidate == "timm" else wanted  # tags name weights
+        if base in known:
             return candidate, wanted
         searched += known
     raise _unknown(name, searched)
