@@ -25,6 +25,7 @@ from comixup.lab import models
 from comixup.lab._networks import MEMORY_FORMAT
 from comixup.lab.data import DataSet, load
 from comixup.lab.evaluation import measure, predict
+from comixup.lab.evaluation._cam import ActivationMaps
 from comixup.lab.evaluation._corruption import CORRUPTIONS, CorruptedLoader
 from comixup.lab.evaluation._evaluate import BATCH
 from comixup.lab.evaluation._localization import localize
@@ -74,9 +75,10 @@ def boxes_of(data: DataSet) -> Tensor:
 def parts(network: nn.Module, data: DataSet, boxes: Tensor) -> dict[str, Callable[[], object]]:
     """Returns calls that do what `comixup evaluate` does, part by part."""
     loader = data.test.loader(BATCH)
+    maps_of = ActivationMaps(network, next(loader.epoch(0))[0])
     calls: dict[str, Callable[[], object]] = {
         "predictions": lambda: measure(predict(network, loader.epoch(0))),
-        "localization": lambda: localize(network, loader.epoch(0), boxes),
+        "localization": lambda: localize(maps_of, loader.epoch(0), boxes),
     }
     for kind in CORRUPTIONS:
 

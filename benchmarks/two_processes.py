@@ -33,7 +33,7 @@ def speed(case: tuple[str, str, int], way: str) -> float:
         flags = {
             "--model": model,
             "--method": method,
-            "--labels-per-class": labels,
+            "--images-per-class": labels,
             "--epochs": EPOCHS,
             "--devices": processes,
             "--accelerator": "cpu",

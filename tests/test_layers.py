@@ -201,7 +201,7 @@ def test_packages_import_public_names_of_those_below_them():
         ("comixup.core.problem", "from comixup.mixers import CoMixup"),
         ("comixup.mixers._new", "from comixup.core.mix import _private"),
         ("comixup.lab.explorer._new", "from comixup.lab.paper import ITEMS"),
-        ("comixup.lab.explorer._new", "from comixup.plots._pictures import output_shares"),
+        ("comixup.lab.explorer._new", "from comixup.plots._pictures import masks_of_output"),
         ("plain_pytorch", "from comixup.core.mix import mix"),
         ("plain_pytorch", "from comixup.mixers._mixer import Mixer"),
         ("plain_pytorch", "from comixup.lab.training import train"),

@@ -21,6 +21,7 @@ from comixup.lab import data
 from comixup.lab.data import DataSet
 from comixup.lab.data._in_memory import MemorySplit
 from comixup.lab.evaluation import measure, predictions_of
+from comixup.lab.evaluation._cam import ActivationMaps
 from comixup.lab.evaluation._corruption import CorruptedLoader
 from comixup.lab.evaluation._localization import localize
 from data_files import write_cifar100, write_speech, write_tiny_imagenet
@@ -169,7 +170,9 @@ class Painter(nn.Module):
 
 
 def localized(images, boxes):
-    return localize(Painter().eval(), [(images, torch.zeros(len(images)).long())], boxes)
+    return localize(
+        ActivationMaps(Painter().eval(), images), [(images, torch.zeros(len(images)).long())], boxes
+    )
 
 
 def test_maps_are_cut_at_a_quarter_of_their_range():

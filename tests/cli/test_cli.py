@@ -25,7 +25,7 @@ from comixup.lab import data, models
 from comixup.lab.training import RECIPES
 from pictures import drawing
 
-SMALL = ["--model", "lenet", "--labels-per-class", "2", "--batch-size", "10", "--lr", "0.01"]
+SMALL = ["--model", "lenet", "--images-per-class", "2", "--batch-size", "10", "--lr", "0.01"]
 
 
 # ---- recipes ------------------------------------------------------------------------------------
@@ -48,30 +48,10 @@ def test_recipes_are_listed_whole(called):
     assert max(map(len, figures)) <= 80
 
 
-def test_one_recipe_is_a_page_to_read(called):
-    for name, recipe in RECIPES.items():
-        code, text, _ = called("recipes", name)
-        assert code == 0
-        assert "…" not in text
-        words = " ".join(text.split())
-        for part in (recipe.title, recipe.source, recipe.data, recipe.model, recipe.notes):
-            assert " ".join(part.split()) in words
-        for method, settings in recipe.methods.items():
-            assert method in words
-            assert settings.paper is None or f" {settings.paper:.2f}" in words
-        what = "PATH" if name == "folder" else name
-        assert text.endswith(f"  comixup train {what} --method {recipe.method}\n")
-    _, text, _ = called("recipes", "imagenet-resnet50")
-    assert re.search(r"comixup +partition_size=16 sweeps=3 alpha=1.0 +22\.39", text)
-    assert "momentum 0.9, weight decay 0.0001 but for biases" in text
-
-
-def test_recipes_for_machines(called):
-    code, text, _ = called("recipes", "imagenet-resnet50", "--json")
+def test_a_recipe_is_printed_as_json(called):
+    code, text, _ = called("recipes", "imagenet-resnet50")
     assert code == 0
     assert json.loads(text) == RECIPES["imagenet-resnet50"].as_dict()
-    _, text, _ = called("recipes", "--json")
-    assert json.loads(text) == [recipe.as_dict() for recipe in RECIPES.values()]
 
 
 # ---- help ---------------------------------------------------------------------------------------
@@ -82,7 +62,7 @@ def test_options_have_plain_names(called, command):
     code, text, _ = called(command, "--help")
     assert code == 0
     flags = set(re.findall(r"--[a-z.-]+", text))
-    assert {"--method", "--seeds", "--epochs", "--model", "--labels-per-class", "--out"} <= flags
+    assert {"--method", "--seeds", "--epochs", "--model", "--images-per-class", "--out"} <= flags
     assert not any("." in flag for flag in flags)
     assert "None" not in text
 
@@ -139,56 +119,32 @@ def test_training_tells_how_it_goes(trained):
     assert lines[-1] == f"Runs are in {os.path.join('runs', 'digits')}."
 
 
-def test_each_seed_has_its_folder(trained):
-    assert sorted(path.name for path in trained[1].iterdir()) == ["seed-0", "seed-3"]
-    rows = [(path / "metrics.csv").read_text() for path in trained[1].iterdir()]
-    assert rows[0] != rows[1]
+def test_what_a_run_leaves(trained):
+    for run_folder in trained[1].iterdir():
+        metadata = json.loads((run_folder / "run.json").read_text())
+        recipe = metadata["recipe"]
+        assert recipe["methods"]["comixup"]["settings"] == {"beta": 0.5, "sweeps": 2}
+        assert (recipe["images_per_class"], recipe["validation"]) == (2, 0.01)
+        (start,) = metadata["starts"]
+        assert start["command"][1:4] == ["train", "digits", "--epochs"]
+        with (run_folder / "metrics.csv").open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        assert [row["epoch"] for row in rows] == ["1", "2"]
+        errors = [float(row["test_error"]) for row in rows]
+        result = json.loads((run_folder / "result.json").read_text())
+        found = [result["last_error"], result["best_error"]]
+        assert_close(found, [errors[1], min(errors)], rtol=1e-4, atol=0)
+        for name in ("curves.png", "first_batch.png"):
+            pixels = torch.from_numpy(mpl_image.imread(run_folder / name).copy())[..., :3]
+            assert len(pixels.flatten(0, 1).unique(dim=0)) > 20
+        events = EventAccumulator(str(run_folder / "tensorboard"))
+        events.Reload()
+        written = {event.step: event.value for event in events.Scalars("test_error")}
+        assert written == pytest.approx(dict(enumerate(errors, 1)), rel=1e-4)
 
 
-@pytest.fixture(params=[0, 3])
-def run_folder(trained, request):
-    return trained[1] / f"seed-{request.param}"
-
-
-def test_story_of_a_run(run_folder):
-    metadata = json.loads((run_folder / "run.json").read_text())
-    assert metadata["method"] == "comixup"
-    assert f"seed-{metadata['seed']}" == run_folder.name
-    recipe = metadata["recipe"]
-    assert recipe["methods"]["comixup"]["settings"] == {"beta": 0.5, "sweeps": 2}
-    assert recipe["images_per_class"] == 2
-    assert recipe["validation"] == 0.01
-    assert [phase["epochs"] for phase in recipe["phases"]] == [2]
-    assert [phase["batch_size"] for phase in recipe["phases"]] == [10]
-    (start,) = metadata["starts"]
-    assert start["command"][1:4] == ["train", "digits", "--epochs"]
-    assert start["versions"]["torch"] == torch.__version__.split("+")[0]
-    assert start["versions"]["python"].startswith(f"{sys.version_info[0]}.{sys.version_info[1]}.")
-    assert set(start["machine"]) >= {"system", "cores", "gpus"}
-    assert "commit" in start
-
-
-def test_metrics_and_result_of_a_run(run_folder):
-    with (run_folder / "metrics.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [row["epoch"] for row in rows] == ["1", "2"]
-    names = {"lr", "train_loss", "validation_error", "test_error", "test_top5_error", "seconds"}
-    assert names <= set(rows[0])
-    result = json.loads((run_folder / "result.json").read_text())
-    errors = [float(row["test_error"]) for row in rows]
-    found = [result["last_error"], result["best_error"]]
-    assert_close(found, [errors[1], min(errors)], rtol=1e-4, atol=0)
-    assert result["error"] == result["last_error"]  # what the digits' recipe reports
-
-
-@pytest.mark.parametrize("name", ["curves.png", "first_batch.png"])
-def test_pictures_of_a_run(run_folder, name):
-    pixels = torch.from_numpy(mpl_image.imread(run_folder / name).copy())[..., :3]
-    assert min(pixels.shape[:2]) > 200
-    assert len(pixels.flatten(0, 1).unique(dim=0)) > 20
-
-
-def test_weights_of_a_run_can_be_used(run_folder):
+def test_weights_of_a_run_can_be_used(trained):
+    run_folder = trained[1] / "seed-3"
     path = run_folder / "weights.safetensors"
     with safe_open(path, "pt") as file:
         about = file.metadata()
@@ -208,15 +164,6 @@ def test_weights_of_a_run_can_be_used(run_folder):
     )  # one digit, by rounding
 
 
-def test_events_of_a_run(run_folder):
-    events = EventAccumulator(str(run_folder / "tensorboard"))
-    events.Reload()
-    result = json.loads((run_folder / "result.json").read_text())
-    errors = {event.step: event.value for event in events.Scalars("test_error")}
-    assert set(errors) == {1, 2}
-    assert_close(errors[2], result["last_error"], rtol=1e-5, atol=0)
-
-
 def test_the_same_command_again_trains_nothing_but_shows_the_table(called, trained, tmp_path):
     before = {path: path.read_bytes() for path in trained[1].rglob("*.csv")}
     words = ["digits", "--epochs", "2", *SMALL, "--set", "beta=0.5", "sweeps=2"]
@@ -230,21 +177,17 @@ def test_the_same_command_again_trains_nothing_but_shows_the_table(called, train
 
 
 def test_methods_are_trained_one_after_the_other(called):
-    words = ["digits", "--epochs", "1", *SMALL, "--method", "MixUp", "vanilla"]
+    words = ["digits", "--epochs", "1", *SMALL, "--method", "input", "vanilla"]
     code, text, _ = called("train", *words, "--accelerator", "cpu")
     assert code == 0
     rows = [line.split()[0] for line in text.splitlines() if re.match(r" *(input|vanilla) ", line)]
     assert rows == ["input", "vanilla"]
-    assert text.startswith("--method MixUp is called input here.\n")
-    assert text.count("is called") == 1
 
 
 def test_tuning_says_which_is_best(called):
-    words = ["digits", "--method", "cut-mix", "--epochs", "1", *SMALL, "--accelerator", "cpu"]
-    words[words.index("--lr")] = "--learning-rate"
+    words = ["digits", "--method", "cutmix", "--epochs", "1", *SMALL, "--accelerator", "cpu"]
     code, text, _ = called("tune", *words)
     assert code == 0
-    assert text.startswith("--method cut-mix is called cutmix here.\n")
     assert text.count("best") == 1
     assert re.findall(r"^ *alpha +(\S+)", text, re.MULTILINE) == ["0.2", "1", "2"]
 
@@ -268,24 +211,16 @@ def test_all_options_but_the_flags_have_values(called):
 # ---- Mistakes -----------------------------------------------------------------------------------
 
 MISTAKES = {
-    "recipe": (["train", "digit"], r"got 'digit'\. Did you mean digits\?"),
     "recipe to show": (["recipes", "cifar-vat"], r"Did you mean cifar100-vat"),
-    "recipe to tune": (["tune", "digitz", "--method", "input"], r"Did you mean digits\?"),
-    "method": (["train", "digits", "--method", "cutmic"], r"Did you mean cutmix"),
     "second method": (["train", "digits", "--method", "input", "x"], r"got 'x'"),
     "setting": (["train", "digits", "--set", "betta=1"], r"got 'betta'\. Did you mean beta"),
     "setting's value": (["train", "digits", "--set", "beta=big"], r"`beta` must be"),
-    "setting without value": (["train", "digits", "--set", "beta"], r"NAME=VALUE, got 'beta'"),
-    "setting twice": (["train", "digits", "--set", "beta=1", "beta=2"], r"must set beta once"),
     "settings apart": (
         ["train", "digits", "--set", "beta=1", "--set", "gamma=2"],
         r"`--set` must be given once",
     ),
     "no boolean": (["train", "digits", "--set", "keep_gradients=no"], r"must be true or false"),
     "number for a boolean": (["train", "digits", "--set", "resolve=0"], r"must be true or false"),
-    "infinite setting": (["train", "digits", "--set", "beta=1e400"], r"1e400 is too large"),
-    "no number": (["train", "digits", "--set", "tau=NaN"], r"NaN is not a finite number"),
-    "deep nesting": (["train", "digits", "--set", f"grid={'[' * 50_000}"], r"nested too deeply"),
     "setting of vanilla": (
         ["train", "digits", "--method", "vanilla", "--set", "p=0.5"],
         r"keywords of NoMix \(none\), got 'p'",
@@ -312,10 +247,6 @@ MISTAKES = {
         ["train", "digits", "--batch_size", "10", "--batch-size", "20"],
         r"`--batch-size` must be given once",
     ),
-    "two names of an option": (
-        ["train", "digits", "--labels-per-class", "2", "--images-per-class", "3"],
-        r"`--images-per-class` must be given once",
-    ),
     "setting that is tuned": (
         ["tune", "digits", "--method", "input", "--set", "alpha=0.5"],
         r"`--set` must leave alpha alone, which tune itself tries with 0\.2, 1, 2",
@@ -326,26 +257,7 @@ MISTAKES = {
     ),
     "nothing to tune": (["tune", "digits", "--method", "comixup"], r"got 'comixup'"),
     "network": (["train", "digits", "--model", "smal"], r"Did you mean small "),
-    "epochs": (["train", "digits", "--epochs", "0"], r"`epochs` must be"),
     "no seeds": (["train", "digits", "--seeds"], r"`--seeds` must be followed by a value"),
-    "negative seed": (["train", "digits", "--seeds", "-1"], r"`seeds` must be"),
-    "equal seeds": (["train", "digits", "--seeds", "1", "1"], r"got 1 1"),
-    "two names of the learning rate": (
-        ["train", "digits", "--lr", "0.1", "--learning-rate", "0.2"],
-        r"`--lr` must be given once",
-    ),
-    "a method by two names": (
-        ["train", "digits", "--method", "input", "mixup"],
-        r"got input twice",
-    ),
-    "data set": (
-        ["train", "digits", "--data-set", "cifar"],
-        r"`--data-set` must be one of .*got 'cifar'\. Did you mean cifar10",
-    ),
-    "data set to measure on": (
-        ["evaluate", "no-run", "--data-set", "digit"],
-        r"`--data-set` must be one of .*got 'digit'\. Did you mean digits",
-    ),
     "data": (["train", "cifar100-vat", "--data", "nowhere"], r"cifar100.* not found"),
     "saliency of vanilla": (
         ["train", "digits", "--method", "vanilla", "--saliency", "one-pass"],
@@ -364,34 +276,22 @@ MISTAKES = {
             ("epochs", f"{10**12}"),
             ("batch-size", f"{10**21}"),
             ("devices", "1000"),
-            ("devices", "0"),
-            ("num-nodes", f"{10**6}"),
             ("num-nodes", "2"),
             ("workers", f"{10**6}"),
-            ("workers", "-1"),
             ("accumulate", f"{10**9}"),
             ("accumulate", "101"),
-            ("timeout-minutes", "0"),
             ("timeout-minutes", "nan"),
             ("checkpoint-steps", "0"),
-            ("checkpoint-steps", f"{10**12}"),
-            ("seeds", f"{2**64}"),
             ("seeds", f"0 {10**100}"),
             ("width", f"{10**9}"),
-            ("width", "0"),
             ("classes", "5-99"),
             ("classes", f"0-{10**15}"),
             ("classes", "9" * 5000),
             ("classes", "1 1"),
-            ("images-per-class", f"{10**12}"),
             ("images-per-class", "-1"),
-            ("validation", "1"),
-            ("validation", "-0.5"),
             ("validation", "nan"),
-            ("validation-seed", "-1"),
             ("validation-seed", f"{2**64}"),
             ("lr", "inf"),
-            ("lr", "0"),
             ("weight-decay", "nan"),
         )
     },
@@ -430,11 +330,9 @@ def test_a_misspelt_command_gets_a_suggestion(called):
     ("words", "rule"),
     [
         ("train digits --epochs x", r"--epochs: must be an integer, got 'x'\."),
-        ("train digits --epochs None", r"--epochs: must be an integer, got 'None'\."),
         ("train digits --lr fast", r"--lr: must be a number, got 'fast'\."),
         ("train digits --seeds 0 one", r"--seeds: must be an integer, got 'one'\."),
         ("train digits --loss l2", r"--loss: must be one of cross-entropy, official.*got 'l2'\."),
-        ("sweep digits --beta low", r"--beta: must be a number, got 'low'\."),
         ("evaluate run --maps x", r"--maps: must be one of cam, grad-cam, got 'x'\."),
         ("evaluate run --workers 1.5", r"--workers: must be an integer, got '1\.5'\."),
     ],
@@ -486,17 +384,6 @@ def test_a_signal_ends_a_command_that_trains(tmp_path, command, number):
     assert re.fullmatch(r"comixup: Stopped\. The same command resumes from epoch .*\.\n", errors)
 
 
-@pytest.mark.slow
-def test_a_mistake_in_a_process_of_its_own_has_no_traceback(tmp_path):
-    command = [sys.executable, "-m", "comixup.cli", "train", "digitz"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert done.returncode == 1
-    assert done.stdout == ""
-    assert done.stderr.count("\n") == 1
-    assert "Did you mean digits?" in done.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_the_traceback_is_there_for_those_who_ask(called, monkeypatch):
     monkeypatch.setenv(cli.DEBUG, "1")
     with pytest.raises(ValueError, match="Did you mean digits"):
@@ -521,8 +408,7 @@ EARLY = {
         )
         for words in (
             *("train digits --out", "evaluate FILE --out", "compare FILE --out"),
-            *("predict FILE FILE --csv", "predict FILE FILE --maps", "mix FILE --out"),
-            "export FILE --to onnx --out",
+            *("predict FILE FILE --csv", "mix FILE --out", "export FILE --to onnx --out"),
         )
     },
     "no seed": ("train digits --seeds 1 1", "`seeds` must be different"),
@@ -540,7 +426,6 @@ EARLY = {
     "no number of workers to evaluate": ("evaluate FILE --workers -1", "`workers` must be"),
     "no boxes": ("evaluate FILE --boxes none", "`--boxes` must exist"),
     "no size": ("evaluate FILE --image-size 0", "`image_size` must be"),
-    "no classes": ("predict FILE FILE --top 0", "`top` must be"),
     "no images": ("mix", "`images` must be"),
     "no such image": ("mix none", "`images` must exist"),
     "no such method to mix by": ("mix FILE --method cutmic", "Did you mean cutmix"),

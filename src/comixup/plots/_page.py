@@ -338,7 +338,7 @@ def borders_of(
                 start, stop = stop, stop + len(list(run))
                 if kind < 0:
                     continue
-                # Where the region goes on without a border, the corner lies outside of it.
+                # Where the region continues without a border, the corner lies outside of it.
                 first = along[start] + (-corner if start and own[start - 1] == kind else corner)
                 goes_on = stop < len(own) and own[stop] == kind
                 last = along[stop] + (corner if goes_on else -corner)

@@ -176,11 +176,11 @@ class BatchPicture:
                 self._draw_inputs(page, first, colours, max_inputs, cells, lined=lined)
             if targets:
                 layer = self.decided.layer
-                told = "Borders: the input of each cell, dashed where several are blended."
+                note = "Borders: the input of each cell, dashed where several are blended."
                 if layer is not None:
-                    told = f"Mixed in the model, after {layer}: images stay as they are."
-                told += " Bar: the target."
-                _write_heading(page, middle, "Outputs", len(targets), len(self.ratio), told)
+                    note = f"Mixed in the model, after {layer}: images stay as they are."
+                note += " Bar: the target."
+                _write_heading(page, middle, "Outputs", len(targets), len(self.ratio), note)
                 self._draw_outputs(page, tops, colours, targets, captions)
             return page.figure
 
@@ -207,10 +207,10 @@ class BatchPicture:
     ) -> None:
         images, count = colours.pixels[:most], len(colours.pixels)
         shadows = _scaled(images) if colours.cmap else images
-        told = colours.note
+        note = colours.note
         if cells is not None:
-            told += " Below each: the stronger the colour, the more salient."
-        _write_heading(page, top, "Inputs", len(images), count, told.strip())
+            note += " Below each: the stronger the colour, the more salient."
+        _write_heading(page, top, "Inputs", len(images), count, note.strip())
         column, width, height = self._fitted(INPUT_COLUMNS)
         for i, image in enumerate(images):
             row, place = divmod(i, INPUT_COLUMNS)
@@ -276,7 +276,7 @@ class BatchPicture:
             if inside:
                 page.frame(box)
             else:
-                inputs, shares = output_shares(plan, j)
+                inputs, shares = masks_of_output(plan, j)
                 page.borders(box, shares, inputs, self.size)
             bar = Box(box.left, box.top + height + 0.05, width, BAR)
             page.bar(bar, *target)
@@ -284,11 +284,11 @@ class BatchPicture:
                 page.text(box.left, bar.top + BAR + 0.04, words, CAPTION)
 
 
-def _write_heading(page: Page, top: float, words: str, shown: int, count: int, told: str) -> None:
+def _write_heading(page: Page, top: float, words: str, shown: int, count: int, note: str) -> None:
     words += "" if shown == count else f" ({shown} of {count}; {count - shown} more not shown)"
     page.text(MARGIN, top + 0.06, words, _HEADING, bold=True)
     behind = MARGIN + text_width(words, _HEADING, bold=True) + 0.25
-    page.text(behind, top + 0.085, told, 10)
+    page.text(behind, top + 0.085, note, 10)
 
 
 def caption(weights: Sequence[float], names: Sequence[str], width: float) -> str:
@@ -322,14 +322,14 @@ def caption(weights: Sequence[float], names: Sequence[str], width: float) -> str
     return "\n".join(written)
 
 
-def output_shares(plan: Plan, output: int) -> tuple[list[int], npt.NDArray[np.float64]]:
+def masks_of_output(plan: Plan, output: int) -> tuple[list[int], npt.NDArray[np.float64]]:
     """Returns the inputs of an output, and the share of each at each location, (k, rows, columns).
 
     `plan.masks` holds the same for all inputs and outputs: for boxes in a batch of large images
     that would be gigabytes.
 
     >>> halves = Labelling(torch.tensor([[[[0, 4]]]]), num_inputs=5)
-    >>> inputs, shares = output_shares(halves, 0)
+    >>> inputs, shares = masks_of_output(halves, 0)
     >>> inputs, shares.tolist()
     ([0, 4], [[[1.0, 0.0]], [[0.0, 1.0]]])
     """

@@ -105,32 +105,6 @@ def test_grad_cam_is_the_positive_part_of_cam_where_both_fit():
     assert (cam < 0).any()
 
 
-def test_grad_cam_by_finite_differences():
-    torch.manual_seed(0)
-    body = nn.Sequential(nn.Conv2d(1, 3, 3), nn.ReLU(inplace=True))
-    head = nn.Sequential(nn.Flatten(), nn.Linear(3 * 25, 8), nn.Tanh(), nn.Linear(8, 4))
-    model, batch = (
-        nn.Sequential(body, head).double().eval(),
-        images(n=1, channels=1, size=7).double(),
-    )
-    found = ActivationMaps(model, batch, method="grad-cam")
-    assert found.layer == "0"
-    maps, _ = found(batch, torch.tensor([2]))
-    with torch.no_grad():
-        features, step = body(batch), 1e-5
-        weights = []
-        for channel in range(3):
-            total = 0.0
-            for place in range(25):
-                moved = [features.clone(), features.clone()]
-                for sign, copy in zip((1, -1), moved, strict=True):
-                    copy[0, channel].view(-1)[place] += sign * step
-                total += float(head(moved[0])[0, 2] - head(moved[1])[0, 2]) / (2 * step)
-            weights.append(total / 25)
-    expected = sum(w * features[0, c] for c, w in enumerate(weights)).clamp(min=0)
-    assert_close(maps[0], expected, rtol=1e-6, atol=1e-9)
-
-
 @pytest.mark.parametrize("name", ["vgg11", "lenet", "torchvision:mobilenet_v3_small"])
 def test_other_heads_need_grad_cam(name):
     shape = (1, 28, 28) if name == "lenet" else (3, 64, 64)

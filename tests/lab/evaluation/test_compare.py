@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy import integrate, stats
+from scipy import integrate
 
 from comixup.lab._runs import RunRecord
 from comixup.lab.evaluation._compare import (
@@ -54,11 +54,6 @@ def test_one_run_has_no_spread():
     (difference,) = found.differences
     assert (difference.difference, difference.welch, difference.paired) == (1.0, None, None)
     assert difference.pairs == 1
-
-
-def test_runs_of_other_recipes_stay_apart():
-    found = compare([*rows("a", [1.0], recipe="digits"), *rows("a", [2.0], recipe="cifar")])
-    assert list(found.summaries) == ["digits a", "cifar a"]
 
 
 def test_best_depends_on_the_column():
@@ -121,21 +116,11 @@ def test_paired_by_hand():
     assert paired_test([2.0, 4.0]) == pytest.approx(1 - 2 * math.atan(t) / math.pi)
 
 
-def test_both_agree_with_another_implementation():
-    generator = np.random.default_rng(0)
-    for first, second in ((2, 2), (3, 5), (10, 4)):
-        x, y = generator.normal(20, 1, first), generator.normal(21, 3, second)
-        expected = stats.ttest_ind(x, y, equal_var=False).pvalue
-        assert welch_test(list(x), list(y)) == pytest.approx(expected, rel=1e-9)
-    x, y = generator.normal(20, 1, 6), generator.normal(21, 3, 6)
-    assert paired_test(list(x - y)) == pytest.approx(stats.ttest_rel(x, y).pvalue, rel=1e-9)
-
-
 def test_where_there_is_no_spread_there_is_no_test():
     assert welch_test([1.0, 1.0], [2.0, 2.0]) is None
     assert welch_test([1.0], [2.0, 3.0]) is None
     assert welch_test([1.0, 1.0], [2.0, 3.0]) is not None
-    assert paired_test([0.5]) is None
+    assert paired_test([0.5]) is paired_interval([0.5]) is paired_interval([0.5, 0.5]) is None
     # Errors of 10,000 images are hundredths; their differences differ by rounding alone.
     assert paired_test([20.3 - 20.1, 19.9 - 19.7, 20.8 - 20.6]) is None
 
@@ -185,25 +170,12 @@ def test_a_reference_that_is_not_there():
 # ---- Intervals and adjusted p-values ------------------------------------------------------------
 
 
-def test_intervals_agree_with_scipy():
-    random = np.random.default_rng(3)
-    for count in (3, 10):
-        x = random.normal(1, 2, count)
-        expected = stats.ttest_1samp(x, 0).confidence_interval(0.95)
-        assert paired_interval(list(x)) == pytest.approx((expected.low, expected.high))
-
-
 def test_an_interval_leaves_zero_out_where_the_test_rejects():
     random = np.random.default_rng(4)
     for _ in range(50):
         x = list(random.normal(0.7, 1, 5))
         low, high = paired_interval(x)
         assert (low > 0 or high < 0) == (paired_test(x) < 0.05)
-
-
-def test_no_interval_where_there_is_no_test():
-    assert paired_interval([0.5]) is None
-    assert paired_interval([0.5, 0.5]) is None
 
 
 def test_holm_by_hand():

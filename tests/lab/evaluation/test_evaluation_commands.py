@@ -33,7 +33,7 @@ def columns():
 def trained(tmp_path_factory):
     """Returns the folder of digits' runs: two methods with two seeds each."""
     out = tmp_path_factory.mktemp("runs")
-    words = ["train", "digits", *SMALL, "--labels-per-class", "2", "--method", "vanilla", "comixup"]
+    words = ["train", "digits", *SMALL, "--images-per-class", "2", "--method", "vanilla", "comixup"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["comixup", *words, "--seeds", "0", "1", "--out", str(out)])
         cli.main()
@@ -157,24 +157,11 @@ def test_a_run_is_evaluated_on_what_it_was_trained_on(called, runs):
     assert not (runs[0] / "localization.png").exists()
 
 
-def test_several_runs_go_into_folders_of_their_own(called, runs, tmp_path):
-    code, _, _ = called("evaluate", *runs[:2], "--out", "measured")
-    assert code == 0
-    places = sorted(path.parent for path in (tmp_path / "measured").rglob("evaluation.json"))
-    assert [place.name for place in places] == ["seed-0", "seed-1"]
-    assert [saved(place)["seed"] for place in places] == [0, 1]
-    assert not (runs[0] / "evaluation.json").exists()
-
-
-def no_computation(*arguments, **settings):
-    raise AssertionError("something was computed")
-
-
 @pytest.mark.parametrize("place", ["a file", "below a file", "a folder for the file", "in use"])
 def test_what_cannot_be_written_is_found_out_before_anything_is_computed(
     called, runs, tmp_path, monkeypatch, place
 ):
-    monkeypatch.setattr(cli._evaluation.evaluation, "evaluate", no_computation)
+    monkeypatch.setattr(cli._evaluation.evaluation, "evaluate", pytest.fail)
     (tmp_path / "file").write_text("mine")
     (tmp_path / "folder" / "evaluation.json").mkdir(parents=True)
     out = {"a file": "file", "below a file": "file/below"}.get(place, "folder")
@@ -188,37 +175,12 @@ def test_what_cannot_be_written_is_found_out_before_anything_is_computed(
     assert not (runs[0] / "evaluation.json").exists()
 
 
-def test_what_was_computed_is_printed_if_it_cannot_be_written(called, runs, monkeypatch):
-    def full(path, content):
-        raise OSError(f"{path} could not be written (No space left on device)")
-
-    monkeypatch.setattr("comixup.lab.evaluation._evaluate.atomic_write", full)
-    code, out, err = called("evaluate", runs[0])
-    assert code == 1
-    assert "No space left on device" in err
-    printed = json.loads(out[out.index("{\n") :])
-    assert printed["metrics"]["images"] == 1000
-    assert "top-1 error" in out[: out.index("{\n")]
-
-
-def test_a_folder_that_a_comparison_cannot_be_written_to(called, runs, tmp_path):
-    assert called("evaluate", runs[0])[0] == 0
-    (tmp_path / "file").write_text("mine")
-    for out in ("file", "file/below"):
-        told = "`--out` must be a folder to write to"
-        assert_message(called("compare", runs[0], "--out", out), told)
-    assert (tmp_path / "file").read_text() == "mine"
-
-
 def test_runs_that_would_be_written_to_one_folder(called, runs, tmp_path, monkeypatch):
-    monkeypatch.setattr(cli._evaluation.evaluation, "evaluate", no_computation)
+    monkeypatch.setattr(cli._evaluation.evaluation, "evaluate", pytest.fail)
     told = "must have a folder each to write into"
     assert_message(called("evaluate", runs[0], runs[0]), told)
     assert_message(called("evaluate", runs[0], runs[0].parent / "." / runs[0].name), told)
-    other = shutil.copytree(tmp_path / "runs", tmp_path / "others") / runs[0].relative_to(
-        tmp_path / "runs"
-    )
-    assert_message(called("evaluate", runs[0], other, "--out", "measured"), told)
+    assert_message(called("evaluate", *runs[:2], "--out", "measured"), told)
     shutil.copy(runs[0] / "weights.safetensors", tmp_path / "mine.safetensors")
     torch.save({}, tmp_path / "mine.pt")
     words = ["mine.safetensors", "mine.pt", "--data-set", "digits"]
@@ -235,8 +197,8 @@ def test_several_processes_of_evaluate_are_too_many(called, runs, monkeypatch):
 @pytest.mark.parametrize(
     ("option", "value"),
     [
-        *(("workers", 10**6), ("workers", -1), ("image-size", 10**9), ("image-size", 0)),
-        *(("seed", -1), ("seed", 2**64), ("device", "gpuu"), ("device", "meta")),
+        *(("workers", 10**6), ("image-size", 10**9), ("seed", 2**64)),
+        *(("device", "gpuu"), ("device", "meta")),
     ],
 )
 def test_numbers_and_devices_that_cannot_be(called, runs, option, value):
@@ -255,23 +217,22 @@ def test_bare_weights_are_evaluated(called, runs, tmp_path):
     assert found["metrics"]["images"] == 1000
 
 
-def test_boxes_of_tiny_imagenet_are_used(called, of_tiny, tmp_path):
-    code, text, _ = called(*of_tiny)
+@pytest.mark.parametrize(("maps", "name"), [("cam", "CAM"), ("grad-cam", "Grad-CAM")])
+def test_boxes_of_tiny_imagenet_are_used(called, of_tiny, tmp_path, maps, name):
+    code, text, _ = called(*of_tiny, "--maps", maps)
     assert code == 0
-    for words in ("GT-known Loc, % (CAM)", "whole image", "MaxBoxAccV2", "background: added-noise"):
+    for words in (
+        f"GT-known Loc, % ({name})",
+        "whole image",
+        "MaxBoxAccV2",
+        "background: added-noise",
+    ):
         assert words in text
     found = saved(tmp_path / "network")
     assert found["metrics"]["images"] == found["localization"]["images"] == IMAGES
     assert set(found["corruption"]) == {"replace", "noise", "added-noise"}
     pictures = {path.name for path in (tmp_path / "network").glob("*.png")}
     assert pictures == {"reliability.png", "localization.png", "corruption.png"}
-
-
-def test_grad_cam_is_used_if_asked_for(called, of_tiny, tmp_path):
-    code, text, _ = called(*of_tiny, "--maps", "grad-cam", "--out", "measured")
-    assert code == 0
-    assert "GT-known Loc, % (Grad-CAM)" in text
-    assert saved(tmp_path / "measured")["localization"]["name"] == "Grad-CAM"
 
 
 def test_folders_have_boxes_from_a_csv_file(called, of_folder, tmp_path):
@@ -284,17 +245,12 @@ def test_folders_have_boxes_from_a_csv_file(called, of_folder, tmp_path):
     assert (tmp_path / "network" / "localization.png").exists()
 
 
-def test_a_class_without_test_images_is_named(called, of_folder, folder):
+def test_a_class_without_test_images_is_named(called, of_folder, folder, tmp_path):
     for path in (folder / "val" / "bee").iterdir():
         path.unlink()
     code, out, _ = called(*of_folder)
     assert code == 0
     assert "Classes of pictures without images: 'bee' in test." in out
-
-
-def test_folders_need_no_boxes(called, of_folder, tmp_path):
-    code, _, _ = called(*of_folder)
-    assert code == 0
     assert saved(tmp_path / "network")["corruption"] == {}
 
 
@@ -314,18 +270,6 @@ def test_boxes_as_large_as_the_images_leave_nothing_to_draw(called, of_folder, t
 # ---- Damaged images -----------------------------------------------------------------------------
 
 
-def test_a_damaged_file_of_tiny_imagenet_is_named(called, of_tiny, tiny, tmp_path):
-    (tiny / "val" / "images" / "val_4.JPEG").write_bytes(b"no picture")
-    assert_message(called(*of_tiny), r"val_4\.JPEG cannot be read as an image")
-    code, text, err = called(*of_tiny, "--skip-bad")
-    assert code == 0
-    assert text.count("1 of 8 images of Tiny-ImageNet, test are left out.") == 1
-    assert "val_4.JPEG cannot be read" in text
-    assert "Warning" not in text + err
-    found = saved(tmp_path / "network")
-    assert found["metrics"]["images"] == found["localization"]["images"] == IMAGES - 1
-
-
 @pytest.mark.parametrize("more", [[], ["--boxes", "boxes.csv"]])
 def test_a_damaged_file_of_a_folder_is_named(called, of_folder, folder, tmp_path, more):
     (folder / "val" / "ant" / "01.png").write_bytes(b"no picture")
@@ -341,31 +285,8 @@ def test_a_damaged_file_of_a_folder_is_named(called, of_folder, folder, tmp_path
 # ---- Mistakes -----------------------------------------------------------------------------------
 
 
-def test_missing_and_empty_boxes(called, of_folder, tiny, of_tiny, tmp_path):
-    of_folder[1] = weights_of("small", 2, tmp_path / "two.pth", side=32)
-    assert_message(
-        called(*of_folder, "--boxes", "nowhere.csv"),
-        r"`--boxes` must exist, but there is no nowhere\.csv",
-    )
-    (tmp_path / "empty.csv").write_text("file,x0,y0,x1,y1\n")
-    assert_message(called(*of_folder, "--boxes", "empty.csv"), r"has no box for any of the 6")
-    (tmp_path / "one.csv").write_text("ant/00.jpg,1,2,9,9\n")
-    assert_message(called(*of_folder, "--boxes", "one.csv"), r"for two images at least, got 1")
-    (tmp_path / "short.csv").write_text("ant/00.jpg,1,2\n")
-    assert_message(called(*of_folder, "--boxes", "short.csv"), r"line 1, must have file")
-    notes = tiny / "val" / "val_annotations.txt"
-    lines = notes.read_text().splitlines()
-    notes.write_text("\n".join([*lines[:-1], lines[-1].rsplit("\t", 4)[0]]))
-    assert_message(called(*of_tiny), r"must list each image once, with a box")
-
-
 MISTAKES = {
     "no runs": (["evaluate"], r"`runs` must be one folder or file at least"),
-    "nothing there": (["evaluate", "nowhere"], r"there is no nowhere"),
-    "data set": (
-        ["evaluate", "RUN", "--data-set", "digitz"],
-        r"got 'digitz'\. Did you mean digits",
-    ),
     "no data": (["evaluate", "RUN", "--data-set", "cifar10"], r"not found"),
     "other images": (
         ["evaluate", "RUN", "--data-set", "cifar100", "--data", "data"],
@@ -382,7 +303,6 @@ MISTAKES = {
     ),
     "skipping": (["evaluate", "RUN", "--skip-bad"], r"`skip_bad` must be False for 'digits'"),
     "not evaluated": (["compare", "RUN"], r"must be evaluated before they are compared"),
-    "nothing to compare": (["compare"], r"`runs` must be one folder or file at least"),
     "nothing to vary": (["sweep", "digits"], r"must vary something"),
     "list to vary": (["sweep", "digits", "--vary", "levels=3"], r"NAME=\[VALUE,\.\.\.\]"),
     "settings to vary twice": (
@@ -395,10 +315,8 @@ MISTAKES = {
     ),
     "no values to vary": (["sweep", "digits", "--vary", "levels=[]"], r"one at least"),
     "values left empty": (["sweep", "digits", "--tau", "--beta", "0"], r"`--tau` must be followed"),
-    "infinite value": (["sweep", "digits", "--beta", "1e400"], r"`beta` must be a finite number"),
     "no boolean to vary": (["sweep", "digits", "--vary", "resolve=[0,1]"], r"true or false"),
     "equal values": (["sweep", "digits", "--vary", "beta=[1,1.0]"], r"must have different values"),
-    "deep list": (["sweep", "digits", "--vary", f"levels={'[' * 50_000}"], r"nested too deeply"),
     "setting without effect": (
         ["sweep", "digits", "--set", "beta=0.5", "--beta", "0", "1"],
         r"`--set` must set what the sweep does not vary",
@@ -408,7 +326,6 @@ MISTAKES = {
         r"`clean_weight` must be left out",
     ),
     "setting to vary": (["sweep", "digits", "--vary", "betta=[1]"], r"betta"),
-    "recipe to sweep": (["sweep", "digitz", "--beta", "0"], r"Did you mean digits\?"),
 }
 
 
@@ -432,7 +349,7 @@ def test_runs_are_compared(called, runs, tmp_path):
     code, text, _ = called("compare", *runs, "--out", "side-by-side")
     assert code == 0
     found = tmp_path / "side-by-side"
-    assert {path.suffix for path in found.iterdir()} == {".txt", ".md", ".tex", ".csv", ".png"}
+    assert {path.suffix for path in found.iterdir()} == {".md", ".csv", ".png"}
     errors = {
         method: [saved(run)["summary"]["error"] for run in runs if run.parent.name == method]
         for method in ("vanilla", "comixup")
@@ -451,7 +368,7 @@ def test_runs_are_compared(called, runs, tmp_path):
 
 @pytest.mark.slow
 def test_a_sweep_leaves_a_table(called, tmp_path):
-    words = ["digits", "--beta", "0", "0.32", "--epochs", "1", "--labels-per-class", "5"]
+    words = ["digits", "--beta", "0", "0.32", "--epochs", "1", "--images-per-class", "5"]
     words += ["--accelerator", "cpu", "--workers", "0"]
     code, text, _ = called("sweep", *words)
     assert code == 0
@@ -492,12 +409,6 @@ def test_calibration_is_given_after_temperature_scaling_too(called, tmp_path):
     for folder, passes in zip(folders, (1, 2), strict=True):
         logits = load_file(folder / "logits.safetensors")
         found = saved(folder)
-        held_out = (logits["validation_logits"].float(), logits["validation_targets"].long())
-        losses = [
-            F.cross_entropy(held_out[0] / (found["scaled"]["temperature"] * factor), held_out[1])
-            for factor in (0.9, 1.0, 1.1)
-        ]
-        assert losses[1] == min(losses)
         scaled = logits["test_logits"].double() / found["scaled"]["temperature"]
         expected = F.cross_entropy(scaled, logits["test_targets"].long()).item()
         assert found["summary"]["scaled_nll"] == pytest.approx(expected)

@@ -1,4 +1,4 @@
-"""`comixup export`: compared on the run's test images, or on random ones where they are gone."""
+"""`comixup export` of a run, and of its weights alone."""
 
 import functools
 import shutil
@@ -22,27 +22,19 @@ def called(called):
 
 
 @pytest.mark.slow
-def test_a_run_is_exported_and_compared_on_its_test_images(called, trained):
+def test_a_run_is_exported(called, trained):
     code, out, err = called(trained, "--to", "pt2")
     assert code == 0, err
-    assert "logits of 6 test images differ" in out
+    assert "logits of 4 random images differ" in out
     classifier, images = models.load(trained), torch.rand(3, 3, 32, 32)
     logits = torch.export.load(trained / "model.pt2").module()(images)
     expected = classifier.model(classifier.preprocessing.normalize(images))
     torch.testing.assert_close(logits, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_random_images_are_compared_where_the_data_are_gone(called, trained, tmp_path):
+def test_weights_alone_are_exported(called, trained, tmp_path):
     alone = shutil.copy(trained / "weights.safetensors", tmp_path / "mine.safetensors")
     code, out, err = called(alone, "--to", "pt2", "--out", "net.pt2")
     assert code == 0, err
-    assert "The data were not found: random images are compared." in out
     assert "logits of 4 random images differ" in out
     assert (tmp_path / "net.pt2").is_file()
-    assert called(alone, "--to", "pt2", "--data", "nowhere")[0] == 1
-
-
-def test_a_network_that_is_not_timms(called, trained):
-    code, _, err = called(trained, "--to", "timm")
-    assert code == 1
-    assert "`to` must be onnx or pt2 for small" in err

@@ -1,4 +1,4 @@
-"""`comixup predict`: probabilities of files, calibrated or not, maps, and damaged files."""
+"""`comixup predict`: probabilities of files, calibrated or not, and damaged files."""
 
 import csv
 import functools
@@ -14,7 +14,6 @@ from safetensors.torch import load_file, save_file
 
 from comixup.lab import evaluation, models
 from comixup.lab.evaluation._measure_run import run_temperature
-from comixup.lab.evaluation._predict_files import _free_name
 from comixup.lab.training import read_logits
 from trained_folder import CLASSES, train_on_folder
 
@@ -141,8 +140,7 @@ def test_statistics_of_a_batch_norm_that_cannot_be(called, run, pictures, tmp_pa
     assert "ant" not in out
 
 
-@pytest.mark.parametrize("words", [(), ("--maps", "maps")])
-def test_logits_that_are_no_numbers_are_no_prediction(called, run, pictures, tmp_path, words):
+def test_logits_that_are_no_numbers_are_no_prediction(called, run, pictures, tmp_path):
     weights = load_file(run / "weights.safetensors")
     *_, bias = (key for key, tensor in weights.items() if key.endswith("bias") and len(tensor) == 2)
     head = bias.replace("bias", "weight")
@@ -153,7 +151,7 @@ def test_logits_that_are_no_numbers_are_no_prediction(called, run, pictures, tmp
         metadata = content.metadata()
     save_file(weights, file, metadata)
     rule = r"images are infinite or not a number.* weights of \S*changed\.safetensors"
-    code, out, err = called(file, pictures, *words)
+    code, out, err = called(file, pictures)
     assert code == 1
     assert re.search(rule, err), err
     assert "ant" not in out
@@ -182,16 +180,6 @@ def test_damaged_files_are_named_and_the_others_done(called, run, pictures, tmp_
     assert rows[0]["class"] == rows[0]["p(ant)"] == ""
 
 
-def test_maps_are_drawn(called, run, pictures, tmp_path, drawn):
-    code, out, err = called(run, pictures, "--maps", "maps", "--device", "cpu")
-    assert code == 0, err
-    assert "Activation maps are in maps." in out
-    names = sorted(path.name for path in (tmp_path / "maps").iterdir())
-    assert names == [f"0{number}{again}.png" for number in range(3) for again in ("-2", "")]
-    with Image.open(tmp_path / "maps" / "00.png") as picture:
-        assert picture.width > picture.height > 100
-
-
 @pytest.mark.parametrize(
     ("words", "rule"),
     [
@@ -204,11 +192,3 @@ def test_files_that_are_not_there(called, run, tmp_path, words, rule):
     code, _, err = called(run, *words)
     assert code == 1
     assert re.search(rule, err), err
-
-
-def test_files_of_one_name_get_pictures_of_their_own():
-    used = set()
-    paths = ["a/x.jpg", "b/x.png", "c/x-2.jpg", "x.jpg", "y.jpg", "c/x-2.gif"]
-    found = [_free_name(Path(path), used) for path in paths]
-    assert len(set(found)) == len(paths)
-    assert found[:2] == ["x.png", "x-2.png"]

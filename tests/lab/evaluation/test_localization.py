@@ -1,8 +1,5 @@
 """Localization: regions and overlaps against slow code of the test's own, and the figures."""
 
-import math
-import os
-
 import numpy as np
 import pytest
 import torch
@@ -12,7 +9,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from torch import nn
 from torch.testing import assert_close
 
-from comixup.lab.data import load
+from comixup.lab.evaluation._cam import ActivationMaps
 from comixup.lab.evaluation._localization import (
     box_overlaps,
     find_regions,
@@ -57,17 +54,6 @@ def slow_overlap(first, second):
 
     one, other = pixels(first), pixels(second)
     return len(one & other) / len(one | other) if one | other else 0.0
-
-
-def drawn(*rows):
-    return np.array([[mark == "#" for mark in row] for row in rows])
-
-
-def test_regions_of_a_drawn_mask():
-    mask = drawn("##..#", "#...#", ".#...", "....#", "..###")
-    found = find_regions(mask[None])
-    assert found.areas.tolist() == [4, 4, 2]
-    assert found.boxes.tolist() == [[0, 0, 2, 3], [2, 3, 5, 5], [4, 0, 5, 2]]
 
 
 @given(arrays(bool, array_shapes(min_dims=3, max_dims=3, min_side=1, max_side=9)))
@@ -143,7 +129,7 @@ def test_figures_of_painted_maps():
     images, targets, boxes = painted()
     batches = [(images[:3], targets[:3]), (images[3:], targets[3:])]
     seen = []
-    found = localize(Painter().eval(), batches, boxes, after=seen.append)
+    found = localize(ActivationMaps(Painter().eval(), images), batches, boxes, after=seen.append)
     assert seen == [3, 4]
     assert (found.images, found.left_out) == (3, 1)
     assert found.indices.tolist() == [0, 1, 2]
@@ -159,7 +145,7 @@ def test_figures_of_painted_maps():
 
 def test_baselines_of_painted_maps():
     images, targets, boxes = painted()
-    found = localize(Painter().eval(), [(images, targets)], boxes)
+    found = localize(ActivationMaps(Painter().eval(), images), [(images, targets)], boxes)
     whole, centre = found.baselines
     assert whole.ious.tolist() == pytest.approx([0.25, 0.25, 0.04])
     assert whole.gt_known == 0
@@ -175,7 +161,7 @@ def test_thresholds_are_those_of_the_map_and_the_best_is_taken():
     image = scene((0, 0, 20, 20), (5, 5, 9, 9), heights=(0.6, 1.0))
     image[0, 0] = 0
     images, boxes = torch.stack((image, image * 0))[None], torch.tensor([[[5, 5, 9, 9]]])
-    found = localize(Painter().eval(), [(images, torch.tensor([0]))], boxes)
+    found = localize(ActivationMaps(Painter().eval(), images), [(images, torch.tensor([0]))], boxes)
     assert found.boxes.tolist() == [[0, 0, 20, 20]]
     assert found.gt_known == 0
     assert found.max_box_acc_v2 == 100
@@ -183,7 +169,7 @@ def test_thresholds_are_those_of_the_map_and_the_best_is_taken():
 
 def test_a_flat_map_finds_nothing():
     images, boxes = torch.zeros(1, 2, 8, 8), torch.tensor([[[0, 0, 8, 8]]])
-    found = localize(Painter().eval(), [(images, torch.tensor([0]))], boxes)
+    found = localize(ActivationMaps(Painter().eval(), images), [(images, torch.tensor([0]))], boxes)
     assert found.boxes.tolist() == [[0, 0, 0, 0]]
     assert found.ious.tolist() == [0.0]
     assert found.baselines[0].gt_known == 100
@@ -194,33 +180,10 @@ def test_batches_do_not_matter():
     model, images = build("small", 5, shape=(3, 64, 64)).eval(), torch.rand(7, 3, 64, 64)
     targets, boxes = torch.arange(7) % 5, torch.tensor([[[10, 5, 50, 40]]]).repeat(7, 1, 1)
     boxes[3] = 0
-    whole = localize(model, [(images, targets)], boxes)
+    maps_of = ActivationMaps(model, images)
+    whole = localize(maps_of, [(images, targets)], boxes)
     parts = zip(images.split(3), targets.split(3), strict=True)
-    assert_close(localize(model, parts, boxes).ious, whole.ious)
-    grad = localize(model, [(images, targets)], boxes, method="grad-cam")
+    assert_close(localize(maps_of, parts, boxes).ious, whole.ious)
+    grad_cam = ActivationMaps(model, images, method="grad-cam")
+    grad = localize(grad_cam, [(images, targets)], boxes)
     assert (grad.name, grad.images) == ("Grad-CAM", 6)
-
-
-@pytest.mark.data
-def test_tiny_imagenet_by_slow_code():
-    data = load("tiny-imagenet", root=os.environ["COMIXUP_DATA"])
-    boxes = data.test_boxes
-    chosen = torch.arange(0, len(boxes), len(boxes) // 20)
-    torch.manual_seed(0)
-    model = build("small", data.num_classes, shape=data.shape).eval()
-    split, truth = data.test.subset(chosen), boxes[chosen]
-    found = localize(model, split.loader(8).epoch(0), truth)
-    images, targets = next(split.loader(len(chosen)).epoch(0))
-    with torch.no_grad():
-        features = model.features(images)
-    hits = 0
-    for number, target in enumerate(targets.tolist()):
-        weights = model.fc.weight[target].detach()
-        heat = (features[number] * weights[:, None, None]).sum(0)
-        heat = nn.functional.interpolate(heat[None, None], size=(64, 64), mode="bicubic")[0, 0]
-        heat = (heat - heat.min()) / (heat.max() - heat.min())
-        box = box_of(slow_regions((heat > 0.25).numpy())[0])
-        expected = max(slow_overlap(box, other) for other in truth[number].tolist())
-        assert math.isclose(found.ious[number], expected, abs_tol=0.02)
-        hits += expected >= 0.5
-    assert abs(found.gt_known - 100 * hits / len(chosen)) < 100 / len(chosen) + 1e-6

@@ -1,6 +1,5 @@
 """Pictures of maps, boxes and corrupted backgrounds: what is on them, and where."""
 
-import os
 import sys
 from pathlib import Path
 
@@ -10,7 +9,8 @@ import torch
 
 sys.path.append(str(Path(__file__).parents[1] / "data"))
 
-from comixup.lab.data import DataSet, load
+from comixup.lab.data import DataSet
+from comixup.lab.evaluation._cam import ActivationMaps
 from comixup.lab.evaluation._localization import localize
 from comixup.lab.evaluation._pictures import (
     FOUND,
@@ -47,7 +47,8 @@ def test_boxes_are_drawn_around_their_pixels(channels):
         boxes = {TRUE: truth[own], FOUND: found[own]}
         rows.append(Row(words, pixels[own], boxes))
         rows.append(Row("", pixels[own], boxes, heat[own], ["x", "y", "z"][own]))
-    canvas, *axes = rows_figure("A model", {TRUE: "true box", FOUND: "found"}, rows).axes
+    figure = rows_figure("A model", {TRUE: "true box", FOUND: "found"}, rows)
+    axes = figure.axes
     assert len(axes) == 6  # two best, two maps of theirs, a worst one and its map
     true, all_of_it = ("-", (0.5, 0.5, 4, 3)), ("--", (-0.5, -0.5, 12, 8))
     assert outlines(axes[0]) == [true, all_of_it]
@@ -58,7 +59,8 @@ def test_boxes_are_drawn_around_their_pixels(channels):
     assert {patch.get_edgecolor()[:3] for ax in axes for patch in ax.patches} == {
         tuple(int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)) for colour in (TRUE, FOUND)
     }
-    words = [text.get_text() for text in canvas.texts]
+    words = [figure.get_suptitle(), *(part.get_suptitle() for part in figure.subfigs)]
+    words += [text.get_text() for text in figure.legends[0].texts]
     assert {"A model", "true box", "Best by IoU", "Worst by IoU"} <= set(words)
 
 
@@ -68,9 +70,10 @@ def test_a_picture_of_the_best_and_the_worst(tmp_path, count):
     data = small_set(count)
     model = build("small", 5, shape=data.shape).eval()
     boxes = torch.tensor([[[4, 4, 20, 28]]]).repeat(count, 1, 1)
-    result = localize(model, data.test.loader(8).epoch(0), boxes)
+    maps_of = ActivationMaps(model, next(data.test.loader(8).epoch(0))[0])
+    result = localize(maps_of, data.test.loader(8).epoch(0), boxes)
     path = tmp_path / "pictures" / "found.png"
-    draw_localization(model, data, boxes, result, path, "A model")
+    draw_localization(maps_of, data, boxes, result, path, "A model")
     assert mpl_image.imread(path).shape[0] > 200
 
 
@@ -82,24 +85,13 @@ def test_a_picture_of_corruptions(tmp_path):
     assert mpl_image.imread(path).shape[1] > 100 * SHOWN
     rows = [Row("Clean", torch.rand(2, 3, 4, 4), {TRUE: boxes[:2]})]
     figure = rows_figure("Two", {TRUE: "box"}, rows)
-    assert [len(ax.patches) for ax in figure.axes[1:]] == [1, 1]
+    assert [len(ax.patches) for ax in figure.axes] == [1, 1]
 
 
 def test_wrong_calls(tmp_path):
     data = small_set(3)
     whole = torch.tensor([[[0, 0, 32, 32]]]).repeat(3, 1, 1)
-    with pytest.raises(ValueError, match="`boxes` must leave a background"):
-        draw_corruptions(data, whole, tmp_path / "a.png")
+    draw_corruptions(data, whole, tmp_path / "a.png")
+    assert not (tmp_path / "a.png").exists()  # nothing to draw
     with pytest.raises(ValueError, match=r"`path` must end in one of \.png"):
         draw_corruptions(data, whole // 2, tmp_path / "a.jpg")
-    with pytest.raises(ValueError, match="`pixels` must have shape"):
-        rows_figure("Two", {}, [Row("Clean", torch.rand(2, 2, 4, 4), {TRUE: whole[:2]})])
-
-
-@pytest.mark.data
-def test_tiny_imagenet(tmp_path):
-    root = os.environ["COMIXUP_DATA"]
-    data = load("tiny-imagenet", root=root)
-    boxes = data.test_boxes
-    draw_corruptions(data, boxes, tmp_path / "corrupted.png")
-    assert mpl_image.imread(tmp_path / "corrupted.png").std() > 0.1

@@ -7,9 +7,7 @@ import torch
 from rich.console import Console
 from torch import nn
 
-from comixup.lab import models
 from comixup.lab._progress import progress_bar
-from comixup.lab.data import load
 from comixup.lab.evaluation._metrics import predict
 
 
@@ -102,12 +100,6 @@ def test_half_precision_scores_are_taken_in_single():
     torch.testing.assert_close(found.confidences, exact, rtol=1e-6, atol=0)
 
 
-def test_progress_counts_images():
-    done = []
-    predict(Scores(), batches([4, 4, 3]), after=done.append)
-    assert done == [4, 8, 11]
-
-
 def test_a_bar_is_for_terminals():
     shown = io.StringIO()
     terminal = Console(file=shown, force_terminal=True, width=80, legacy_windows=False)
@@ -121,16 +113,6 @@ def test_a_bar_is_for_terminals():
     with progress_bar(None, "vanilla", 11) as after:
         after(11)
     assert quiet.getvalue() == ""
-
-
-def test_a_network_of_ours_on_a_real_split():
-    torch.manual_seed(0)
-    data = load("digits")
-    split = data.test.subset(torch.arange(37))
-    model = models.build("small", data.num_classes, shape=data.shape)
-    found = predict(model, split.loader(16).epoch(0))
-    torch.testing.assert_close(found.targets, split.targets)
-    assert found.ranks.max() < data.num_classes
 
 
 # ---- Bad input ----------------------------------------------------------------------------------

@@ -55,12 +55,6 @@ def test_a_run_is_trained_evaluated_and_exported_with_colours_from_minus_1_to_1(
     assert_close(program((views(run) + 1) / 2), expected, rtol=1e-3, atol=1e-3)
 
 
-def test_data_that_are_normalized_otherwise_are_rejected(run):
-    data = load("folder", run.parents[3] / "pictures")
-    with pytest.raises(ValueError, match=r"`data` must be prepared .* mean \(0.5, 0.5, 0.5\)"):
-        evaluate(load_trained(run), data)
-
-
 def test_a_run_that_begins_with_these_weights_normalizes_alike(run):
     recipe = dataclasses.replace(RECIPES["folder"], weights=str(run), model=LITE0, width=None)
     data = Run(recipe, "vanilla").load_data(run.parents[3] / "pictures")

@@ -78,55 +78,19 @@ def test_the_defaults_are_those_of_the_mixer():
         assert getattr(Settings(), name) == getattr(mixer, name), name
 
 
-def test_links_hold_all_settings():
-    settings = Settings(
-        sample="digits", count=7, draw=3, side=64, saliency="runs/a & b?=1", augment="trivial",
-        pretrained=False, beta=0.1, gamma=2.0, tau=1.25, omega=0.01, eta=0.0, grid=8,
-        partition_size=5, levels=3, sweeps=2, seed=11,
-    )  # fmt: skip
-    from urllib.parse import parse_qsl  # noqa: PLC0415
-
-    query = dict(parse_qsl(settings.query))
-    assert set(query) == set(vars(settings))  # none is at its default, so all are there
-    assert Settings.from_query(query) == settings
-    assert Settings().query == ""
-    assert Settings.from_query({"utm_source": "chat", "tau": "1"}) == Settings(tau=1.0)
-
-
-@each_case(
-    ("query", "message"),
-    [
-        ({"tau": "-1"}, "`tau` must be a number from 0"),
-        ({"tau": "nan"}, "`tau` must be a number from 0"),
-        ({"tau": "x" * 1000}, "`tau` must be a number, got 'xxx"),
-        ({"grid": "1000000"}, "`grid` must be an integer from 1 to 8"),
-        ({"grid": "4.5"}, "`grid` must be an integer, got '4.5'"),
-        ({"count": "9" * 5000}, "`count` must be an integer"),
-        ({"sample": "/etc/passwd"}, "`sample` must be one of"),
-        ({"pretrained": "yes"}, "`pretrained` must be one of"),
-        ({"saliency": ""}, "`saliency` must be a name"),
-        ({"seed": "-1"}, "`seed` must be an integer of at least 0"),
-        ({"seed": "500"}, "`seed` must be an integer from 0 to 100"),
-        ({"gamma": "50"}, "`gamma` must be a number from 0 to 3"),
-        ({"omega": "0.5"}, "`omega` must be a number from 0 to 0.05"),
-    ],
-)
-def test_links_of_strangers_are_checked(query, message):
-    with pytest.raises((ValueError, TypeError)) as error:
-        Settings.from_query(query)
-    assert message in str(error.value)
-    assert len(str(error.value)) < 300
-
-
 @each_case(
     ("name", "value", "message"),
     [
-        ("pretrained", "False", "`pretrained` must be True or False, got 'False'"),
         ("tau", "much", "`tau` must be a number from 0 to 2, got 'much'"),
         ("tau", [1.0], "`tau` must be a number from 0 to 2, got [1.0]"),
         ("grid", "4", "`grid` must be a positive integer, got '4'"),
         ("grid", 4.5, "`grid` must be a positive integer, got 4.5"),
         ("seed", None, "`seed` must be an integer of at least 0, got None"),
+        ("tau", math.nan, "`tau` must be a number from 0"),
+        ("grid", 10**6, "`grid` must be an integer from 1 to 8"),
+        ("sample", "/etc/passwd", "`sample` must be one of"),
+        ("saliency", "", "`saliency` must be a name"),
+        ("omega", 0.5, "`omega` must be a number from 0 to 0.05"),
     ],
 )
 def test_values_of_controls_are_checked(name, value, message):
@@ -224,11 +188,6 @@ def test_uploads_are_decoded_once(pictures, tmp_path, monkeypatch):
 # ---- Results ------------------------------------------------------------------------------------
 
 
-def test_a_larger_tau_lets_more_inputs_into_an_output(digits, maps):
-    few, more = (explorer.explore(digits, maps, Settings(tau=tau)) for tau in (0.5, 1.2))
-    assert few.inputs_per_output.double().mean() < more.inputs_per_output.double().mean()
-
-
 def test_terms_are_those_of_each_sweep_and_the_objective_falls(digits, maps):
     settings = Settings(sweeps=5)
     result = explorer.explore(digits, maps, settings)
@@ -278,26 +237,17 @@ def test_figures_show_the_result(digits, maps):
     assert f'data-mean-inputs="{mean:.3f}"' in numbers_html(result)
 
 
-def test_one_image_can_be_looked_at():
-    batch = explorer.sample_images("digits", count=1)
-    result = explorer.explore(
-        batch, comixup.spectral_residual(batch.images), Settings(levels=1, grid=1)
-    )
-    assert result.inputs_per_output.tolist() == [1]
-    why_figure(result).draw_without_rendering()
-
-
 # ---- Saliency -----------------------------------------------------------------------------------
 
 
 def test_networks_by_name_take_images_of_any_kind(digits):
-    network = explorer.load_network("torchvision:squeezenet1_1", pretrained=False)
+    network = explorer.load_network("efficientnet-lite0")
     two = explorer.sample_images("photos", count=2, side=48)
     maps = explorer.network_maps(two, network)
     assert maps.shape == (2, 224, 224)
     assert float(maps.amin()) >= 0
     assert math.isfinite(float(maps.sum()))
-    again = explorer.load_network("torchvision:squeezenet1_1", pretrained=False)
+    again = explorer.load_network("efficientnet-lite0")
     assert torch.equal(explorer.network_maps(two, again), maps)
 
 
@@ -310,18 +260,12 @@ def test_a_runs_network_is_a_source(tmp_path):
     network = explorer.load_network(str(run))
     two = explorer.sample_images("photos", count=2)
     assert len(explorer.network_maps(two, network)) == 2
-    public = Workbench([str(run)], any_run=False)
-    assert len(public.saliency(two, Settings(saliency=str(run)))) == 2
-    with pytest.raises(ValueError, match="`saliency` must be a run that the explorer was started"):
-        public.saliency(two, Settings(saliency=str(run.parent)))
 
 
 def test_the_network_is_the_default_where_its_weights_are_installed(monkeypatch):
     assert default_saliency() == Settings().saliency == "efficientnet-lite0"
     monkeypatch.setattr("comixup.lab.models.weights_are_installed", lambda name: False)
     assert default_saliency() == Settings().saliency == SPECTRAL
-    assert Settings().query == ""
-    assert Settings(saliency="efficientnet-lite0").query == "saliency=efficientnet-lite0"
 
 
 def test_the_page_tells_where_saliency_comes_from(digits, maps):
@@ -330,52 +274,31 @@ def test_the_page_tells_where_saliency_comes_from(digits, maps):
     assert "saliency: runs/&lt;b&gt;" in shown
 
 
-def test_unknown_networks_get_suggestions():
-    with pytest.raises(ValueError, match=r"`name` must be of a known network.*Did you mean"):
-        explorer.load_network("torchvision:resnt18")
-
-
-def test_saliency_is_computed_once(digits, monkeypatch):
-    bench, calls = Workbench(), []
-    monkeypatch.setattr("comixup.spectral_residual", lambda images: calls.append(1) or 1)
-    for tau in (0.5, 0.6):
-        settings = Settings(tau=tau, saliency=SPECTRAL)
-        bench.saliency(bench.batch(settings)[0], settings)
-    assert len(calls) == 1
-
-
 # ---- Several visitors ---------------------------------------------------------------------------
 
 
-@pytest.fixture
-def slow_network(monkeypatch):
-    """Networks load once the first event is set; the second tells that one is being loaded."""
-    let_go, begun, loaded = threading.Event(), threading.Event(), []
+def test_visitors_wait_for_nobody_elses_network(monkeypatch):
+    let_go, begun = threading.Event(), threading.Event()
     load = explorer.load_network
 
-    def wait_and_load(source, *, pretrained):
-        loaded.append(source)
+    def wait_and_load(source):
         begun.set()
-        assert let_go.wait(60)
-        return load("torchvision:squeezenet1_1", pretrained=False)
+        assert let_go.wait(600)
+        return load("efficientnet-lite0")
 
     monkeypatch.setattr("comixup.lab.explorer._explore.load_network", wait_and_load)
-    yield let_go, begun, loaded
-    let_go.set()
-
-
-def test_visitors_wait_for_nobody_elses_network(slow_network):
-    let_go, begun, loaded = slow_network
     bench = Workbench()
     slow, quick = (Settings(sample="digits", count=2, saliency=name) for name in ("slow", SPECTRAL))
-    with ThreadPoolExecutor(4) as pool:
-        waiting = [pool.submit(bench.result, slow) for _ in range(2)]
-        assert begun.wait(60)
-        assert len(pool.submit(bench.result, quick).result(60)[0].mixed_images) == 2
-        assert not any(one.done() for one in waiting)
-        let_go.set()
-        assert waiting[0].result(60)[0] is waiting[1].result(60)[0]
-    assert loaded == ["slow"]
+    with ThreadPoolExecutor(2) as pool:
+        waiting = pool.submit(bench.result, slow)
+        try:
+            assert begun.wait(600)
+            assert len(pool.submit(bench.result, quick).result(600)[0].mixed_images) == 2
+            assert not waiting.done()
+        finally:
+            let_go.set()
+        first, _ = waiting.result(600)
+        assert bench.result(slow)[0] is first
 
 
 def test_what_failed_is_tried_again(monkeypatch):
@@ -386,15 +309,14 @@ def test_what_failed_is_tried_again(monkeypatch):
     monkeypatch.setattr(
         "comixup.lab.explorer._explore.network_maps", lambda batch, network: batch.images[:, 0]
     )
-    monkeypatch.setattr("comixup.lab.explorer._explore.load_network", lambda *_, **__: None)
+    monkeypatch.setattr(bench, "_network", lambda *_, **__: None)
     assert len(bench.result(settings)[0].mixed_images) == settings.count
 
 
 def test_results_are_the_same_with_many_visitors():
     chosen = [
-        Settings(sample="digits", count=4, saliency=source, pretrained=False, augment=augment,
-                 seed=seed)
-        for source in ("torchvision:squeezenet1_1", SPECTRAL)
+        Settings(sample="digits", count=4, saliency=source, augment=augment, seed=seed)
+        for source in ("efficientnet-lite0", SPECTRAL)
         for augment in ("none", "trivial")
         for seed in range(3)
     ]  # fmt: skip
@@ -430,9 +352,8 @@ def ran(lines, folder):
                  tau=1.1, beta=0.1, gamma=0.7, omega=0.01, eta=0.2, grid=7, partition_size=4,
                  levels=3, sweeps=2, seed=5, count=9, draw=2),
         Settings(saliency=SPECTRAL, side=48, count=12, draw=3),
-        Settings(saliency="torchvision:squeezenet1_1", pretrained=False, count=2),
     ],
-    ids=["defaults", "changed", "photos", "network"],
+    ids=["defaults", "changed", "photos"],
 )  # fmt: skip
 def test_the_lines_make_the_same_batch_bit_by_bit(settings, tmp_path):
     bench = Workbench()

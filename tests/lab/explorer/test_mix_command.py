@@ -47,16 +47,18 @@ def test_one_seed_one_picture_and_tau_counts(called, folder, tmp_path):
 
     first = drawn("a", "--seed", 1)
     assert drawn("b", "--seed", 1) == first
-    assert drawn("c", "--seed", 1, "--tau", 2.0) != first
+    assert drawn("c", "--seed", 1, "--set", "tau=2.0") != first
 
 
-@pytest.mark.parametrize("method", ["puzzlemix", "CutMix", "mixup", "R-Mix", "recursivemix"])
+@pytest.mark.parametrize("method", ["puzzlemix", "cutmix", "rmix", "recursivemix"])
 def test_other_methods(called, folder, method):
-    code, out, err = called("mix", folder, "--method", method, "--grid" if method == "puzzlemix"
-                            else "--count", 4, "--image-size", 32, *SPECTRAL)  # fmt: skip
+    words = ("--set", "grid=4") if method == "puzzlemix" else ("--count", 4)
+    code, out, err = called(
+        "mix", folder, "--method", method, *words, "--image-size", 32, *SPECTRAL
+    )
     assert (code, err) == (0, "")
     assert "inputs per output" in out
-    assert ("Saliency: " in out) == (method in ("puzzlemix", "R-Mix"))
+    assert ("Saliency: " in out) == (method in ("puzzlemix", "rmix"))
 
 
 @pytest.mark.parametrize("installed", [True, False])
@@ -95,11 +97,11 @@ def test_augmented_images_are_drawn_with_the_saliency_that_follows_them(
     [
         (["--out", "sheet.jpg"], "`--out` must end in one of .png, .pdf, .svg, got sheet.jpg"),
         (["--method", "coximup"], "`--method` must be one of comixup, input, cutmix, puzzlemix"),
-        (["--tau", "-1"], "`tau` must be a number from 0"),
+        (["--set", "tau=-1"], "`tau` must be a number from 0"),
         (["--count", "0"], "`count` must be a positive integer"),
         (["--image-size", "4"], "`side` must be an integer of at least 16"),
         (["--set", "foo=1"], "`settings` must be those of CoMixup"),
-        (["--method", "cutmix", "--tau", "1"], "`settings` must be those of CutMix"),
+        (["--method", "cutmix", "--set", "tau=1"], "`settings` must be those of CutMix"),
         (["--saliency", "resnt18"], "`name` must be of a known network"),
     ],
     ids=" ".join,

@@ -44,7 +44,7 @@ def values(**changes):
 def test_there_is_a_control_for_every_setting():
     page = build_page(Workbench(["runs/one"]))
     names = {block.elem_id for block in page.blocks.values() if getattr(block, "elem_id", None)}
-    assert set(vars(Settings())) - {"sample", "pretrained"} <= names
+    assert set(vars(Settings())) - {"sample"} <= names
     assert Settings.from_controls(values(tau=1.0, grid=8)) == Settings(tau=1.0, grid=8)
 
 
@@ -53,18 +53,12 @@ class Visit:
 
     session_hash = "one"
 
-    def __init__(self, **query):
-        self.query_params = query
-
 
 def test_a_move_of_a_slider_shows_outputs_at_once():
-    problem, numbers, outputs, link, code = _Events(Workbench()).mix(
-        Visit(), None, *values(tau=1.1)
-    )
+    problem, numbers, outputs, code = _Events(Workbench()).mix(Visit(), None, *values(tau=1.1))
     assert problem == ""
     assert "data-mean-inputs" in numbers
     assert "data:image/png;base64," in outputs
-    assert 'href="./?tau=1.1"' in link
     assert code["visible"] is False
 
 
@@ -80,14 +74,6 @@ def test_slower_figures_are_drawn_once_and_not_for_those_who_moved_on():
     next(slow)
     events.mix(Visit(), None, *values(grid=3))
     assert list(slow) == []
-
-
-def test_links_set_the_controls():
-    events = _Events(Workbench())
-    shown = events.open(Visit(tau="1.25", other="x"))
-    assert shown[: len(vars(Settings()))] == list(vars(Settings(tau=1.25)).values())
-    bad = events.open(Visit(tau="<b>"))
-    assert "This link cannot be used: `tau` must be a number, got &#x27;&lt;b&gt;" in bad[-5]
 
 
 @pytest.mark.parametrize(
@@ -153,9 +139,6 @@ def test_other_sites_pages_are_rejected_on_this_machine_alone():
         assert status(address, Origin="http://evil.example") == 403
         assert status(address, Host="evil.example", Origin="http://evil.example") == 403
         assert status(f"{address}gradio_api/upload", Origin="null") == 403
-    address, stack = explorer.serve(port=0, host="0.0.0.0", wait=False)
-    with stack:
-        assert status(address.replace("0.0.0.0", "127.0.0.1"), Host="my.machine") == 200
 
 
 def shown_after(address, session, settings):
@@ -180,7 +163,7 @@ def shown_after(address, session, settings):
 def test_a_visitor_with_a_slow_network_holds_up_nobody(monkeypatch):
     let_go, begun = threading.Event(), threading.Event()
 
-    def load(*_, **__):
+    def load(_):
         begun.set()
         let_go.wait(120)
         raise ValueError("too slow")

@@ -72,9 +72,9 @@ def test_grey_images_give_the_logits_of_three_equal_channels():
 
 def test_without_pretrained_weights_it_is_timms_network_and_needs_no_package(monkeypatch):
     monkeypatch.setitem(sys.modules, PACKAGE, None)
-    assert build("EfficientNet_Lite0", 5, shape=(4, 40, 56))(images(40, 4)).shape == (2, 5)
+    assert build("efficientnet-lite0", 5, shape=(4, 40, 56))(images(40, 4)).shape == (2, 5)
     assert not weights_are_installed(LITE0)
-    assert weights_are_installed("EfficientNet_Lite1")
+    assert weights_are_installed("efficientnet-lite1")
     monkeypatch.setitem(sys.modules, "timm", None)
     assert not weights_are_installed("efficientnet-lite1")
 

@@ -6,14 +6,11 @@ import math
 
 import numpy as np
 import pytest
-import timm
 import torch
-from PIL import Image
 from torch import nn
 
 from comixup.lab import models
 from comixup.lab.models import _export
-from comixup.lab.models._export import crop_fraction
 
 SHAPE = (3, 32, 48)
 
@@ -95,29 +92,7 @@ def test_pt2(classifier, images, tmp_path):
     assert json.loads(about["comixup.json"])["mean"] == [0.4, 0.5, 0.6]
 
 
-@pytest.mark.parametrize("name", ["timm:resnet10t", "timm:vit_tiny_patch16_224"])
-def test_timm(name, tmp_path):
-    shape = (3, 64, 64)
-    classifier = classifier_of(models.build(name, 3, shape=shape), name, shape)
-    found = models.export(classifier, tmp_path / "timm", "timm")
-    model = timm.create_model(f"local-dir:{found.path}", pretrained=True).eval()
-    picture = Image.fromarray(np.random.default_rng(0).integers(0, 256, (90, 120, 3), np.uint8))
-    transform = timm.data.create_transform(**timm.data.resolve_model_data_config(model))
-    ours = classifier.preprocessing(picture)[None]
-    torch.testing.assert_close(transform(picture)[None], ours, rtol=0, atol=1e-5)
-    torch.testing.assert_close(model(ours), classifier.model(ours))
-    assert json.loads((found.path / "config.json").read_text())["label_names"] == ["a", "b", "c"]
-
-
-def test_crops_come_back_as_timm_rounds_them():
-    for side in range(16, 400):
-        resize = round(side * 256 / 224)
-        assert math.floor(side / crop_fraction(side, resize)) == resize
-
-
-def test_timms_folders_are_for_its_networks(classifier, tmp_path):
-    with pytest.raises(ValueError, match=r"`to` must be onnx or pt2 for mine.* got 'timm'"):
-        models.export(classifier, tmp_path / "timm", "timm")
+def test_other_formats_are_rejected(classifier, tmp_path):
     with pytest.raises(ValueError, match="`to` must be one of"):
         models.export(classifier, tmp_path / "x", "tflite")
 
@@ -128,8 +103,8 @@ def test_a_file_that_differs_is_rejected_and_not_left(
 ):
     read = _export._read_pt2
 
-    def reading(path, classifier):
-        run = read(path, classifier)
+    def reading(path):
+        run = read(path)
         return lambda images: wrong(run(images))
 
     monkeypatch.setattr(_export, "_read_pt2", reading)

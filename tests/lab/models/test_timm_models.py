@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from comixup.lab.models import build
-from comixup.lab.models._libraries import build_timm, timm_names
+from comixup.lab.models._libraries import build_timm
 from problems import generator
 from rejections import rejects
 
@@ -19,13 +19,9 @@ def test_has_the_classes_channels_and_size_asked_for(name, shape):
 
 
 def test_a_tag_of_weights_may_follow_the_name():
-    model = build("timm:ViT-tiny-patch16-224.augreg_in21k", 7, shape=(3, 32, 32))
+    model = build("timm:vit_tiny_patch16_224.augreg_in21k", 7, shape=(3, 32, 32))
     assert model.num_classes == 7
     assert model.patch_embed.img_size == (32, 32)
-
-
-def test_lists_its_models():
-    assert {"resnet50", "vit_tiny_patch16_224"} <= set(timm_names())
 
 
 @pytest.fixture

@@ -55,12 +55,6 @@ def test_three_channels_are_needed(name, pretrained):
         build(name, 7, shape=(1, 64, 64), pretrained=pretrained)
 
 
-@pytest.mark.parametrize("name", ["googlenet", "inception_v3"])
-def test_networks_with_classifiers_inside_return_one_output_in_training(name):
-    scores = build_torchvision(name, 7).train()(images(size=(96, 96)))
-    assert scores.shape == (2, 7)
-
-
 def test_a_transformer_is_built_for_the_size_of_the_images():
     with torch.device("meta"):  # no memory for its 87 million weights
         model = build_torchvision("vit_b_32", 7, size=(64, 64))

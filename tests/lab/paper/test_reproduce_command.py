@@ -31,16 +31,12 @@ def test_a_picture_is_made_with_its_part_of_the_report(called, tmp_path):
     assert code == 0
     assert text.endswith("The report is here/report.md.\n")
     assert "| solve |" in (tmp_path / "here" / "report.md").read_text()
-    assert (tmp_path / "here" / "tables" / "compatibility.csv").is_file()
-    assert (tmp_path / "here" / "figures" / "compatibility.svg").is_file()
+    assert (tmp_path / "here" / "figures" / "compatibility.png").is_file()
     _, text, _ = called("reproduce", "--out", "here")
     listed = text.split("compatibility: ")[1].split("\nrun-time: ")[0]
     assert "all jobs done" in listed
 
     commit_results(tmp_path / "docs" / "results", read_out(tmp_path / "here"))
-    code, text, _ = called("reproduce", "compatibility", "--check", "1", "--out", "again")
-    assert code == 0
-    assert "compatibility/computed: 3 numbers, all the same" in text
     code, text, _ = called("reproduce", "--collect", "--out", "here")
     assert (code, text.splitlines()[0]) == (0, "docs/results: 0 new results.")
 
@@ -50,10 +46,9 @@ def test_a_picture_is_made_with_its_part_of_the_report(called, tmp_path):
     [
         (["methodz"], r"`name` must be one of .*Did you mean methods\?"),
         (["vat", "--cluster", "there"], r"`cluster` must be here:N, ray or ray:HOST:PORT, got"),
-        (["vat", "--check", "2"], r"`--check` must be at most the number of committed jobs, 0"),
         (["methods", "--data", "nowhere"], r"3 of 3 tasks failed: .*not found"),
     ],
-    ids=["name", "cluster", "check", "data"],
+    ids=["name", "cluster", "data"],
 )
 def test_mistakes(called, words, message, monkeypatch):
     if "methods" in words:  # but for the digits, which need no data

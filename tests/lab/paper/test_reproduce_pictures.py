@@ -57,9 +57,7 @@ def test_pictures_are_drawn(images, tmp_path, monkeypatch):
         assert sum(row["outputs"] for row in rows if row["tau"] == tau) == 16
     names = {"methods", "procedure"}
     names |= {f"samples-{part}" for part in ("inputs", "outputs", "outputs-large-tau")}
-    assert {path.name for path in tmp_path.iterdir()} == {
-        f"{name}.{suffix}" for name in names for suffix in ("png", "svg")
-    }
+    assert {path.name for path in tmp_path.iterdir()} == {f"{name}.png" for name in names}
 
 
 def test_figure_2_has_its_panels(images, data, tmp_path):
@@ -147,8 +145,3 @@ def test_boxes_are_measured_beside_those_that_know_nothing(tmp_path):
     tables = (ITEMS["localization-calibration"], ITEMS["robustness"])
     columns = {entry.metric for table in tables for entry in table.entries}
     assert columns <= set(row)
-
-
-def test_a_run_without_weights_is_told(tmp_path):
-    with pytest.raises(FileNotFoundError, match="`run` must be the folder of a finished run"):
-        Images(tmp_path, None)

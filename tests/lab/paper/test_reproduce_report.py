@@ -12,7 +12,6 @@ from comixup.lab._calibration import Bin
 from comixup.lab.evaluation import RunRecord
 from comixup.lab.paper import ITEMS, collect, jobs_of, write_report
 from comixup.lab.paper._analyses import exhaustive_rows, narasimhan_bilmes_rows, run_time_rows
-from comixup.lab.paper._check import compared, draw
 from comixup.lab.paper._report import shows_no_data_set
 from comixup.lab.paper._store import (
     JobResult,
@@ -83,7 +82,6 @@ def test_contents_lead_to_sections_and_pictures_are_there(out):
     assert "figures/methods-digits-pictures.png" in pictures
     assert all((out / path).is_file() for path in pictures)
     assert "figures/run-time.png" in pictures
-    assert (out / "figures" / "run-time.svg").is_file()
 
 
 def test_every_item_has_its_section_with_command_and_cost(out):
@@ -111,13 +109,6 @@ def test_ours_stand_below_the_papers(out):
     assert "seeds 0 to 2, 2026-01-02, a machine, commit abc1234" in " ".join(text.split())
 
 
-def test_tables_are_csv_too(out):
-    lines = (out / "tables" / "classification.csv").read_text().splitlines()
-    assert lines[0] == "row,column,metric,paper,scale,ours,seeds"
-    assert '"CIFAR-100, PreActResNet18",Co-Mixup,error,19.87,paper,20,3' in lines
-    assert len((out / "tables" / "exhaustive.csv").read_text().splitlines()) == 4
-
-
 def test_pictures_of_data_sets_are_not_committed(results, tmp_path):
     out = tmp_path / "out"
     key = "compatibility/computed"
@@ -134,25 +125,6 @@ def test_pictures_of_data_sets_are_not_committed(results, tmp_path):
     assert all(shows_no_data_set(name) for name in names)
     assert not any("cifar100-small-data" in name for name in names)
     assert "solve" in (folder / "report.md").read_text()
-
-
-def test_jobs_are_compared():
-    old = JobResult(({"seed": 0, "ours": 2.0, "ours_ms": 1.0, "kind": "paper"},), {})
-    same = JobResult(({"seed": 0, "ours": 2.0 + 1e-7, "ours_ms": 9.0, "kind": "paper"},), {})
-    assert str(compared("a", old, same)) == "a: 2 numbers, all the same"
-    other = JobResult(({"seed": 0, "ours": 1.0, "ours_ms": 1.0},), {})
-    assert str(compared("a", old, other)) == "a: 2 numbers, ours differs by 0.5"
-    assert "the number of rows" in str(compared("a", old, JobResult((), {})))
-
-
-def test_jobs_are_drawn_among_the_committed(results):
-    committed = read_committed(results)
-    jobs = {job.key: job for job in jobs_of(ITEMS["narasimhan-bilmes"], "small")}
-    drawn = draw(jobs, committed, 5)
-    assert len({job.key for job in drawn}) == 5
-    assert all(job.key in committed for job in drawn)
-    with pytest.raises(ValueError, match="`--check` must be at most the number of committed"):
-        draw(jobs, committed, 6)
 
 
 @pytest.mark.parametrize("recipe", ["cifar100-small-data", "tiny-imagenet-small"])

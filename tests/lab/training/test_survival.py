@@ -324,7 +324,7 @@ def test_a_run_that_diverges_stops_and_keeps_the_last_good_checkpoint(data, tmp_
 def test_the_real_program_goes_on_after_kill_9(tmp_path):
     def program(out):
         arguments = ["train", "digits", "--method", "puzzlemix", "--epochs", "3", "--out", str(out)]
-        return [sys.executable, "-m", "comixup.cli", *arguments, "--labels-per-class", "20"]
+        return [sys.executable, "-m", "comixup.cli", *arguments, "--images-per-class", "20"]
 
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     subprocess.run(program(tmp_path / "whole"), env=environment, check=True, capture_output=True)

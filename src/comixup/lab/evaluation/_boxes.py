@@ -35,8 +35,6 @@ MAX_XML_BYTES = 1_000_000
 FIELDS = ("file", "x0", "y0", "x1", "y1")
 """Columns of CSV files."""
 _T = TypeVar("_T")
-_BACK = {6: 8, 8: 6}
-"""Orientations that are not their own inverse."""
 _CORNERS = ("xmin", "ymin", "xmax", "ymax")
 
 
@@ -65,8 +63,7 @@ def read_boxes(
     the image of its name, whose size it has to state if it states one. Where several images have
     one name, the folder's name must be the same too. Boxes that reach beyond the image are cut off
     at its border. Images that have no box, or none within the crop that the model sees, have zeros.
-    Boxes of an image that is stored turned (EXIF) are of its stored pixels, or, where an XML file's
-    size says so, of the upright image.
+    Boxes of an image that is stored turned (EXIF) are of its stored pixels.
 
     Args:
         source: the CSV file, or the folder, in which all folders are looked through.
@@ -202,39 +199,28 @@ def _matched(
 def _read_xml(path: Path, image: Path) -> Iterator[Box]:
     """Yields the boxes of all objects that an annotation of an image lists."""
     root = _parsed(path)
-    turned = _drawn_upright(root, path, image)
+    _check_stated_size(root, path, image)
     for thing in root.iter("object"):
         corners = [thing.findtext(f"bndbox/{name}") for name in _CORNERS]
-        x0, y0, x1, y1 = _checked([corner or "" for corner in corners], f"{path}")
-        if turned:
-            size, orientation = _size_and_orientation(image)
-            back = _BACK.get(orientation, orientation)
-            upright = upright_size(size, orientation)
-            x0, y0, x1, y1 = upright_box((x0, y0, x1 + 1, y1 + 1), upright, back)
-            x1, y1 = x1 - 1, y1 - 1
-        yield x0, y0, x1, y1
+        yield _checked([corner or "" for corner in corners], f"{path}")
 
 
-def _drawn_upright(root: ElementTree.Element, path: Path, image: Path) -> bool:
-    """Returns whether boxes were drawn on the upright image where the file stores it sideways.
+def _check_stated_size(root: ElementTree.Element, path: Path, image: Path) -> None:
+    """Raises `ValueError` for the annotation of an image of another size.
 
-    An annotation of an image of another size raises `ValueError`: its boxes would be elsewhere.
     One without a size is taken as it is, and so is one with zeros, which some tools write for a
     size that they do not know.
     """
-    told = tuple((root.findtext(f"size/{name}") or "0").strip() for name in ("width", "height"))
-    if "0" in told:
-        return False
-    (width, height), orientation = _size_and_orientation(image)
-    upright = upright_size((width, height), orientation)
-    for size in ((width, height), upright):
-        if told == tuple(map(str, size)):
-            return size != (width, height)
-    raise ValueError(
-        f"{path} must be of an image of {width} x {height} pixels, the size of {image}, got "
-        f"{told[0][:20]} x {told[1][:20]}: its boxes would be elsewhere. Scale the boxes, or "
-        "take the images that they were drawn on."
-    )
+    stated = tuple((root.findtext(f"size/{name}") or "0").strip() for name in ("width", "height"))
+    if "0" in stated:
+        return
+    (width, height), _ = _size_and_orientation(image)
+    if stated != (str(width), str(height)):
+        raise ValueError(
+            f"{path} must be of an image of {width} x {height} pixels, the size of {image}, got "
+            f"{stated[0][:20]} x {stated[1][:20]}: its boxes would be elsewhere. Scale the boxes, "
+            "or take the images that they were drawn on."
+        )
 
 
 class _PlainTree(ElementTree.TreeBuilder):

@@ -41,6 +41,8 @@ class ActivationMaps:
         method: "cam" or "grad-cam".
 
     Attributes:
+        model: the classifier.
+        method: "cam" or "grad-cam".
         layer: name of the module whose output are the maps.
 
     The mean of a class activation map, plus the class's bias, is the class's logit:
@@ -63,7 +65,7 @@ class ActivationMaps:
         method: CamMethod = "cam",
     ) -> None:
         check_choice("method", method, METHODS)
-        self._model, self._method = model, method
+        self.model, self.method = model, method
         self._check_evaluating()
         if images.ndim != 4 or not len(images):
             raise ValueError(
@@ -87,11 +89,11 @@ class ActivationMaps:
             classes: (n,) class indices; None for the class that the model predicts.
         """
         self._check_evaluating()
-        run = self._cam if self._method == "cam" else self._grad_cam
+        run = self._cam if self.method == "cam" else self._grad_cam
         return run(images, classes)
 
     def _check_evaluating(self) -> None:
-        if self._model.training:
+        if self.model.training:
             raise ValueError(
                 "`model` must be in evaluation mode, or the other images of the batch change the "
                 "maps, got one in training mode. Call model.eval() first."
@@ -99,9 +101,9 @@ class ActivationMaps:
 
     def _logits(self, images: Tensor, hook: _Hook) -> Tensor:
         """Returns the logits; the hook is called with what the layer makes."""
-        handle = self._model.get_submodule(self.layer).register_forward_hook(hook)
+        handle = self.model.get_submodule(self.layer).register_forward_hook(hook)
         try:
-            logits: Tensor = self._model(images)
+            logits: Tensor = self.model(images)
         finally:
             handle.remove()
         return logits

@@ -22,7 +22,7 @@ from comixup.lab._networks import check_finite
 from comixup.lab._progress import progress_bar
 from comixup.lab._runs import RunRecord
 from comixup.lab.data import DataSet
-from comixup.lab.evaluation._boxes import check_boxes, with_background
+from comixup.lab.evaluation._boxes import check_boxes
 from comixup.lab.evaluation._cam import PROBED, ActivationMaps, CamMethod
 from comixup.lab.evaluation._corruption import CORRUPTIONS, CorruptedLoader, Corruption
 from comixup.lab.evaluation._localization import Localization, localize
@@ -76,6 +76,10 @@ class Evaluation:
         corruption: errors by kind of corruption; empty without boxes.
         scaled: calibration after temperature scaling; None for runs without images held out.
         compute: what training took, by name; empty for weights without a run's folder.
+        maps_of: what objects were localized by; None without boxes.
+        boxes: (n, k, 4) true boxes; None without.
+        seed: of the corruption.
+        image_size: pixels per side of the images; None for the data set's own.
     """
 
     trained: Trained
@@ -86,6 +90,10 @@ class Evaluation:
     corruption: Mapping[Corruption, CorruptedError] = field(default_factory=dict)
     scaled: Scaled | None = None
     compute: Mapping[str, float] = field(default_factory=dict)
+    maps_of: ActivationMaps | None = None
+    boxes: Tensor | None = None
+    seed: int = 0
+    image_size: int | None = None
 
     @property
     def summary(self) -> dict[str, float]:
@@ -170,39 +178,16 @@ class Evaluation:
             table.add_row(title, value, between, f"{images:,}")
         return table
 
-    def draw(self, folder: Path, boxes: Tensor | None = None, **options: Any) -> None:
-        """Draws the reliability diagram and, with boxes, objects found and backgrounds corrupted.
-
-        Args:
-            folder: where to.
-            boxes: as for `evaluate`.
-            options: maps, layer, image_size and seed, as for `evaluate`.
-        """
-        trained, data = self.trained, self.data
-        size = trained.image_size(data, options.get("image_size"))
-        draw_reliability({trained.title: [self.record]}, folder / RELIABILITY)
-        if boxes is None or self.localization is None:
+    def draw(self, folder: Path) -> None:
+        """Draws a reliability diagram and, with boxes, objects found and backgrounds corrupted."""
+        title, data, size = self.trained.title, self.data, self.image_size
+        draw_reliability({title: [self.record]}, folder / RELIABILITY)
+        if self.boxes is None or self.maps_of is None or self.localization is None:
             return
-        draw_localization(
-            trained.model,
-            data,
-            boxes,
-            self.localization,
-            folder / LOCALIZATION,
-            f"{trained.title} on {data.name}",
-            layer=options.get("layer"),
-            method=options.get("maps", "cam"),
-            image_size=size,
-        )
-        # Boxes as large as the images leave no background, and so nothing to draw.
-        if int(with_background(boxes, (size, size) if size else data.shape[1:]).sum()) > 1:
-            draw_corruptions(
-                data,
-                boxes,
-                folder / CORRUPTION,
-                seed=options.get("seed", 0),
-                image_size=size,
-            )
+        path, named = folder / LOCALIZATION, f"{title} on {data.name}"
+        draw_localization(self.maps_of, data, self.boxes, self.localization, path, named, size)
+        path = folder / CORRUPTION
+        draw_corruptions(data, self.boxes, path, seed=self.seed, image_size=size)
 
 
 def _json(value: Any) -> Any:
@@ -260,13 +245,14 @@ def evaluate(
 
     # Whatever can be rejected is, before the long computations: they would be lost.
     scaled, compute = scaled_calibration(trained.path), compute_of(trained.path)
+    maps_of = None
     if boxes is not None:
         images, _ = next(iter(loader.epoch(0)))
         check_boxes(boxes, size, (images.shape[2], images.shape[3]))
         probed = images[:PROBED].to(device)
         with torch.no_grad():
             check_finite(model(probed).isfinite().all(1), trained.path)
-        ActivationMaps(model, probed, layer=layer, method=maps)
+        maps_of = ActivationMaps(model, probed, layer=layer, method=maps)
         corrupted(boxes, "noise")
     with progress_bar(console, f"{name}: predictions", size) as after:
         predictions = predict(model, loader.epoch(0), device, after, trained.path)
@@ -277,13 +263,15 @@ def evaluate(
         measure(predictions),
         scaled=scaled,
         compute=compute,
+        maps_of=maps_of,
+        boxes=boxes,
+        seed=seed,
+        image_size=loading["image_size"],
     )
-    if boxes is None:
+    if boxes is None or maps_of is None:
         return measured
     with progress_bar(console, f"{name}: localization", size) as after:
-        found = localize(
-            model, loader.epoch(0), boxes, device=device, layer=layer, method=maps, after=after
-        )
+        found = localize(maps_of, loader.epoch(0), boxes, device=device, after=after)
     errors: dict[Corruption, CorruptedError] = {}
     for kind in CORRUPTIONS:
         batches = corrupted(boxes, kind)
@@ -306,23 +294,18 @@ def write_evaluation(evaluation: Evaluation, folder: Path) -> None:
 
 
 def output_folders(runs: Sequence[Path], out: Path | None = None) -> list[Path]:
-    """Returns where each run's metrics go: its own folder, or one of its name if asked for.
+    """Returns where each run's metrics go: its own folder, or one of its name; `out` for one run.
 
-    With several runs it is a folder in `out` for each. What cannot be written there, or is in use,
-    raises an error.
+    What cannot be written there, or is in use, raises an error.
     """
-    folders: list[Path] = []
-    for run in runs:
-        own = run if run.is_dir() else run.parent / run.stem
-        if out is not None:
-            own = out if len(runs) == 1 else out.joinpath(*own.parts[-3:])
-        for other, folder in zip(runs, folders, strict=False):
-            if folder.resolve() == own.resolve():
-                raise ValueError(
-                    f"`runs` must have a folder each to write into, but {other} and {run} have the "
-                    f"same, {own}. Evaluate them one by one, each with another --out."
-                )
-        folders.append(own)
+    folders = [run if run.is_dir() else run.parent / run.stem for run in runs]
+    if out is not None:
+        folders = [out] * len(runs)
+    if len({folder.resolve() for folder in folders}) < len(runs):
+        raise ValueError(
+            f"`runs` must have a folder each to write into, got {', '.join(map(str, folders))}. "
+            "Evaluate them one by one, each with another --out."
+        )
     for folder in folders:
         with locked(folder):
             for name in (FILE, RELIABILITY, LOCALIZATION, CORRUPTION):

@@ -13,12 +13,12 @@ import numpy.typing as npt
 import torch
 from scipy.sparse import csr_array  # type: ignore[import-untyped]
 from scipy.sparse.csgraph import connected_components  # type: ignore[import-untyped]
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import interpolate
 
 from comixup.lab._networks import MEMORY_FORMAT
 from comixup.lab.evaluation._boxes import box_areas
-from comixup.lab.evaluation._cam import ActivationMaps, CamMethod
+from comixup.lab.evaluation._cam import ActivationMaps
 from comixup.lab.evaluation._metrics import LEVEL, percent_and_interval
 
 THRESHOLD = 0.25
@@ -80,13 +80,11 @@ class Localization:
 
 
 def localize(
-    model: nn.Module,
+    maps_of: ActivationMaps,
     batches: Iterable[tuple[Tensor, Tensor]],
     boxes: Tensor,
     *,
     device: torch.device | str = "cpu",
-    layer: str | None = None,
-    method: CamMethod = "cam",
     after: Callable[[int], object] | None = None,
 ) -> Localization:
     """Returns how well the maps of the true classes find the objects.
@@ -94,16 +92,13 @@ def localize(
     Only these maps are needed: where the prediction is correct, its map is the same.
 
     Args:
-        model: a classifier on the device, in evaluation mode.
+        maps_of: the maps of a classifier on the device, in evaluation mode.
         batches: of images and classes, in the split's order, such as
             `split.loader(250, device=device).epoch(0)`.
         boxes: (n, k, 4), the true ones, in the same order, one at least; see `check_boxes`.
         device: where to compute.
-        layer: name of the module whose feature maps are used; None to find it.
-        method: "cam" or "grad-cam"; see `ActivationMaps`.
         after: called with the number of images done, after each batch.
     """
-    maps_of: ActivationMaps | None = None
     ious, anywhere, found, correct = [], [], [], []
     has_box = (box_areas(boxes) > 0).any(1)
     done, size = 0, (0, 0)
@@ -117,8 +112,6 @@ def localize(
                 images[kept.to(images.device)].to(device).contiguous(memory_format=MEMORY_FORMAT)
             )
             classes = targets[kept.to(targets.device)].to(device)
-            if maps_of is None:
-                maps_of = ActivationMaps(model, shown, layer=layer, method=method)
             maps, logits = maps_of(shown, classes)
             correct.append((logits.argmax(1) == classes).cpu())
             heat = upsampled(maps, size).cpu().numpy()
@@ -131,7 +124,7 @@ def localize(
             after(done)
     is_correct = torch.cat(correct)
     return _summary(
-        "CAM" if method == "cam" else "Grad-CAM",
+        "CAM" if maps_of.method == "cam" else "Grad-CAM",
         torch.from_numpy(np.concatenate(found)),
         np.concatenate(ious),
         np.concatenate(anywhere),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -154,20 +154,18 @@ def read_evaluation(folder: Path) -> RunRecord:
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise ValueError(f"it has more than {_MAX_BYTES} bytes")
-        saved = _checked("the file", json.loads(path.read_text()), "an object")
-        summary = _checked("summary", saved["summary"], "an object")
-        metrics = _checked("metrics", saved["metrics"], "an object")
+        saved = json.loads(path.read_text())
         run = RunRecord(
-            _checked("method", saved["method"], "a line of text") or folder.name,
-            None if saved["seed"] is None else _checked("seed", saved["seed"], _COUNT),
-            {name: float(_checked(name, value, "a number")) for name, value in summary.items()},
-            _checked("recipe", saved["recipe"], "a line of text") or "",
-            _checked("test_digest", saved["test_digest"], "a line of text"),
-            tuple(_bin(_checked("bins", row, "an object")) for row in metrics["bins"]),
+            _line(saved["method"]) or folder.name,
+            None if saved["seed"] is None else _count(saved["seed"]),
+            {_line(name): _number(value) for name, value in saved["summary"].items()},
+            _line(saved["recipe"]) or "",
+            _line(saved["test_digest"]),
+            tuple(_bin(row) for row in saved["metrics"]["bins"]),
         )
-        if sum(row.count for row in run.bins) != _checked("images", metrics["images"], _COUNT):
+        if sum(row.count for row in run.bins) != _count(saved["metrics"]["images"]):
             raise ValueError("its bins are not of its images")
-        digest = _checked("weights_digest", saved["weights_digest"], "a line of text")
+        digest = _line(saved["weights_digest"])
     except _DAMAGE as why:
         text = f"{type(why).__name__}: {why}"[:200]
         raise ValueError(
@@ -183,28 +181,29 @@ def read_evaluation(folder: Path) -> RunRecord:
     return run
 
 
-_COUNT = "an integer of at least 0"
-_RULES: Mapping[str, Callable[[Any], bool]] = {
-    "an object": lambda value: isinstance(value, dict),
-    "a number": lambda value: type(value) in (int, float),
-    _COUNT: lambda value: type(value) is int and value >= 0,
-    "a line of text": lambda value: (
-        value is None or (isinstance(value, str) and value.isprintable())
-    ),
-}
-
-
-def _checked(name: str, value: Any, rule: str) -> Any:
-    if not _RULES[rule](value):
-        kind = "absent" if value is None else f"{value!r}"[:40]
-        raise TypeError(f"{name} is {kind}, not {rule}")
+def _line(value: Any) -> Any:
+    """Returns a line of text, or None, as it is; what a terminal would obey is rejected."""
+    if value is not None and not (isinstance(value, str) and value.isprintable()):
+        raise TypeError(f"{value!r:.40} is not a line of text")
     return value
 
 
+def _count(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise TypeError(f"{value!r:.40} is not an integer of at least 0")
+    return value
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float):
+        raise TypeError(f"{value!r:.40} is not a number")
+    return float(value)
+
+
 def _bin(saved: Mapping[str, Any]) -> Bin:
-    count = _checked("count", saved["count"], _COUNT)
+    count = _count(saved["count"])
     confidence, accuracy = (
-        math.nan if saved[name] is None else float(_checked(name, saved[name], "a number"))
+        math.nan if saved[name] is None else _number(saved[name])
         for name in ("confidence", "accuracy")
     )
     if count and not (0 <= confidence <= 1 and 0 <= accuracy <= 1):

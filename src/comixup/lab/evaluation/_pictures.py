@@ -11,35 +11,33 @@ import torch
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
-from torch import Tensor, nn
+from torch import Tensor
 
 from comixup._figures import shortened, write_figure
 from comixup.lab._calibration import Bin
 from comixup.lab._runs import RunRecord
 from comixup.lab.data import DataSet
 from comixup.lab.evaluation._boxes import box_areas, with_background
-from comixup.lab.evaluation._cam import ActivationMaps, CamMethod
+from comixup.lab.evaluation._cam import ActivationMaps
 from comixup.lab.evaluation._corruption import CORRUPTIONS, CorruptedLoader
 from comixup.lab.evaluation._localization import Localization, upsampled
 from comixup.lab.evaluation._metrics import wilson_interval
-from comixup.plots import Box, Page
 
 TRUE, FOUND = "#E69F00", "#56B4E9"
 """Colours of true boxes and found ones: told apart by those who see few colours too."""
 _DASHES = {TRUE: "-", FOUND: "--"}
 SHOWN = 6
 """Images in a row."""
-SIDE, MARGIN, GAP, HEAD, ROW_HEAD, CAPTION = 1.75, 0.3, 0.1, 0.75, 0.3, 0.45
-"""Inches: of an image, at the borders, between images, of the title, of a row's and of captions."""
+SIDE, WORDS, HEAD = 1.85, 0.3, 0.75
+"""Inches: of an image, of the words above or below a row, and of the title with the legend."""
 MIN_COLUMNS = 4
 """Images that a page has the width of, at least, so that its title fits."""
 MAX_NAME = 20
 """Letters of a class's name."""
 OPACITY = 0.5
 """Of maps over images."""
-MAP_SIDE, MAP_HEAD, MAX_MAP_TITLE = 2.4, 0.35, 60
-"""Inches of an image beside its map and of the title above them; letters of that title."""
 _WORDS = {
     "replace": "Background replaced by another image's",
     "noise": "Background replaced by noise, as the paper's formula has it",
@@ -48,15 +46,12 @@ _WORDS = {
 
 
 def draw_localization(
-    model: nn.Module,
+    maps_of: ActivationMaps,
     data: DataSet,
     boxes: Tensor,
     found: Localization,
     path: Path,
     title: str,
-    *,
-    layer: str | None = None,
-    method: CamMethod = "cam",
     image_size: int | None = None,
 ) -> None:
     """Writes a PNG file with the test images whose objects were found best and worst.
@@ -67,10 +62,10 @@ def draw_localization(
     order = found.ious.argsort(descending=True, stable=True)
     count = min(SHOWN, (len(order) + 1) // 2)
     chosen = torch.cat((order[:count], order.flip(0)[: min(count, len(order) - count)]))
-    indices, device = found.indices[chosen], next(model.parameters()).device
+    indices, device = found.indices[chosen], next(maps_of.model.parameters()).device
     loader = data.test.subset(indices).loader(len(indices), image_size=image_size, device=device)
     images, targets = next(loader.epoch(0))
-    maps, logits = ActivationMaps(model, images, layer=layer, method=method)(images, targets)
+    maps, logits = maps_of(images, targets)
     heat = upsampled(maps, (images.shape[2], images.shape[3])).cpu()
     captions = [
         f"{_short(data.classes[target])}, IoU {iou:.2f}\n{_verdict(data.classes, target, guess)}"
@@ -95,15 +90,13 @@ def draw_corruptions(
 ) -> None:
     """Writes a PNG file with test images of a data set, clean and under every corruption.
 
-    They are evenly spread, of those that have a background. Backgrounds come from one another.
+    They are evenly spread, of those that have a background. Backgrounds come from one another: with
+    boxes as large as the images there is nothing to draw, and no file.
     """
     size = (image_size, image_size) if image_size else data.shape[1:]
     fitting = with_background(boxes, size).nonzero()[:, 0]
     if len(fitting) < 2:
-        raise ValueError(
-            "`boxes` must leave a background in two images at least, got "
-            f"{len(fitting)}. There is nothing to draw."
-        )
+        return
     indices = fitting[torch.linspace(0, len(fitting) - 1, min(SHOWN, len(fitting))).long()]
     chosen, own, count = data.test.subset(indices), boxes[indices], len(indices)
     clean, _ = next(chosen.loader(count, image_size=image_size).epoch(0))
@@ -137,29 +130,21 @@ class Row:
 def rows_figure(title: str, legend: Mapping[str, str], rows: Sequence[Row]) -> Figure:
     """Returns a figure of rows of images with boxes; the legend tells what each colour is."""
     shape = rows[0].pixels.shape
-    if len(shape) != 4 or shape[1] not in (1, 3):
-        raise ValueError(
-            f"`pixels` must have shape (n, 1 or 3, height, width) to be drawn, got {tuple(shape)}."
-        )
-    tall, top, tops = SIDE * shape[2] / shape[3], HEAD, []
-    for row in rows:
-        tops.append(top + (ROW_HEAD if row.heading else 0.0))
-        top = tops[-1] + tall + (CAPTION if row.captions else GAP)
     columns = max(MIN_COLUMNS, *(len(row.pixels) for row in rows))
+    tall = SIDE * shape[2] / shape[3] + WORDS
     with style.context("default"):
-        page = Page(2 * MARGIN + columns * (SIDE + GAP) - GAP, top + MARGIN / 2)
-        page.text(MARGIN, 0.12, title, 12, bold=True)
-        left = MARGIN
-        for colour, words in legend.items():
-            page.canvas.plot(
-                [left, left + 0.35], [0.54] * 2, color=colour, ls=_DASHES[colour], lw=2
-            )
-            page.text(left + 0.42, 0.46, words, 9)
-            left += 0.7 + 0.075 * len(words)
-        for row, top in zip(rows, tops, strict=True):
-            page.text(MARGIN, top - ROW_HEAD + 0.08, row.heading, 10, bold=True)
-            for number, image in enumerate(row.pixels):
-                ax = page.axes(Box(MARGIN + number * (SIDE + GAP), top, SIDE, tall))
+        size = (columns * SIDE, HEAD + len(rows) * tall)
+        figure = Figure(size, facecolor="white", layout="constrained")
+        figure.suptitle(title, fontsize=12, weight="bold", parse_math=False)
+        lines = [Line2D([], [], color=colour, ls=_DASHES[colour], lw=2) for colour in legend]
+        figure.legend(lines, list(legend.values()), loc="outside lower left", ncols=2, fontsize=9)
+        for row, part in zip(rows, figure.subfigures(len(rows), squeeze=False)[:, 0], strict=True):
+            if row.heading:
+                part.suptitle(row.heading, x=0.01, ha="left", fontsize=10, weight="bold")
+            line = part.subplots(1, columns, squeeze=False)[0]
+            for empty in line[len(row.pixels) :]:
+                empty.remove()
+            for number, (ax, image) in enumerate(zip(line, row.pixels, strict=False)):
                 ax.set(xticks=[], yticks=[])
                 ax.spines[:].set_visible(False)
                 shown = image.detach().float().cpu().clamp(0, 1).expand(3, -1, -1)  # grey has one
@@ -170,7 +155,7 @@ def rows_figure(title: str, legend: Mapping[str, str], rows: Sequence[Row]) -> F
                     ax.set_xlabel(row.captions[number], fontsize=8, labelpad=3, parse_math=False)
                 for colour, boxes in row.boxes.items():
                     _draw_boxes(ax, boxes[number], colour)
-    return page.figure
+    return figure
 
 
 def _draw_boxes(ax: Axes, boxes: Tensor, colour: str) -> None:
@@ -189,24 +174,6 @@ def _verdict(classes: Sequence[str], target: int, guess: int) -> str:
 
 def _short(name: str) -> str:
     return shortened(name.replace("_", " "), MAX_NAME)
-
-
-def draw_map(view: Tensor, heat: Tensor, title: str, path: Path) -> None:
-    """Writes a PNG file with an image, (1 or 3, H, W) uint8, and, beside it, its activation map."""
-    pixels = view.expand(3, -1, -1).permute(1, 2, 0).numpy()
-    large = upsampled(heat[None], (view.shape[1], view.shape[2]))[0].numpy()
-    with style.context("default"):
-        figure = Figure((2 * MAP_SIDE, MAP_SIDE + MAP_HEAD), facecolor="white")
-        height = MAP_SIDE / (MAP_SIDE + MAP_HEAD)
-        for column in range(2):
-            ax = figure.add_axes((column / 2 + 0.01, 0.01, 0.48, height - 0.02))
-            ax.set_axis_off()
-            ax.imshow(pixels)
-            if column:
-                ax.imshow(large, cmap="magma", alpha=OPACITY)
-        words = shortened(title, MAX_MAP_TITLE)
-        figure.text(0.02, 0.985, words, va="top", fontsize=10, weight="bold", parse_math=False)
-    write_figure(figure, path)
 
 
 # ---- Reliability diagrams, in the paper's style --------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -14,12 +13,10 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
-from comixup._checks import check_count, check_positive
+from comixup._checks import check_positive
 from comixup.lab._image_files import Skipped, image_files, read_image
 from comixup.lab._networks import check_finite
 from comixup.lab._tables import csv_table
-from comixup.lab.evaluation._cam import ActivationMaps, CamMethod
-from comixup.lab.evaluation._pictures import draw_map
 from comixup.lab.models import Classifier
 
 BATCH = 50
@@ -43,10 +40,9 @@ class FilePrediction:
     probabilities: tuple[float, ...] = ()
     problem: str | None = None
 
-    def top(self, count: int = TOP) -> list[tuple[int, float]]:
+    def top(self) -> list[tuple[int, float]]:
         """Returns the most probable classes and their probabilities, the highest first."""
-        order = sorted(enumerate(self.probabilities), key=lambda pair: -pair[1])
-        return order[:count]
+        return sorted(enumerate(self.probabilities), key=lambda pair: -pair[1])[:TOP]
 
 
 def list_images(paths: Iterable[str | Path], skipped: Skipped | None = None) -> list[Path]:
@@ -84,9 +80,6 @@ def predict_files(
     *,
     temperature: float = 1.0,
     device: torch.device | str = "cpu",
-    maps: Path | None = None,
-    map_method: CamMethod = "cam",
-    layer: str | None = None,
     after: Callable[[int], object] | None = None,
 ) -> list[FilePrediction]:
     """Returns the class probabilities of image files, prepared as the network was trained.
@@ -98,71 +91,53 @@ def predict_files(
         files: the images, of any size.
         temperature: what logits are divided by.
         device: where to compute.
-        maps: folder for a picture of each image with the activation map of the predicted class;
-            None draws none.
-        map_method: "cam" or "grad-cam"; see `ActivationMaps`.
-        layer: name of the module whose feature maps are used; None to find it.
         after: called with the number of files done, after each batch.
     """
     check_positive("temperature", temperature)
     preprocessing, model = classifier.preprocessing, classifier.model.to(device)
     found: list[FilePrediction] = []
-    names: set[str] = set()
-    finder: ActivationMaps | None = None
     for start in range(0, len(files), BATCH):
         batch = [_read(path, classifier) for path in files[start : start + BATCH]]
         views = [view for view in batch if isinstance(view, Tensor)]
-        logits = heat = torch.empty(0)
+        logits = torch.empty(0)
         if views:
             images = preprocessing.normalize(torch.stack(views)).to(device)
-            if finder is None:
-                with torch.no_grad():
-                    logits = model(images)
-                check_finite(logits.isfinite().all(1), classifier.path)
-            if maps is not None:
-                finder = finder or ActivationMaps(model, images, layer=layer, method=map_method)
-                heat, logits = finder(images)
-                check_finite(logits.isfinite().all(1), classifier.path)
+            with torch.no_grad():
+                logits = model(images)
+            check_finite(logits.isfinite().all(1), classifier.path)
         rows = iter(classifier.probabilities(logits.double().cpu() / temperature).tolist())
-        drawn = iter(heat.cpu())
         for path, view in zip(files[start : start + BATCH], batch, strict=True):
-            if isinstance(view, str):
-                found.append(FilePrediction(path, problem=view))
-                continue
-            found.append(FilePrediction(path, tuple(next(rows))))
-            if maps is not None:
-                ((best, probability),) = found[-1].top(1)
-                title = f"{class_name(classifier, best)}, {probability:.1%}"
-                draw_map(view, next(drawn), title, maps / _free_name(path, names))
+            found.append(
+                FilePrediction(path, problem=view)
+                if isinstance(view, str)
+                else FilePrediction(path, tuple(next(rows)))
+            )
         if after is not None:
             after(len(found))
     return found
 
 
-def predictions_table(
-    classifier: Classifier, found: Sequence[FilePrediction], top: int = TOP
-) -> Table:
+def predictions_table(classifier: Classifier, found: Sequence[FilePrediction]) -> Table:
     """Returns a table of the most probable classes, a line for each file that can be read.
 
     It has the first files of many; its caption counts the classes of all of them.
     """
-    check_count("top", top)
     good = [row for row in found if row.problem is None]
     paths = [row.path.absolute() for row in good]
     folder = os.path.commonpath([path.parent for path in paths]) if good else ""
     table = Table(title=Text(f"{classifier.name} of {classifier.path}"))
     table.add_column("image")
-    for rank in range(1, min(top, classifier.num_classes) + 1):
+    for rank in range(1, min(TOP, classifier.num_classes) + 1):
         table.add_column(f"class {rank}" if rank > 1 else "class")
         table.add_column("%", justify="right", min_width=5)
     for row, path in zip(good[:SHOWN], paths, strict=False):
         words = [os.path.relpath(path, folder)]
-        for index, probability in row.top(top):
+        for index, probability in row.top():
             words += [class_name(classifier, index), f"{100 * probability:.1f}"]
         table.add_row(*(Text(word, no_wrap=True, overflow="ellipsis") for word in words))
     table.caption = Text(f"Images of {folder}.")
     if len(good) > SHOWN:
-        counts = Counter(class_name(classifier, row.top(1)[0][0]) for row in good)
+        counts = Counter(class_name(classifier, row.top()[0][0]) for row in good)
         counted = ", ".join(f"{count} {name}" for name, count in counts.most_common(SHOWN))
         table.caption += Text(
             f" The first {SHOWN} of {len(good)} images, of which are predicted: {counted}. "
@@ -176,7 +151,7 @@ def predictions_csv(classifier: Classifier, found: Sequence[FilePrediction]) -> 
     names = [class_name(classifier, index) for index in range(classifier.num_classes)]
     rows: list[dict[str, object]] = []
     for row in found:
-        best, probability = row.top(1)[0] if row.probabilities else (None, None)
+        best, probability = row.top()[0] if row.probabilities else (None, None)
         of_classes = row.probabilities or [None] * len(names)
         rows.append(
             {
@@ -202,11 +177,3 @@ def _read(path: Path, classifier: Classifier) -> Tensor | str:
     except ValueError as error:
         return str(error)
     return classifier.preprocessing.view(picture)
-
-
-def _free_name(path: Path, used: set[str]) -> str:
-    """Returns a name for the picture of a file; files of one name get numbers."""
-    names = (path.stem if n == 1 else f"{path.stem}-{n}" for n in itertools.count(1))
-    name = next(name for name in names if name not in used)
-    used.add(name)
-    return f"{name}.png"

@@ -110,9 +110,9 @@ def load_trained(
         num_classes: of the data to evaluate on. A head of another size raises `ValueError`.
         shape: (C, H, W) of the images, where the file does not say.
     """
-    told = _run_metadata(Path(path))
+    metadata = _run_metadata(Path(path))
     found = models.load(path, model=model, num_classes=num_classes, shape=shape)
-    return Trained(**vars(found) | {name: told.get(name) for name in _KINDS})
+    return Trained(**vars(found) | {name: metadata.get(name) for name in _KINDS})
 
 
 @dataclass(frozen=True)
@@ -201,8 +201,8 @@ def trained_on(
         root: the folder that it lies in, whatever it has now; None for the one that it lay in.
         image_size: pixels per side, for weights that do not say.
     """
-    header, told = models.read_header(path), _run_metadata(Path(path))
-    lay, recipe, digest = told.get(_ROOT), told.get("recipe") or {}, told.get(_TEST)
+    header, metadata = models.read_header(path), _run_metadata(Path(path))
+    lay, recipe, digest = metadata.get(_ROOT), metadata.get("recipe") or {}, metadata.get(_TEST)
     fraction, name = recipe.get("test_fraction"), data or header.data
     as_trained = root is None and name == header.data
     if as_trained and isinstance(lay, str) and Path(lay).exists():
@@ -239,9 +239,9 @@ def _run_metadata(path: Path) -> dict[str, Any]:
     if not file.is_file() or path not in (folder.path, folder.weights):
         return {}  # weights of another name are not the run's
     try:
-        told = json.loads(file.read_text())
-        found = {name: told[name] for name in _KINDS} | {
-            key: told.get(key) for key in (_ROOT, _TEST)
+        metadata = json.loads(file.read_text())
+        found = {name: metadata[name] for name in _KINDS} | {
+            key: metadata.get(key) for key in (_ROOT, _TEST)
         }
     except (*(OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError),) as why:
         raise ValueError(

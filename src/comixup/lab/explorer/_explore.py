@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from matplotlib.figure import Figure
@@ -26,7 +23,6 @@ from comixup.lab.explorer._images import (
     Batch,
     augmented,
     files_batch,
-    is_run,
     load_images,
     load_network,
     network_maps,
@@ -41,7 +37,6 @@ from comixup.lab.explorer._settings import (
     Settings,
     default_saliency,
 )
-from comixup.lab.models import Classifier
 from comixup.lab.training._mixers import MIXERS
 from comixup.plots import plot_tracked
 
@@ -142,8 +137,8 @@ def _mix(
     mixer.uniform_expected = True  # the page tells of images in which nothing stands out
     inputs = batch
     if mixer.recalls:
-        for turn in (2, 1):
-            mixer(batch.images.roll(turn, 0), batch.targets.roll(turn, 0))
+        for shift in (2, 1):
+            mixer(batch.images.roll(shift, 0), batch.targets.roll(shift, 0))
         own, before = mixer.soft_targets(batch.targets, len(batch.images)), mixer.previous
         inputs = replace(
             batch,
@@ -232,8 +227,7 @@ def python_lines(batch: Batch, settings: Settings) -> str:
     if settings.saliency == SPECTRAL:
         saliency = "comixup.spectral_residual(batch.images)"
     else:
-        pretrained = "" if settings.pretrained else ", pretrained=False"
-        network = f"explorer.load_network({settings.saliency!r}{pretrained})"
+        network = f"explorer.load_network({settings.saliency!r})"
         saliency = f"explorer.network_maps(batch, {network})"
     moved = ""
     if settings.augment != "none":
@@ -267,7 +261,6 @@ def mix_files(
     method: str = "comixup",
     settings: Mapping[str, Any] | None = None,
     source: str | None = None,
-    pretrained: bool = True,
     augment: Augmentation = "none",
     count: int = 10,
     side: int = SIDE,
@@ -281,7 +274,6 @@ def mix_files(
         settings: keywords of the method's mixer.
         source: of saliency, for methods that need it: "spectral residual", or see `load_network`.
             None for the default of `Settings`.
-        pretrained: see `load_network`.
         augment: augment the images first; their saliency follows. See `augmented`.
         count: mix so many, drawn by the seed if there are more files.
         side: pixels per side that images are resized and cropped to.
@@ -307,7 +299,7 @@ def mix_files(
         ) from None
     source = default_saliency() if source is None else source
     if mixer.needs_saliency and source != SPECTRAL:
-        maps = network_maps(batch, load_network(source, pretrained=pretrained))
+        maps = network_maps(batch, load_network(source))
     else:  # of methods that need no saliency it shows what is tracked
         maps = comixup.spectral_residual(batch.images)
     tracked = None
@@ -317,13 +309,13 @@ def mix_files(
         tracked = plot_tracked(whole.images, before, batch.images, maps)
     batch, _ = _mix(mixer, batch, maps)
     more = f", of {len(files)}" if len(files) > len(chosen) else ""
-    told = f"{title} of {len(chosen)} images{more}"
+    heading = f"{title} of {len(chosen)} images{more}"
     figure = plot_batch(
         batch.images,
         batch.targets,
         mixer,
         class_names=batch.class_names,
-        title=told,
+        title=heading,
         max_inputs=MAX_FILES,
         max_outputs=MAX_FILES,
     )
@@ -340,7 +332,6 @@ def mix_files(
 
 # ---- What the page computes once and keeps -------------------------------------------------------
 
-_Value = TypeVar("_Value")
 _BATCHES, _FILES, _NETWORKS, _RESULTS = 16, 256, 3, 8
 """As many are kept."""
 
@@ -348,22 +339,20 @@ _BATCHES, _FILES, _NETWORKS, _RESULTS = 16, 256, 3, 8
 class Workbench:
     """Batches and their saliency by settings, the last ones of which are kept.
 
-    Several threads may ask at once: those who want the same wait for the first of them, the others
-    for nobody.
+    Several threads may ask at once.
 
     Args:
-        runs: folders of runs that may be a source of saliency.
-        any_run: whether a visitor may name other folders: not those of a public server.
+        runs: folders of runs that are offered as sources of saliency.
     """
 
-    def __init__(self, runs: Sequence[str] = (), *, any_run: bool = True) -> None:
+    def __init__(self, runs: Sequence[str] = ()) -> None:
         self.runs = tuple(runs)
-        self.any_run = any_run
-        self._batches: _Kept[Batch] = _Kept(_BATCHES)
-        self._files: _Kept[Tensor | str] = _Kept(_FILES)
-        self._maps: _Kept[Tensor] = _Kept(_BATCHES)
-        self._networks: _Kept[Classifier] = _Kept(_NETWORKS)
-        self._results: _Kept[Result] = _Kept(_RESULTS)
+        self._sample = lru_cache(_BATCHES)(sample_images)
+        self._file = lru_cache(_FILES)(_read)
+        self._files = lru_cache(_BATCHES)(files_batch)
+        self._network = lru_cache(_NETWORKS)(load_network)
+        self._maps = lru_cache(_BATCHES)(self._compute_maps)
+        self._explored = lru_cache(_RESULTS)(self._explore)
 
     def batch(self, settings: Settings, files: Sequence[str] = ()) -> tuple[Batch, list[str]]:
         """Returns the batch that settings, or a visitor's files in its place, name.
@@ -374,46 +363,32 @@ class Workbench:
             raise ValueError(
                 f"There must be at most {MAX_FILES} images, got {len(files)}. Choose some."
             )
-        side = settings.side
-        read = [self._files.get((file, side), partial(_read, file, side)) for file in files]
-        problems = [found for found in read if isinstance(found, str)]
-        good = {f: image for f, image in zip(files, read, strict=True) if isinstance(image, Tensor)}
+        read = {file: self._file(file, settings.side) for file in files}
+        problems = [found for found in read.values() if isinstance(found, str)]
+        good = {Path(f): image for f, image in read.items() if isinstance(image, Tensor)}
         if problems and not good:
             raise ValueError("\n".join(problems))
         if good:
-            paths, images = [Path(file) for file in good], [*good.values()]
-            kept = self._batches.get((tuple(good), side), lambda: files_batch(paths, images))
-            return kept, problems
-        chosen = {name: getattr(settings, name) for name in ("sample", "count", "draw", "side")}
-        key = tuple(chosen.values())
-        return self._batches.get(key, lambda: sample_images(**chosen)), problems
+            return self._files(tuple(good), tuple(good.values())), problems
+        own = {name: getattr(settings, name) for name in ("count", "draw", "side")}
+        return self._sample(settings.sample, **own), problems
 
     def saliency(self, batch: Batch, settings: Settings) -> Tensor:
         """Returns a batch's saliency from the source that settings name."""
-        source = settings.saliency
-        # The batch itself is in the key, so that its identity is not given to another one.
-        key = (batch, source, settings.pretrained)
-        if source == SPECTRAL:
-            return self._maps.get(key, lambda: comixup.spectral_residual(batch.images))
-        if is_run(source) and not self.any_run and source not in self.runs:
-            raise ValueError(
-                "`saliency` must be a run that the explorer was started with, got another folder. "
-                "Start it with: comixup explore RUN ..."
-            )
-        return self._maps.get(key, lambda: network_maps(batch, self._network(settings)))
+        return self._maps(batch, settings.saliency)
 
     def result(self, settings: Settings, files: Sequence[str] = ()) -> tuple[Result, list[str]]:
         """Returns everything that is shown of a batch, and what is wrong with files, as `batch`."""
         batch, problems = self.batch(settings, files)
-        maps = self.saliency(batch, settings)
-        kept = self._results.get((batch, settings), lambda: explore(batch, maps, settings))
-        return kept, problems
+        return self._explored(batch, settings), problems
 
-    def _network(self, settings: Settings) -> Classifier:
-        return self._networks.get(
-            (settings.saliency, settings.pretrained),
-            lambda: load_network(settings.saliency, pretrained=settings.pretrained),
-        )
+    def _compute_maps(self, batch: Batch, source: str) -> Tensor:
+        if source == SPECTRAL:
+            return comixup.spectral_residual(batch.images)
+        return network_maps(batch, self._network(source))
+
+    def _explore(self, batch: Batch, settings: Settings) -> Result:
+        return explore(batch, self.saliency(batch, settings), settings)
 
 
 def _read(path: str, side: int) -> Tensor | str:
@@ -426,29 +401,3 @@ def _read(path: str, side: int) -> Tensor | str:
         return read_pixels(file, side)
     except (ValueError, OSError) as error:
         return str(error).replace(path, file.name)
-
-
-class _Kept(Generic[_Value]):
-    """The last values that were asked for, by their keys, each made once."""
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self._lock = threading.Lock()  # of the dictionary: nothing is made while it is held
-        self._values: OrderedDict[Hashable, Future[_Value]] = OrderedDict()
-
-    def get(self, key: Hashable, make: Callable[[], _Value]) -> _Value:
-        """Returns the value of a key; the first thread to ask makes it, others wait for that."""
-        with self._lock:
-            is_new = key not in self._values
-            value = self._values.setdefault(key, Future())
-            self._values.move_to_end(key)
-            if len(self._values) > self.most:
-                self._values.popitem(last=False)
-        if is_new:
-            try:
-                value.set_result(make())
-            except BaseException as error:
-                with self._lock:  # the next one may have more luck
-                    self._values.pop(key, None)
-                value.set_exception(error)
-        return value.result()

@@ -42,10 +42,6 @@ _MIN_SCALE = 0.35
 _GENERATOR, _PASSES = threading.Lock(), threading.Lock()
 """Of torch's global generator, from which torchvision and networks' weights are drawn; and of
 networks: a pass to the images sets flags of the model's tensors."""
-_IMAGENET = models.Preprocessing(
-    (3, 224, 224), (0.485, 0.456, 0.406), (0.229, 0.224, 0.225), resize=256
-)
-"""Of networks with random weights."""
 
 
 @contextmanager
@@ -133,13 +129,13 @@ def files_batch(
     named = [file.stem for file in files] if class_names is None else list(class_names)
     classes = tuple(dict.fromkeys(named))
     shown = [file.name if class_names is None else str(file) for file in files]
-    told = "" if class_names is None else f", class_names={named!r}"
+    named_classes = "" if class_names is None else f", class_names={named!r}"
     return Batch(
         torch.stack([*pixels]).float() / 255,
         torch.tensor([classes.index(name) for name in named]),
         classes,
         tint=False,
-        call=f"explorer.load_images({shown!r}, side={pixels[0].shape[-1]}{told})",
+        call=f"explorer.load_images({shown!r}, side={pixels[0].shape[-1]}{named_classes})",
     )
 
 
@@ -252,29 +248,22 @@ def augmented(
 # ---- Networks ------------------------------------------------------------------------------------
 
 
-def load_network(source: str, *, pretrained: bool = True) -> models.Classifier:
+def load_network(source: str) -> models.Classifier:
     """Returns the network that a source of saliency names.
 
     Args:
         source: the folder of a run, or a name that `comixup.lab.models.build` knows, such as
             "torchvision:resnet18" or "timm:vit_tiny_patch16_224". What is a folder, or has the
             system's separator in it, is taken for a run.
-        pretrained: load weights trained on ImageNet, see `comixup.lab.models.build`; or else random
-            ones, from a fixed seed.
     """
-    if is_run(source):
+    if os.sep in source or Path(source).is_dir():
         return models.load(source)
-    stated = models.pretrained_preprocessing(source) if pretrained else _IMAGENET
+    stated = models.pretrained_preprocessing(source)
     with _seeded(0):
-        model = models.build(source, 1000, shape=stated.shape, pretrained=pretrained)
+        model = models.build(source, 1000, shape=stated.shape, pretrained=True)
     return models.Classifier(
         model.eval(), source, 1000, stated.shape, Path(source), stated_preprocessing=stated
     )
-
-
-def is_run(source: str) -> bool:
-    """Whether a source of saliency is the folder of a run, and no name."""
-    return os.sep in source or Path(source).is_dir()
 
 
 def network_maps(batch: Batch, network: models.Classifier) -> Tensor:

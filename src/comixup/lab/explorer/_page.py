@@ -76,9 +76,7 @@ def build_page(bench: Workbench) -> gr.Blocks:
                 inputs = gr.HTML(elem_id="inputs")
                 numbers = gr.HTML()
                 outputs = gr.HTML(elem_id="outputs")
-                with gr.Row():
-                    link = gr.HTML()
-                    lines = gr.Button("Python lines for this batch", elem_id="lines", size="sm")
+                lines = gr.Button("Python lines for this batch", elem_id="lines", size="sm")
                 code = gr.Textbox(
                     label="Python: makes the same batch, bit by bit",
                     lines=8, max_lines=30, visible=False, elem_id="code", buttons=["copy"],
@@ -89,14 +87,14 @@ def build_page(bench: Workbench) -> gr.Blocks:
                 baselines = gr.HTML(elem_id="baselines")
         drawn = gr.State(())  # what of the slower figures is on the page
         values = list(controls.values())
-        quick, slow = [problem, numbers, outputs, link, code], [inputs, why, baselines, drawn]
+        quick, slow = [problem, numbers, outputs, code], [inputs, why, baselines, drawn]
         events = _Events(bench)
         hidden: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
         changes = [control.input for control in values] + [files.change]
         moved = gr.on(
             changes, events.mix, [files, *values], quick, trigger_mode="always_last", **hidden
         )
-        opened = page.load(events.open, None, [*values, *quick], **hidden)
+        opened = page.load(events.mix, [files, *values], quick, **hidden)
         for first in (moved, opened):
             first.then(
                 events.explain, [files, *values, drawn], slow, trigger_mode="always_last", **hidden
@@ -130,7 +128,6 @@ def _controls(bench: Workbench) -> tuple[dict[str, Any], gr.File]:
         elem_id="saliency", show_label=False,
         info=f"or a network's name, or a run's folder{install}",
     )  # fmt: skip
-    found["pretrained"] = gr.Checkbox(value=True, label="networks by name: trained weights")
     found["augment"] = gr.Dropdown(
         list(AUGMENTATIONS), value=default.augment, elem_id="augment",
         label="augmentation (saliency follows)",
@@ -159,44 +156,39 @@ class _Events:
 
     def __init__(self, bench: Workbench) -> None:
         self.bench = bench
-        self._turns: OrderedDict[str, int] = OrderedDict()
+        self._moves: OrderedDict[str, int] = OrderedDict()
 
     def mix(self, request: gr.Request, files: list[str] | None, *values: Any) -> list[Any]:
-        """Returns error messages, numbers, outputs, the link, and no code."""
-        self._next_turn(request)
+        """Returns error messages, numbers, outputs, and no code."""
+        session = str(request.session_hash)
+        self._moves[session] = self._moves.pop(session, 0) + 1
+        while len(self._moves) > _VISITORS:
+            self._moves.popitem(last=False)
         try:
-            return self._quick(Settings.from_controls(values), files or [])
+            result, problems = self.bench.result(Settings.from_controls(values), files or [])
         except _MISTAKES as error:
-            return [_problem(str(error)), *[gr.skip()] * 4]
-
-    def open(self, request: gr.Request) -> list[Any]:
-        """Returns the controls' values by the link that was followed, and what `mix` returns."""
-        self._next_turn(request)
-        note = ""
-        try:
-            settings = Settings.from_query(dict(request.query_params))
-        except _MISTAKES as error:
-            settings, note = Settings(), f"This link cannot be used: {error}"
-        controls = list(vars(settings).values())
-        try:
-            problem, *shown = self._quick(settings, [])
-            return [*controls, _problem(note) if note else problem, *shown]
-        except _MISTAKES as error:
-            return [*controls, _problem(str(error)), *[gr.skip()] * 4]
+            return [_problem(str(error)), *[gr.skip()] * 3]
+        return [
+            _problem("\n".join(problems)) if problems else "",
+            numbers_html(result),
+            outputs_html(result.batch, result.mixed, "Co-Mixup"),
+            gr.update(visible=False),
+        ]
 
     def explain(
         self, request: gr.Request, files: list[str] | None, *values: Any
     ) -> Iterator[tuple[Any, ...]]:
         """Yields inputs, reasons and other methods, and what is on the page then."""
         *chosen, drawn = values
-        turn = self._turns.get(str(request.session_hash))
+        session = str(request.session_hash)
+        moves = self._moves.get(session)
         try:
             settings = Settings.from_controls(chosen)
             result, _ = self.bench.result(settings, files or [])
-        except _MISTAKES:  # which `mix` has told
+        except _MISTAKES:  # which `mix` shows
             return
         source = (
-            *(result.whole.call, settings.saliency, settings.pretrained, settings.grid),
+            *(result.whole.call, settings.saliency, settings.grid),
             *(settings.augment, settings.augment != "none" and settings.seed),
         )
         wanted = (source, (*source, settings.seed))
@@ -204,9 +196,9 @@ class _Events:
         if on_page[0] != wanted[0]:
             on_page[0] = wanted[0]
             yield inputs_html(result), gr.skip(), gr.skip(), list(on_page)
-        if self._turns.get(str(request.session_hash)) == turn:
+        if self._moves.get(session) == moves:
             yield gr.skip(), why_html(result), gr.skip(), gr.skip()
-        if self._turns.get(str(request.session_hash)) == turn and on_page[1] != wanted[1]:
+        if self._moves.get(session) == moves and on_page[1] != wanted[1]:
             on_page[1] = wanted[1]
             yield gr.skip(), gr.skip(), baselines_html(result), list(on_page)
 
@@ -219,23 +211,6 @@ class _Events:
         except _MISTAKES as error:
             message = str(error).replace("\n", "\n# ")
             return gr.update(value=f"# {message}", visible=True)
-
-    def _quick(self, settings: Settings, files: Sequence[str]) -> list[Any]:
-        result, problems = self.bench.result(settings, files)
-        return [
-            _problem("\n".join(problems)) if problems else "",
-            numbers_html(result),
-            outputs_html(result.batch, result.mixed, "Co-Mixup"),
-            f'<a id="link" href="./?{html.escape(settings.query)}">Link to these settings</a>',
-            gr.update(visible=False),
-        ]
-
-    def _next_turn(self, request: gr.Request) -> None:
-        """Notes that a visitor has moved on, so that figures of before are not drawn."""
-        session = str(request.session_hash)
-        self._turns[session] = self._turns.pop(session, 0) + 1
-        while len(self._turns) > _VISITORS:
-            self._turns.popitem(last=False)
 
 
 def _problem(messages: str) -> str:

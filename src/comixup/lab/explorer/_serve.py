@@ -1,4 +1,4 @@
-"""The page on a port: local unless told otherwise, without telemetry, files in one folder."""
+"""The page on a port of this machine alone, without telemetry, files in one folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ _SWITCHES = {
 def serve(
     runs: Sequence[str] = (),
     *,
-    host: str = HOST,
     port: int = PORT,
     open_browser: bool = False,
     wait: bool = True,
@@ -33,7 +32,6 @@ def serve(
 
     Args:
         runs: folders of runs to offer as sources of saliency.
-        host: the address to listen at. Other machines can reach the default one not at all.
         port: 0 takes any that is free.
         open_browser: show the page.
         wait: until Ctrl-C; False returns at once.
@@ -50,11 +48,11 @@ def serve(
         from comixup.lab.explorer._explore import Workbench  # noqa: PLC0415 - it needs torch
         from comixup.lab.explorer._page import CSS, build_page  # noqa: PLC0415 - it needs gradio
 
-        bench = Workbench([str(run) for run in runs], any_run=is_local(host))
+        bench = Workbench([str(run) for run in runs])
         page = build_page(bench)
         fonts = {"font": ["system-ui", "sans-serif"], "font_mono": ["monospace"]}
         _, address, _ = page.launch(
-            server_name=host,
+            server_name=HOST,
             server_port=port or None,
             inbrowser=open_browser,
             prevent_thread_lock=True,
@@ -69,7 +67,7 @@ def serve(
             mcp_server=False,
             theme=gradio.themes.Default(**fonts),  # those of gradio are fetched from the web
             css=CSS,
-            app_kwargs={"middleware": [Middleware(_LocalOnly)] if is_local(host) else []},
+            app_kwargs={"middleware": [Middleware(_LocalOnly)]},
         )
         stack.callback(page.close, verbose=False)
     except BaseException as error:
@@ -87,20 +85,8 @@ def serve(
     return address, stack
 
 
-def is_local(host: str) -> bool:
-    """Whether an address is of this machine alone.
-
-    >>> is_local("127.0.0.1"), is_local("localhost"), is_local("0.0.0.0")
-    (True, True, False)
-    """
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def is_foreign(headers: Mapping[str, str]) -> bool:
-    """Whether a request to a local server was sent on behalf of another site.
+    """Whether a request was sent on behalf of another site.
 
     Any page can send requests here: its browser says so in `Origin`. A page whose name leads to
     this machine (DNS rebinding) has an origin equal to `Host`, which is no name of this machine.
@@ -115,7 +101,11 @@ def is_foreign(headers: Mapping[str, str]) -> bool:
         name, origin = urlsplit(f"//{host}").hostname, urlsplit(headers.get("origin", f"//{host}"))
     except ValueError:
         return True
-    return not is_local(name or "") or origin.netloc.lower() != host.lower()
+    try:
+        local = name == "localhost" or ipaddress.ip_address(name or "").is_loopback
+    except ValueError:
+        local = False
+    return not local or origin.netloc.lower() != host.lower()
 
 
 class _LocalOnly:
@@ -133,6 +123,6 @@ class _LocalOnly:
             for name, value in scope.get("headers", ())
         }
         if scope["type"] in ("http", "websocket") and is_foreign(headers):
-            message = "The explorer is for this machine's own pages. See `comixup explore --host`."
+            message = "The explorer is for this machine's own pages."
             answer = PlainTextResponse(message, status_code=403)
         await answer(scope, receive, send)

@@ -1,12 +1,11 @@
-"""All that can be chosen on the page, its bounds, and its form in a link."""
+"""All that can be chosen on the page, and its bounds."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from urllib.parse import urlencode
 
-from comixup._checks import check_boolean, check_choice, check_count, check_number
+from comixup._checks import check_choice, check_count, check_number
 from comixup.core.weights import GRID, LEVELS, OMEGA, PARTITION_SIZE, SWEEPS, Weights
 from comixup.lab import models
 from comixup.lab._augmentation import AUGMENTATIONS, Augmentation
@@ -39,7 +38,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "sweeps": (1, 8),
     "seed": (0, 100),
 }
-"""Ends of the sliders: a link beyond them would leave the page unusable."""
+"""Ends of the sliders."""
 _MAX_NAME = 200
 """Letters of the name of a source of saliency."""
 _PRETRAINED = "efficientnet-lite0"
@@ -63,8 +62,6 @@ class Settings:
             or the folder of a run. The default is "efficientnet-lite0" if its weights are
             installed, or else the spectral residual.
         augment: how the images are augmented before they are mixed; their saliency follows.
-        pretrained: whether a network by name has weights trained on ImageNet, see
-            `comixup.lab.models.build`, or random ones.
         beta: weight of smoothness.
         gamma: weight of the compatibility penalty between outputs.
         tau: clip level of the compatibility penalty, relative to the mean load of an input.
@@ -75,11 +72,6 @@ class Settings:
         levels: masks are multiples of 1 / levels.
         sweeps: passes of Algorithm 1 over the outputs.
         seed: of all draws.
-
-    >>> Settings.from_query({"tau": "1.0", "grid": "8"}) == Settings(grid=8, tau=1.0)
-    True
-    >>> Settings(tau=1.0).query
-    'tau=1.0'
     """
 
     sample: str = "photos"
@@ -88,7 +80,6 @@ class Settings:
     side: int = SIDE
     saliency: str = field(default_factory=default_saliency)
     augment: Augmentation = "none"
-    pretrained: bool = True
     beta: float = Weights.beta
     gamma: float = Weights.gamma
     tau: float = Weights.tau
@@ -103,7 +94,6 @@ class Settings:
     def __post_init__(self) -> None:
         check_choice("sample", self.sample, SAMPLES)
         check_choice("augment", self.augment, AUGMENTATIONS)
-        check_boolean("pretrained", self.pretrained)
         if not isinstance(self.saliency, str) or not 0 < len(self.saliency) <= _MAX_NAME:
             raise ValueError(
                 f"`saliency` must be a name of 1 to {_MAX_NAME} letters, got "
@@ -114,34 +104,6 @@ class Settings:
                 check_number(name, getattr(self, name), high)
             else:
                 check_count(name, getattr(self, name), int(low), int(high))
-
-    @property
-    def query(self) -> str:
-        """The query string of a link to these settings, without those at their defaults."""
-        defaults = vars(Settings())
-        return urlencode({name: own for name, own in vars(self).items() if own != defaults[name]})
-
-    @classmethod
-    def from_query(cls, query: Mapping[str, str]) -> Settings:
-        """Returns the settings of a link; what cannot be one of them raises `ValueError`.
-
-        Args:
-            query: names and values, from a stranger. Other names are ignored: web servers and
-                messengers add their own.
-        """
-        found: dict[str, object] = {}
-        for name, own in vars(cls()).items():
-            word, kind = query.get(name), type(own)
-            if word is None:
-                continue
-            if kind is bool:
-                check_choice(name, word, ("True", "False"))
-            try:
-                found[name] = word == "True" if kind is bool else kind(word)
-            except (ValueError, OverflowError):
-                rule = "an integer" if kind is int else "a number"
-                raise ValueError(f"`{name}` must be {rule}, got {word[:40]!r}.") from None
-        return cls(**found)  # type: ignore[arg-type]  # each has its field's type
 
     @classmethod
     def from_controls(cls, values: Sequence[object]) -> Settings:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import re
 from collections.abc import Callable, Iterable
 
 from torch import nn
@@ -94,8 +93,7 @@ def build(
     Args:
         name: one of `names()`, or "torchvision:NAME" or "timm:NAME", or "efficientnet-lite0",
             "-lite1", "-lite2": timm's `tf_efficientnet_lite0`, ..., with weights that need no
-            download. Another bare name is looked up in torchvision, then in timm. Case, hyphens and
-            underscores do not matter: "WRN-16-8" is "wrn16-8".
+            download. Another bare name is looked up in torchvision, then in timm.
         num_classes: number of classes.
         shape: channels, height and width of the images; torchvision's networks take three channels.
             Our residual networks take images of any size; from 64 x 64 on their first convolution
@@ -108,7 +106,7 @@ def build(
     >>> import torch
     >>> build("small", 10, shape=(1, 28, 28))(torch.rand(2, 1, 28, 28)).shape
     torch.Size([2, 10])
-    >>> build("WRN_16_8", 10).fc
+    >>> build("wrn16-8", 10).fc
     Linear(in_features=512, out_features=10, bias=True)
     """
     if not isinstance(name, str):
@@ -117,7 +115,7 @@ def build(
     shape = _checked(shape)
     if width is not None:
         check_count("width", width, high=MAX_WIDTH)
-        if _find(name, _WITH_WIDTH) is None:
+        if name not in _WITH_WIDTH:
             raise ValueError(
                 f"`width` must be None for {name!r}, got {width}. Networks whose width can be "
                 f"chosen: {', '.join(_WITH_WIDTH)}."
@@ -152,11 +150,10 @@ def resolve(name: str) -> tuple[str, str]:
     Args:
         name: as for `build`.
 
-    >>> resolve("WRN_16_8"), resolve("ResNet18")
+    >>> resolve("wrn16-8"), resolve("resnet18")
     (('comixup', 'wrn16-8'), ('torchvision', 'resnet18'))
     """
     library, colon, inner = name.partition(":")
-    library = library.strip().lower()
     others = [known for known in _LIBRARIES if known != OURS]
     if colon and library not in others:
         raise ValueError(
@@ -172,9 +169,10 @@ def resolve(name: str) -> tuple[str, str]:
                 raise
             advice = " timm's models are known too once it is installed: pip install timm."
             raise _unknown(name, searched, advice) from error
-        found = _find(inner if colon else name, known)
-        if found is not None:
-            return candidate, found
+        wanted = inner if colon else name
+        base = wanted.partition(".")[0] if candidate == "timm" else wanted  # tags name weights
+        if base in known:
+            return candidate, wanted
         searched += known
     raise _unknown(name, searched)
 
@@ -212,9 +210,8 @@ def weights_are_installed(name: str) -> bool:
     >>> weights_are_installed("small")
     False
     """
-    own = _find(name, LITE)
-    needed = [] if own is None else ["timm", package_of(own)]
-    return bool(needed) and all(importlib.util.find_spec(package) for package in needed)
+    packages = ("timm", package_of(name))
+    return name in LITE and all(importlib.util.find_spec(package) for package in packages)
 
 
 def _without_weights(name: str) -> ValueError:
@@ -236,20 +233,6 @@ def _checked(shape: Shape) -> Shape:
     for side in (channels, height, width):
         check_count("shape", side)
     return int(channels), int(height), int(width)
-
-
-def _find(name: str, known: Iterable[str]) -> str | None:
-    """Returns the known name that differs in case, hyphens and underscores at most.
-
-    A tag after a dot, which names weights of timm's, stays as it is.
-    """
-
-    def key(name: str) -> str:
-        return re.sub(r"[-_ ]", "", name).lower()
-
-    base, dot, tag = name.strip().partition(".")
-    found = {key(candidate): candidate for candidate in known}.get(key(base))
-    return None if found is None else f"{found}{dot}{tag}"
 
 
 def _unknown(name: str, known: Iterable[str], advice: str = "") -> ValueError:

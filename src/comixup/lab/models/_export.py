@@ -1,16 +1,14 @@
-"""Trained networks for other programs: ONNX, torch.export's programs, and timm's folders."""
+"""Trained networks for other programs: ONNX, and torch.export's programs."""
 
 from __future__ import annotations
 
 import copy
 import json
-import math
 import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,8 +20,8 @@ from comixup.lab._preprocess import per_channel
 from comixup.lab.models._libraries import import_library
 from comixup.lab.models._load import Classifier
 
-FORMATS = {"onnx": "model.onnx", "pt2": "model.pt2", "timm": "timm"}
-"""What a network can be exported to, with the usual name of the file or folder."""
+FORMATS = {"onnx": "model.onnx", "pt2": "model.pt2"}
+"""What a network can be exported to, with the usual name of the file."""
 METADATA = "comixup"
 """Name of the JSON with resize, crop and classes, in ONNX's metadata and (.json) in a .pt2."""
 INPUT, OUTPUT, BATCH = "images", "logits", "batch"
@@ -41,7 +39,7 @@ class Exported:
     """A network that was written for another program, and compared with the original.
 
     Attributes:
-        path: the file or folder.
+        path: the file.
         images: how many it was run on.
         difference: the largest absolute difference of its logits from the network's.
     """
@@ -77,35 +75,28 @@ def export(
     """Returns where a network was written for another program, after running what was written.
 
     ONNX files and torch.export's programs take float images in [0, 1] of the crop's size, any
-    number at a time, normalize them themselves, and return logits. A folder for timm has the
-    weights alone, with the preprocessing in its config.json.
+    number at a time, normalize them themselves, and return logits.
 
     Args:
         classifier: from `load`.
-        path: the file or, for timm, the folder to write.
-        to: "onnx", "pt2" or "timm".
+        path: the file to write.
+        to: "onnx" or "pt2".
         images: (n, C, H, W) in [0, 1] to compare both on, two at least; None for random ones.
     """
     check_choice("to", to, tuple(FORMATS))
-    if to == "timm" and type(classifier.model).__module__.partition(".")[0] != "timm":
-        raise ValueError(
-            f"`to` must be onnx or pt2 for {classifier.name}, which is none of timm's networks, "
-            "got 'timm'. Train one with --model timm:NAME."
-        )
     if images is None:
         generator = torch.Generator().manual_seed(0)
         shape = classifier.preprocessing.shape
         images = torch.rand(_RANDOM_IMAGES, *shape, generator=generator)
-    write = {"onnx": _write_onnx, "pt2": _write_pt2, "timm": _write_timm}[to]
-    read = {"onnx": _read_onnx, "pt2": _read_pt2, "timm": _read_timm}[to]
+    write, read = {"onnx": (_write_onnx, _read_onnx), "pt2": (_write_pt2, _read_pt2)}[to]
     path = Path(path)
     make_folder(path.parent)
     # Beside its place until it is known to be right: a wrong file is not left behind.
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".export-") as folder:
         new = Path(folder) / path.name
         write(classifier, new)
-        difference = _difference(classifier, read(new, classifier), images, path)
-        _replace(new, path)
+        difference = _difference(classifier, read(new), images, path)
+        os.replace(new, path)
     return Exported(path, len(images), difference)
 
 
@@ -130,16 +121,6 @@ def _difference(classifier: Classifier, exported: _Run, images: Tensor, path: Pa
             f"{difference:.3g} on {len(images)} images. Export to another format."
         )
     return difference
-
-
-def _replace(new: Path, path: Path) -> None:
-    """Moves a file or the files of a folder to their place."""
-    if not new.is_dir():
-        os.replace(new, path)
-        return
-    make_folder(path)
-    for file in new.iterdir():
-        os.replace(file, path / file.name)
 
 
 def _about(classifier: Classifier) -> str:
@@ -174,7 +155,7 @@ def _write_pt2(classifier: Classifier, path: Path) -> None:
     torch.export.save(_program(classifier), path, extra_files=about)
 
 
-def _read_pt2(path: Path, _: Classifier) -> _Run:
+def _read_pt2(path: Path) -> _Run:
     run: _Run = torch.export.load(path).module()
     return run
 
@@ -203,48 +184,7 @@ def _write_onnx(classifier: Classifier, path: Path) -> None:
     onnx.save(model, path)
 
 
-def _read_onnx(path: Path, _: Classifier) -> _Run:
+def _read_onnx(path: Path) -> _Run:
     runtime = import_library("onnxruntime")
     session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     return lambda images: torch.from_numpy(session.run([OUTPUT], {INPUT: images.numpy()})[0])
-
-
-# ---- timm ----------------------------------------------------------------------------------------
-
-
-def _read_timm(path: Path, classifier: Classifier) -> _Run:
-    """Returns what runs a folder's network, which does not normalize."""
-    model = import_library("timm").create_model(f"local-dir:{path}", pretrained=True).eval()
-    return lambda images: model(classifier.preprocessing.normalize(images))
-
-
-def _write_timm(classifier: Classifier, folder: Path) -> None:
-    """Writes weights and a config.json with the preprocessing and the names of the classes."""
-    model: Any = Normalized(classifier).model
-    own, preprocessing = model.pretrained_cfg, classifier.preprocessing
-    of_network = ("architecture", "fixed_input_size", "first_conv", "classifier")
-    model.pretrained_cfg = {
-        **{name: own.get(name) for name in of_network},
-        "num_classes": classifier.num_classes,
-        "input_size": preprocessing.shape,
-        "interpolation": preprocessing.interpolation,
-        "crop_pct": crop_fraction(preprocessing.shape[1], preprocessing.resize),
-        "crop_mode": "center",
-        "mean": preprocessing.mean,
-        "std": preprocessing.std,
-    }
-    names = {"label_names": classifier.classes}
-    import_library("timm").models.save_for_hf(model, folder, names, safe_serialization=True)
-
-
-def crop_fraction(crop: int, resize: int) -> float:
-    """Returns timm's `crop_pct`: the crop's side by the resized one, as timm rounds it back.
-
-    >>> fraction = crop_fraction(64, 73)
-    >>> math.floor(64 / fraction)
-    73
-    """
-    fraction = crop / resize
-    while math.floor(crop / fraction) < resize:
-        fraction = math.nextafter(fraction, 0)
-    return fraction

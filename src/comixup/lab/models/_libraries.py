@@ -21,9 +21,6 @@ from comixup.lab._weights_file import read_weights, weights_digest
 COLOURS = 3
 """Channels that torchvision's classifiers are written for."""
 
-_AUXILIARY = ("googlenet", "inception_v3")
-"""Networks with further classifiers inside: unless told otherwise they return several outputs."""
-
 _PACKAGES = {"torchvision": "'comixup[train]'", "timm": "timm"}
 """What pip installs for a library; the others are for exports."""
 
@@ -70,10 +67,6 @@ def build_torchvision(
         settings: further keywords of torchvision's own function.
     """
     models = import_library("torchvision").models
-    if name in _AUXILIARY:
-        settings["aux_logits"] = False
-        if not pretrained:
-            settings["init_weights"] = True
     if size is not None and name.startswith("maxvit_"):
         settings["input_size"] = size
     elif size is not None and name.startswith("vit_"):

@@ -3,7 +3,7 @@
 1. What there is: `_items`, a table or figure each, and the numbers of `_trained_tables`;
 2. the jobs that it takes, and their list: `_jobs`, run by `_run_job` (`_analyses`, `_pictures`),
    kept by the `_store`;
-3. what is shown: the `_report` (`_analysis_report`); `_check` runs committed jobs again.
+3. what is shown: the `_report` (`_analysis_report`).
 """
 
 from typing import TYPE_CHECKING
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from comixup._lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
-    from comixup.lab.paper._check import check as check
     from comixup.lab.paper._items import ITEMS as ITEMS
     from comixup.lab.paper._items import Item as Item
     from comixup.lab.paper._items import chosen_items as chosen_items

@@ -15,7 +15,6 @@ from comixup.lab._image_files import read_image
 from comixup.lab.data import DataSet, data_root
 from comixup.lab.evaluation import load_trained, trained_on
 from comixup.lab.evaluation._trained import Trained
-from comixup.lab.training._folder import RunFolder
 from comixup.lab.training._setup import shape_of
 
 _NETWORK = "efficientnet-lite0"
@@ -51,11 +50,6 @@ class Images:
     """The training images of a finished run, and its network."""
 
     def __init__(self, run: Path, root: Path | None) -> None:
-        if not RunFolder(run).weights.is_file():
-            raise FileNotFoundError(
-                f"`run` must be the folder of a finished run, but {run} has no weights. Train it "
-                "to its end."
-            )
         trained, self.data, size = load_run(run, root)
         self.model = trained.model
         # None for sets of images that are not files, but have one size.

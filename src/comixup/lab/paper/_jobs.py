@@ -266,7 +266,7 @@ def listing(results: Path, out: Path, width: int = 100) -> Iterable[str]:
     made = read_all(results, out)
     for item in ITEMS.values():
         lines = [filled(f"{item.name}: {item.title} ({item.source})")]
-        told = [f"printed: {item.printed}"]
+        facts = [f"printed: {item.printed}"]
         scales = jobs_by_scale(item)
         for scale, jobs in scales.items():
             done = sum(job.key in made for job in jobs)
@@ -274,5 +274,5 @@ def listing(results: Path, out: Path, width: int = 100) -> Iterable[str]:
             there = "all jobs done" if done == len(jobs) else there
             needs = item.paper_needs or item.needs if scale == "paper" else item.needs
             name = "any scale" if len(scales) == 1 else f"--scale {scale}"
-            told.append(f"{name}: {total_cost(with_needed(jobs))}; needs {needs}; {there}")
-        yield "\n".join(lines + [filled(text, initial_indent=_INDENT) for text in told])
+            facts.append(f"{name}: {total_cost(with_needed(jobs))}; needs {needs}; {there}")
+        yield "\n".join(lines + [filled(text, initial_indent=_INDENT) for text in facts])

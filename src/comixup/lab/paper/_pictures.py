@@ -196,8 +196,7 @@ def _ink(picture: Tensor) -> Tensor:
 
 
 def _write(figure: Figure, stem: Path) -> None:
-    for suffix in (".png", ".svg"):
-        write_figure(figure, stem.with_name(stem.name + suffix), _DPI)
+    write_figure(figure, stem.with_name(f"{stem.name}.png"), _DPI)
 
 
 def _seeded(seed: int = _SEED) -> torch.Generator:

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from comixup._atomic_write import atomic_write, make_folder
 from comixup._figures import write_figure
-from comixup.lab._tables import NOTHING, csv_table, markdown_table
+from comixup.lab._tables import NOTHING, markdown_table
 from comixup.lab.evaluation import RunRecord, draw_reliability
 from comixup.lab.paper._analysis_report import FIGURES, TABLES
 from comixup.lab.paper._items import ITEMS, SMALL_SCALE, Item
-from comixup.lab.paper._jobs import Job, jobs_by_scale, jobs_of, total_cost, with_needed
+from comixup.lab.paper._jobs import Job, jobs_by_scale, total_cost, with_needed
 from comixup.lab.paper._store import (
     JobResult,
     Row,
@@ -40,11 +40,10 @@ own comparisons have pages of their own: [small data](small-data.md), [other dat
 sets](other-sets.md)."""
 _DPI = 130
 _WIDTH = 100
-_DIGITS = 7
 
 
 def write_report(results: Path, out: Path) -> Path:
-    """Writes report.md with its figures and tables into the output folder; returns its path.
+    """Writes report.md with its figures into the output folder; returns its path.
 
     Args:
         results: folder of the committed results.
@@ -52,16 +51,11 @@ def write_report(results: Path, out: Path) -> Path:
     """
     made = read_all(results, out)
     make_folder(out / "figures")
-    make_folder(out / "tables")
     for path in (path for item in ITEMS.values() for path in _pictures(item, results)):
         if not (out / "figures" / path.name).exists():
             shutil.copyfile(path, out / "figures" / path.name)
     page = out / "report.md"
-    atomic_write(page, _report_text(made, out, (".png", ".svg")))
-    for name, item in ITEMS.items():
-        rows = _table_rows(item, made)
-        if rows:
-            atomic_write(out / "tables" / f"{name}.csv", csv_table(rows, _DIGITS))
+    atomic_write(page, _report_text(made, out))
     return page
 
 
@@ -79,7 +73,7 @@ def collect(results: Path, out: Path) -> int:
     for path in sorted((out / "figures").glob("*.png")):
         if shows_no_data_set(path.name):
             shutil.copyfile(path, results / "figures" / path.name)
-    atomic_write(results / "report.md", _report_text(read_committed(results), results, (".png",)))
+    atomic_write(results / "report.md", _report_text(read_committed(results), results))
     return new
 
 
@@ -92,7 +86,7 @@ def shows_no_data_set(name: str) -> bool:
     return DIGITS in name or name.partition(".")[0] in (*FIGURES, "compatibility", "reliability")
 
 
-def _report_text(made: Mapping[str, JobResult], folder: Path, suffixes: Sequence[str]) -> str:
+def _report_text(made: Mapping[str, JobResult], folder: Path) -> str:
     """Returns the report as Markdown, after drawing its figures into the folder."""
     contents, sections = [], []
     for item in ITEMS.values():
@@ -105,7 +99,7 @@ def _report_text(made: Mapping[str, JobResult], folder: Path, suffixes: Sequence
             for scale, jobs in scales.items()
         ]
         contents.append(f"- [{heading}](#{anchor}): {', '.join(counts)}")
-        sections += [f"## {heading}", *_section(item, made, folder, suffixes)]
+        sections += [f"## {heading}", *_section(item, made, folder)]
     parts = [_INTRODUCTION, "\n".join(contents), *sections]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
@@ -114,9 +108,7 @@ def _noun(item: Item) -> str:
     return "runs" if item.entries else "jobs"
 
 
-def _section(
-    item: Item, made: Mapping[str, JobResult], folder: Path, suffixes: Sequence[str]
-) -> list[str]:
+def _section(item: Item, made: Mapping[str, JobResult], folder: Path) -> list[str]:
     """Returns the paragraphs, tables and pictures of an item, as Markdown."""
     name, rows = item.name, _rows_of(item, made)
     parts = [_wrapped(f"**Printed:** {item.printed}.")]
@@ -127,9 +119,7 @@ def _section(
     if rows and name in TABLES:
         parts.append(TABLES[name](rows))
     if rows and name in FIGURES:
-        drawn = FIGURES[name](rows)
-        for suffix in suffixes:
-            write_figure(drawn, folder / "figures" / f"{name}{suffix}", _DPI)
+        write_figure(FIGURES[name](rows), folder / "figures" / f"{name}.png", _DPI)
         parts.append(f"![{item.title}](figures/{name}.png)")
     for path in _pictures(item, folder):
         parts.append(f"![{item.title}: {path.stem}](figures/{path.name})")
@@ -177,17 +167,17 @@ def _origin(item: Item, made: Mapping[str, JobResult]) -> str:
     for scale, jobs in jobs_by_scale(item).items():
         missing = [job for job in with_needed(jobs) if job.key not in made]
         done = [job for job in jobs if job.key in made]
-        told = f"`comixup reproduce {item.name} --scale {scale}`: "
+        words = f"`comixup reproduce {item.name} --scale {scale}`: "
         if done:
             count = f"{len(done)} of {len(jobs)} {_noun(item)}"
             if len(done) == len(jobs):
                 word = _noun(item)
                 count = f"its {word[:-1]}" if len(jobs) == 1 else f"all {len(jobs)} {word}"
-            told += f"{count}, {_seeds(done)}{_about([made[job.key] for job in done])}"
+            words += f"{count}, {_seeds(done)}{_about([made[job.key] for job in done])}"
         if len(done) < len(jobs):
-            told += "; the others take about " if done else "not run; about "
-            told += str(total_cost(missing))
-        lines.append(_wrapped(f"- {told}.", "  "))
+            words += "; the others take about " if done else "not run; about "
+            words += str(total_cost(missing))
+        lines.append(_wrapped(f"- {words}.", "  "))
     return "\n".join(lines)
 
 
@@ -204,13 +194,13 @@ def _seeds(jobs: Sequence[Job]) -> str:
 
 def _about(done: Sequence[JobResult]) -> str:
     """Returns date, machine, versions and commits of jobs, in words."""
-    told = {
+    known = {
         name: sorted({str(job.about[name]) for job in done if name in job.about})
         for name in ("date", "machine", "versions", "commit")
     }
-    dates = " to ".join(dict.fromkeys((*told["date"][:1], *told["date"][-1:])))
-    parts = [dates, "; ".join(told["machine"]), "; ".join(told["versions"])]
-    parts.append(f"commit {', '.join(told['commit']) or 'unknown'}")
+    dates = " to ".join(dict.fromkeys((*known["date"][:1], *known["date"][-1:])))
+    parts = [dates, "; ".join(known["machine"]), "; ".join(known["versions"])]
+    parts.append(f"commit {', '.join(known['commit']) or 'unknown'}")
     return ", ".join(part for part in parts if part)
 
 
@@ -248,23 +238,6 @@ def _trained_table(item: Item, made: Mapping[str, JobResult]) -> str:
                 words = [spread(values.get(c, [])) for c in columns]
                 lines.append([row, f"{whose}, `{recipe}`", *words])
     return markdown_table(["", "", *columns], lines)
-
-
-def _table_rows(item: Item, made: Mapping[str, JobResult]) -> list[Row]:
-    """Returns an item's numbers as rows of a CSV file: means of trained runs, or all rows."""
-    if not item.entries:
-        keys = {job.key for scale in SCALES for job in jobs_of(item, scale)}
-        return [row for key, job in made.items() if key in keys for row in job.rows]
-    rows: list[Row] = []
-    for entry, scale in itertools.product(item.entries, SCALES):
-        values = _values(entry, scale, made)
-        row: Row = {"row": entry.row, "column": entry.column, "metric": entry.metric}
-        row |= {} if entry.paper is None else {"paper": entry.paper}
-        if values:
-            row |= {"scale": scale, "ours": sum(values) / len(values), "seeds": len(values)}
-        if values or scale == "paper":
-            rows.append(row)
-    return rows
 
 
 def _values(entry: Entry, scale: Scale, made: Mapping[str, JobResult]) -> list[float]:

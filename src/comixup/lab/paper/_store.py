@@ -87,7 +87,7 @@ def read_committed(results: Path) -> dict[str, JobResult]:
         if group != _RUNS:
             for line in read_csv(results / f"{group}.csv", _TEXT):
                 rows.setdefault(str(line.pop("job")), []).append(line)
-    return {key: JobResult(tuple(rows.get(key, ())), told) for key, told in about.items()}
+    return {key: JobResult(tuple(rows.get(key, ())), own) for key, own in about.items()}
 
 
 def read_all(results: Path, out: Path) -> dict[str, JobResult]:

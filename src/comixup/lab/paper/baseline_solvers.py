@@ -202,19 +202,9 @@ def _best_combination(problem: Problem, counts: Tensor, energy: Tensor) -> _Ints
 
 def _combinations(kinds: int, size: int) -> Iterator[Tensor]:
     """Yields the multisets of `size` out of `kinds`, in chunks of rows."""
-    if math.comb(kinds + size - 1, size) <= _CHUNK * 4:
-        yield _all_combinations(kinds, size)
-        return
     rows = itertools.combinations_with_replacement(range(kinds), size)
-    while chunk := list(itertools.islice(rows, _CHUNK)):
-        yield torch.tensor(chunk)
-
-
-@functools.lru_cache(maxsize=4)
-def _all_combinations(kinds: int, size: int) -> Tensor:
-    rows = itertools.combinations_with_replacement(range(kinds), size)
-    flat = np.fromiter(itertools.chain.from_iterable(rows), dtype=np.int64)
-    return torch.from_numpy(flat.reshape(-1, size))
+    while (chunk := np.array(list(itertools.islice(rows, _CHUNK)), dtype=np.int64)).size:
+        yield torch.from_numpy(chunk)
 
 
 def _check_size(m: int, n: int, m_out: int, levels: int) -> None:

@@ -14,7 +14,7 @@ from comixup.lab.training._recipe import CHOICE, Method, Phase, Recipe, Settings
 FOLDER = "folder"
 """The recipe for images of one's own, and the data set that it trains on."""
 RECOMMENDED = "input-or-cutmix"
-"""Half of the batches mixed, by input mixup or CutMix: what images of one's own are trained with."""
+"""Half of the batches mixed, by input mixup or CutMix: the default for images of one's own."""
 _CIFAR_BLOCKS = {"t_size": 4, "clean_weight": 0.0}
 _OFFICIAL_LOSS = (
     "Loss: the mean binary cross-entropy of the official implementation, to which the learning "
