@@ -13,11 +13,7 @@ import comixup
 from comixup._methods import METHODS
 
 ROOT = Path(__file__).parents[1]
-PAGES = [
-    ROOT / "README.md",
-    ROOT / "native" / "README.md",
-    *sorted((ROOT / "docs").rglob("*.md")),
-]
+PAGES = [ROOT / "README.md", ROOT / "native" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 IDS = [page.relative_to(ROOT).as_posix() for page in PAGES]
 
 

@@ -24,15 +24,7 @@ BELOW = {
     "data": ("core", "mixers", "adapters"),
     "training": ("core", "mixers", "models", "data"),
     "evaluation": ("core", "plots", "mixers", "models", "data", "training"),
-    "paper": (
-        "core",
-        "plots",
-        "mixers",
-        "models",
-        "data",
-        "training",
-        "evaluation",
-    ),
+    "paper": ("core", "plots", "mixers", "models", "data", "training", "evaluation"),
     "explorer": ("core", "plots", "mixers", "adapters", "models", "data", "training", "evaluation"),
     "cli": (
         "core",

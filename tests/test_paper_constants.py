@@ -16,7 +16,7 @@ from torch.testing import assert_close
 
 sys.path.append(str(Path(__file__).parent / "lab" / "data"))
 
-from comixup import CoMixup, Labelling, Problem, PuzzleMix, mix, objective, solve
+from comixup import CoMixup, Labelling, Problem, PuzzleMix, mix, objective
 from comixup.lab import data
 from comixup.lab.data import DataSet
 from comixup.lab.data._in_memory import MemorySplit
@@ -45,13 +45,6 @@ def test_defaults_of_co_mixup():
     expected = CO_MIXUP | SOLVER | {"grid": GRID, "partition_size": PARTITION, "sweeps": SWEEPS}
     expected |= {"p": 1.0, "clean_weight": 1.0, "clip": "soft", "target_weight": "area"}
     assert defaults(CoMixup, expected) == expected
-
-
-def test_defaults_of_problem_and_solver():
-    expected = CO_MIXUP | {"grid": GRID, "clip": "soft"}
-    assert defaults(Problem.from_saliency, expected) == expected
-    assert defaults(Problem, WEIGHTS) == WEIGHTS
-    assert defaults(solve, SOLVER | {"sweeps": SWEEPS}) == SOLVER | {"sweeps": SWEEPS}
 
 
 def test_a_mixer_left_to_its_defaults_mixes_as_the_paper_says():

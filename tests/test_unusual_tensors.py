@@ -13,7 +13,6 @@ from batches import CLASSES, METHODS, batch, net, over, run
 from comixup import (
     CoMixup,
     CutMix,
-    InputMixup,
     ManifoldMixup,
     Problem,
     SaliencyMemory,
@@ -109,18 +108,6 @@ def test_a_model_mixed_inside_may_be_transformed():
     F.cross_entropy(expected[0], soft).backward()
     for name, p in pair[0].named_parameters():
         assert_close(gradients[name], p.grad)
-
-
-def test_plans_of_averages_reject_8_bit_floats():
-    images, targets, maps = batch(6)
-    mixup = CoMixup(CLASSES, generator=generator(0))
-    mixup(images, targets, maps)
-    with rejects(TypeError, TOO_FEW):
-        mix(images.to(torch.float8_e5m2), targets, mixup.last.plan, num_classes=CLASSES)
-    blend = InputMixup(CLASSES, generator=generator(0))
-    blend(images, targets)
-    with rejects(TypeError, TOO_FEW):
-        blend.last.plan.mix_images(images.to(torch.float8_e5m2))
 
 
 # ---- Views that hold other signs than their memory ----------------------------------------------

@@ -88,14 +88,6 @@ def test_no_sync_is_entered_once_and_left(wrappers):
     assert [w.entered for w in inside] == [1] * len(inside)
 
 
-def test_fabrics_module_is_looked_through():
-    fabric = Fabric(accelerator="cpu", devices=1)
-    model = nn.Linear(2, 3)
-    module = fabric.setup_module(model)
-    assert module is not model
-    assert unwrapped(module) is model
-
-
 @pytest.mark.parametrize("settings", [{"keep_gradients": False}, {"clean_weight": 0.0}], ids=str)
 def test_fabric_in_mixed_precision_lets_the_images_gradient_alone_be_taken(settings):
     fabric = Fabric(accelerator="cpu", precision="bf16-mixed")

@@ -1,7 +1,6 @@
 """The adapters, called as the libraries' own transforms are, and beside them."""
 
 import copy
-import pickle
 
 import numpy as np
 import pytest
@@ -81,19 +80,6 @@ def test_batches_with_masks_are_mixed_by_every_method(name):
 
 
 class TestBatchMix:
-    @pytest.mark.parametrize("method", METHODS)
-    @pytest.mark.parametrize("m", [1, 2, 7, 8])
-    def test_mixes_batches_of_any_size_and_leaves_the_callers_alone(self, method, m):
-        images, labels = batch(m)
-        kept = images.clone(), images._version, labels._version
-        mixed, soft = BatchMix(method(CLASSES, generator=seeded()))(images, labels)
-        assert mixed.shape == images.shape
-        assert type(mixed) is torch.Tensor
-        assert soft.shape == (m, CLASSES)
-        assert_close(soft.sum(1), torch.ones(m))
-        assert (images._version, labels._version) == kept[1:]
-        assert_close(images, kept[0], rtol=0, atol=0)
-
     def test_is_the_mixer_with_spectral_residual_saliency(self):
         images, labels = batch()
         ours = BatchMix(comixup.CoMixup(CLASSES, generator=seeded()))(images, labels)
@@ -154,22 +140,6 @@ class TestBatchMix:
         assert soft.shape == (8, CLASSES)
         assert soft.dtype == torch.float32
 
-    def test_stands_beside_torchvisions_own(self):
-        torch.manual_seed(0)
-        ours = BatchMix(comixup.CoMixup(CLASSES))
-        choice = v2.RandomChoice([v2.CutMix(num_classes=CLASSES), ours])
-        for _ in range(10):
-            mixed, soft = choice(*batch())
-            assert mixed.shape == (8, 3, 16, 16)
-            assert soft.shape == (8, CLASSES)
-        assert ours.mixer.last is not None
-        mixed, soft = v2.Compose([ours, v2.MixUp(num_classes=CLASSES)])(*batch())
-        assert_close(soft.sum(1), torch.ones(8))
-
-    def test_repr_names_method_and_saliency(self):
-        text = repr(BatchMix(comixup.CoMixup(CLASSES)))
-        assert text == "BatchMix(mixer=CoMixup, saliency_fn=spectral_residual)"
-
     def test_a_choice_computes_maps_only_for_methods_that_need_them(self):
         calls = []
 
@@ -188,11 +158,6 @@ class TestBatchMix:
             chosen.append(mixer.last.chosen)
         assert set(chosen) == {None, 0, 1}
         assert len(calls) == chosen.count(0)
-
-    def test_is_copied_by_pickling(self):
-        transform = BatchMix(comixup.CoMixup(CLASSES, generator=seeded(3)))
-        copy = pickle.loads(pickle.dumps(transform))
-        assert_close(copy(*batch())[0], transform(*batch())[0], rtol=0, atol=0)
 
     def test_off_means_soft_labels_alone(self):
         images, labels = batch()
@@ -313,10 +278,6 @@ class TestBatchMixRejects:
         with pytest.raises(ValueError, match=r"segmentation.* must be wrapped in tv_tensors"):
             BatchMix(comixup.CutMix(CLASSES))(sample)
 
-    def test_masks_of_another_kind_than_integers_or_class_weights(self):
-        with pytest.raises(ValueError, match=r"must hold masks as integers \(batch, \*size\)"):
-            BatchMix(comixup.CutMix(CLASSES))(*batch(), tv_tensors.Mask(torch.rand(8, 16, 16)))
-
     def test_pil_images(self):
         with pytest.raises(ValueError, match=r"Convert PIL images first"):
             BatchMix(comixup.CutMix(CLASSES))(*batch(), v2.functional.to_pil_image(batch()[0][0]))
@@ -324,22 +285,6 @@ class TestBatchMixRejects:
 
 class TestIntegerMasks:
     """What vision#9215 and kornia#4493 ask for: masks mixed with their images."""
-
-    @pytest.mark.parametrize("method", METHODS)
-    @pytest.mark.parametrize("shape", [(8, 16, 16), (8, 1, 16, 16)])
-    def test_follow_the_images(self, method, shape):
-        images, labels = batch()
-        masks = torch.randint(4, shape, generator=seeded(), dtype=torch.uint8)
-        masks[0] = 255
-        transform = BatchMix(method(CLASSES, generator=seeded()))
-        sample = {"image": tv_tensors.Image(images), "labels": labels}
-        mixed = transform(sample | {"mask": tv_tensors.Mask(masks)})["mask"]
-        assert isinstance(mixed, tv_tensors.Mask)
-        assert (mixed.dtype, mixed.shape) == (torch.uint8, masks.shape)
-        expected = transform.mixer.last.plan.mix_masks(masks, 255)
-        assert_close(mixed.as_subclass(torch.Tensor), expected, rtol=0, atol=0)
-        if method is not comixup.InputMixup:  # where one image may have the larger share throughout
-            assert not torch.equal(expected, masks)
 
     def test_need_no_labels(self):
         images, _ = batch()
@@ -441,16 +386,6 @@ class TestTimm:
         for name, count in expected.items():
             assert abs(names.count(name) - count) < 40, name  # about four standard errors
 
-    def test_alone_it_is_co_mixup_always(self):
-        mixup_fn = Mixup(0, 0, num_classes=CLASSES, label_smoothing=0, generator=seeded())
-        images, targets = batch()
-        ours = mixup_fn(images, targets)
-        mixer = comixup.CoMixup(CLASSES, generator=seeded())
-        for one, other in zip(
-            ours, mixer(images, targets, comixup.spectral_residual(images)), strict=True
-        ):
-            assert_close(one, other, rtol=0, atol=0)
-
     def test_saliency_of_the_model_keeps_the_gradient_of_the_smoothed_clean_loss(self):
         images, targets = batch()
         model, loss_fn = small_model(), SoftTargetCrossEntropy()
@@ -462,30 +397,6 @@ class TestTimm:
         assert_close(kept, model[3].weight.grad)
         _, soft = mixup_fn(images, targets, saliency)
         assert soft.shape == (8, CLASSES)
-
-    def test_the_method_chosen_for_the_saliency_is_the_one_used(self):
-        images, targets = batch(4)
-        model = small_model()
-        mixup_fn = Mixup(
-            0.8, 1.0, prob=0.8, num_classes=CLASSES, comixup_prob=0.4, generator=seeded()
-        )
-        seen = set()
-        for _ in range(40):
-            saliency = mixup_fn.saliency(model, images, targets)
-            mixup_fn(images, targets, saliency)
-            name = type(mixup_fn.last.plan).__name__ if mixup_fn.last.mixed else "none"
-            assert (saliency is not None) == (name == "Labelling")
-            seen.add(name)
-        assert seen == {"none", "Labelling", "Boxes", "Blend"}
-
-    def test_runs_in_the_shared_training_step(self):
-        model = small_model()
-        mixup_fn = Mixup(0, 0, num_classes=CLASSES)
-        loss_fn = SoftTargetCrossEntropy()
-        step = comixup.training_step(model, mixup_fn, *batch(), loss_fn=loss_fn)
-        assert step.clean_loss is not None
-        assert step.targets.shape == (8, CLASSES)
-        assert torch.isfinite(step.loss)
 
     @pytest.mark.parametrize("method", [comixup.CoMixup, comixup.CutMix])
     def test_the_chosen_methods_clean_weight_holds(self, method):
@@ -507,26 +418,6 @@ class TestTimm:
                 assert_close(kept, other[3].weight.grad)
         assert weights == {(1.0, False, False), (0.25, True, True)}
 
-    def test_a_forgotten_clean_pass_is_noticed(self):
-        images, targets = batch()
-        mixer = comixup.CutMix(CLASSES, clean_weight=1.0)
-        mixup_fn = Mixup(0, 0, num_classes=CLASSES, mixer=mixer)
-        model = small_model()
-        for leave in (True, False):
-            mixup_fn.clean_pass(model, images, targets)
-            mixup_fn.enabled = not leave
-            mixup_fn(images, targets)
-            mixup_fn.enabled = True
-            with pytest.raises(RuntimeError, match="must have a clean pass"):
-                mixup_fn(images, targets)
-
-    def test_forgotten_saliency_is_noticed(self):
-        mixup_fn = Mixup(0, 0, num_classes=CLASSES)
-        mixup_fn.saliency(small_model(), *batch())
-        with pytest.raises(ValueError, match="`saliency` must be given"):
-            mixup_fn(*batch())
-        mixup_fn(*batch())  # the next batch is not held to it
-
     def test_is_a_choice_by_the_probabilities_of_timm(self):
         mixup_fn = Mixup(0.8, 1.0, switch_prob=0.25, num_classes=CLASSES, comixup_prob=0.4)
         assert mixup_fn.mixers == (mixup_fn.comixup, mixup_fn.cutmix, mixup_fn.input_mixup)
@@ -547,16 +438,6 @@ class TestTimm:
             assert_close(soft.sum(1), torch.ones(8))
             assert float(soft.min()) == pytest.approx(0.1 / CLASSES)
 
-    def test_repr_is_the_call_that_makes_it(self):
-        assert repr(Mixup(cutmix_alpha=1.0, comixup_prob=0.25)) == (
-            "Mixup(cutmix_alpha=1.0, comixup_prob=0.25)"
-        )
-
-    def test_soft_targets_are_smoothed_too(self):
-        _, targets = batch()
-        mixup_fn = Mixup(num_classes=CLASSES)
-        assert_close(mixup_fn.smooth(F.one_hot(targets, CLASSES)), mixup_fn.smooth(targets))
-
     @pytest.mark.parametrize("per_sample", [False, True])
     @pytest.mark.parametrize("size", [(16, 16), (9, 30), (1, 1)])
     def test_boxes_have_sides_within_minmax_and_lie_inside(self, per_sample, size):
@@ -572,12 +453,6 @@ class TestTimm:
             assert (cut >= (0.25 * sides).long()).all()
             assert (cut <= 0.75 * sides).all()
             assert_close(soft.sum(1), torch.ones(6))
-
-    def test_minmax_takes_the_place_of_alpha(self):
-        mixup_fn = Mixup(0, 0, (0.2, 0.8), num_classes=CLASSES, comixup_prob=0)
-        mixup_fn(*batch())
-        assert isinstance(mixup_fn.cutmix, MinMaxCutMix)
-        assert type(mixup_fn.last.plan).__name__ == "Boxes"
 
     @pytest.mark.parametrize(
         ("settings", "message"),
@@ -599,10 +474,6 @@ class TestTimm:
     def test_senseless_arguments_are_rejected(self, settings, message):
         with pytest.raises((TypeError, ValueError), match=message):
             Mixup(**settings)
-
-    def test_targets_that_are_no_tensor_are_rejected(self):
-        with pytest.raises(TypeError, match="`targets` must be a torch tensor"):
-            Mixup(num_classes=CLASSES)(batch()[0], [0, 1])
 
 
 def test_a_resumed_mixup_draws_what_it_would_have_drawn():

@@ -4,7 +4,6 @@ Images are of coordinates and the transforms take nearest pixels, so that every 
 says by itself where it comes from.
 """
 
-import pickle
 import random
 
 import pytest
@@ -86,21 +85,6 @@ def test_erased_pixels_count_for_no_cell(use_prefetcher, re_mode):
         assert_tracked(images, targets, origin, erased=True)
 
 
-def test_erasing_on_the_device_draws_what_it_draws_without_us():
-    torch.manual_seed(0)
-    random.seed(0)
-    settings = {"use_prefetcher": True, "re_prob": 0.5, "re_mode": "pixel"}
-    with_origins = [images for images, _, _ in loader_of(**settings)]
-    torch.manual_seed(0)
-    random.seed(0)
-    plain = create_loader(
-        Plain(Pictures(24)), 24, 8, is_training=True, device=CPU, num_workers=0,
-        interpolation="nearest", color_jitter=None, **NO_SCALE, **settings,
-    )  # fmt: skip
-    for ours, (theirs, _) in zip(with_origins, plain, strict=True):
-        assert torch.equal(ours, theirs)
-
-
 class Plain(Dataset):
     """A data set as timm's own: it has a transform."""
 
@@ -151,11 +135,6 @@ def test_repeated_augmentation(tmp_path):
         assert mixup.memory.known(torch.tensor(seen)).any()
     finally:
         torch.distributed.destroy_process_group()
-
-
-def test_the_loader_can_be_sent_to_another_process():
-    loader = pickle.loads(pickle.dumps(loader_of(use_prefetcher=True, re_prob=0.5)))
-    assert len(list(loader)) == 3
 
 
 @pytest.mark.parametrize("sizes", [{}, {"input_size_choices": [16, 24]}])

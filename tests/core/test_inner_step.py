@@ -142,17 +142,6 @@ def test_the_best_labelling_is_left_alone(minimize, form):
 
 
 @with_each
-def test_a_constant_at_a_location_changes_nothing(minimize):
-    grid = (3, 3)
-    for seed in range(5):
-        unary, pairwise, start = instance(grid, 3, "potts", seed)
-        shift = np.random.default_rng(seed).normal(size=9) * 10
-        x = minimize(unary + shift, pairwise, grid, start)
-        best = oracle.inner_minimum(unary, pairwise, grid)
-        assert oracle.energy(unary, pairwise, grid, x) == pytest.approx(best, abs=1e-4)
-
-
-@with_each
 def test_ties_go_to_the_lowest_label(minimize):
     unary, pairwise = np.zeros((3, 6)), 1.0 - np.eye(3)
     np.testing.assert_array_equal(minimize(unary, pairwise, (6,), np.full(6, 2)), np.zeros(6))
@@ -175,7 +164,35 @@ def test_free_neighbours_leave_every_location_to_itself(minimize):
         np.testing.assert_array_equal(minimize(unary, pairwise, grid, start), unary.argmin(0))
 
 
-@with_each
-def test_one_label_is_the_only_answer(minimize):
-    x = minimize(np.ones((1, 4)), np.zeros((1, 1)), (2, 2), np.zeros(4, dtype=np.int64))
-    np.testing.assert_array_equal(x, np.zeros(4))
+# ---- What the kernel tells of its answer ---------------------------------------------------------
+
+
+def kernels_answer(unary, pairwise, grid, start):
+    labels = np.empty(len(start), dtype=np.int32)
+    return labels, _native.minimize(unary, pairwise, list(grid), start.astype(np.int32), labels)
+
+
+@each_case("form", FORMS)
+def test_an_answer_that_claims_to_be_optimal_is(form):
+    claims = 0
+    for seed in range(12):
+        unary, pairwise, start = instance((4, 4), 3 + seed % 8, form, seed)
+        labels, optimal = kernels_answer(unary, pairwise, (4, 4), start)
+        best = oracle.profile_minimum(unary, pairwise, (4, 4))
+        value = oracle.energy(unary, pairwise, (4, 4), labels)
+        assert value >= best - 1e-9
+        if optimal:
+            claims += 1
+            assert value == pytest.approx(best, abs=1e-5), seed
+    assert claims > 0
+    wide = instance((16, 16), 6, "potts", seed=0, smoothness=1.0)
+    assert not kernels_answer(*wide[:2], (16, 16), wide[2])[1]  # it has no proof of that one
+
+
+def test_the_axes_are_not_confused():
+    # One unwilling location in the corner of a 2 x 3 x 4 grid whose longest side is the last.
+    unary = np.zeros((2, 24))
+    unary[1] = 0.1
+    unary[:, 6] = [9.0, 0.0]
+    labels, _ = kernels_answer(unary, 0.3 * (1 - np.eye(2)), (2, 3, 4), np.zeros(24))
+    np.testing.assert_array_equal(np.flatnonzero(labels), [6])

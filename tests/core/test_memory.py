@@ -64,7 +64,7 @@ def test_maps_are_read_as_they_were_at_the_start_of_the_epoch():
     assert_close(memory.read(origin, (1, 2)), before.flip(2))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(6))
 def test_cell_numbers_follow_random_pipelines_to_the_pixel(seed):
     torch.manual_seed(seed)
     memory = memory_of(0.1 + torch.rand(3, 4, 4), (4, 4))
@@ -93,7 +93,7 @@ def test_cell_numbers_follow_random_pipelines_to_the_pixel(seed):
     assert_close(read, brute_force_read(memory._maps.float(), origin))
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 def test_gradients_land_on_the_cells_that_are_shown(seed):
     generator = torch.Generator().manual_seed(seed)
     n, m, cells = 6, 4, 9
@@ -150,14 +150,6 @@ def test_momentum_keeps_a_part_of_the_map_of_before():
     assert_close(proportions(read), torch.tensor([[[0.5, 0.5]]]), atol=0.005, rtol=0)
 
 
-@pytest.mark.parametrize("bad", [2.0, -5.0, float("nan")])
-def test_momentum_is_checked_when_it_is_set(bad):
-    memory = SaliencyMemory(3, cells=2, momentum=0.25)
-    with pytest.raises(ValueError, match="`momentum` must be"):
-        memory.momentum = bad
-    assert memory.momentum == 0.25
-
-
 def test_the_order_of_writing_does_not_matter():
     first, second = torch.rand(5, 4, 4), torch.rand(5, 4, 4)
     indices = torch.tensor([0, 1, 2, 2, 4])  # an example may come twice
@@ -193,10 +185,6 @@ def test_a_state_is_restored_within_an_epoch_too():
         each.write(Origin(torch.tensor([2])), torch.ones(1, 3, 3) + torch.eye(3))
         each.end_epoch()
     assert torch.equal(memory.state_dict()["maps"], other.state_dict()["maps"])
-
-
-def test_bytes_per_example_are_two_for_each_cell():
-    assert SaliencyMemory(50_000).nbytes == 50_000 * 64 * 2
 
 
 def test_wrong_use_is_told():

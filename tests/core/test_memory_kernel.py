@@ -70,11 +70,6 @@ def test_the_kernel_reads_what_torch_does(size):
     assert_close(kept.read(rows, size), looked_up(kept._maps[rows], numbers), rtol=0, atol=0)
 
 
-def test_an_empty_batch_is_read():
-    kept = memory((7, 9))
-    assert kept.read(torch.empty(0, dtype=torch.int64), (7, 9)).shape == (0, 7, 9)
-
-
 @each_case("layout", ["channels last", "strided", "double", "part"])
 def test_other_layouts(layout):
     size = (7, 9)
@@ -129,17 +124,6 @@ def test_gradients_that_cannot_be_used_leave_the_map_of_before():
     assert kept._maps[5].any()
 
 
-@pytest.mark.parametrize("momentum", [2.0, -5.0, float("nan")])
-def test_the_kernel_rejects_a_momentum_beyond_its_range(momentum):
-    gradient, origin = drawn((8, 8))
-    maps = torch.zeros(EXAMPLES, CELLS, dtype=torch.uint8)
-    numbers = origin.cells.flatten(1)
-    with pytest.raises(ValueError, match="momentum must be a number from 0 to 1"):
-        _native.write_maps(
-            gradient.flatten(2), numbers, False, origin.indices, maps, momentum, 1, maps.clone()
-        )
-
-
 @pytest.mark.slow
 def test_rows_that_another_thread_changes_meanwhile_are_those_that_were_checked():
     """A subprocess, since what is read beyond the maps ends it."""
@@ -187,34 +171,6 @@ def test_any_number_of_threads_gives_the_same_maps():
         assert skipped == 0
     assert_close(found[0], found[1], rtol=0, atol=0)
     assert found[0].any()
-
-
-@each_case(
-    "changed, message",
-    [
-        ({"numbers": torch.zeros(4, 62, dtype=torch.uint8)}, "numbers must be"),
-        ({"numbers": torch.zeros(3, 63, dtype=torch.uint8)}, "numbers must be"),
-        ({"rows": torch.tensor([0, 1, 2])}, "rows must be"),
-        ({"rows": torch.tensor([0, 1, 2, EXAMPLES])}, "rows must be below"),
-        ({"rows": torch.tensor([0, 1, -1, 2])}, "rows must be below"),
-        ({"next": torch.zeros(EXAMPLES, 5, dtype=torch.uint8)}, "next must be"),
-        ({"maps": torch.zeros(EXAMPLES, 255, dtype=torch.uint8)}, "1 to 254 cells"),
-    ],
-    ids=str,
-)
-def test_the_kernel_rejects_other_shapes(changed, message):
-    arguments = {
-        "gradients": torch.zeros(4, 3, 63),
-        "numbers": torch.zeros(4, 63, dtype=torch.uint8),
-        "channels_last": False,
-        "rows": torch.arange(4),
-        "maps": torch.zeros(EXAMPLES, CELLS, dtype=torch.uint8),
-        "momentum": 0.0,
-        "threads": 1,
-        "next": torch.zeros(EXAMPLES, CELLS, dtype=torch.uint8),
-    }
-    with pytest.raises(ValueError, match=message):
-        _native.write_maps(**arguments | changed)
 
 
 def test_a_gradient_of_other_images_is_rejected():

@@ -84,12 +84,6 @@ def test_partitions_use_their_own_inputs_and_threads_change_nothing(parts, level
         assert_close(again.objective_values, z.objective_values, rtol=0, atol=0)
 
 
-@given(problems(grids=[(4,), (2, 2)], most=3), st.integers(1, 2), seeds)
-def test_no_answer_beats_the_optimum(problem, levels, seed):
-    z = solve(problem, levels=levels, starts=2, generator=generator(seed))
-    assert objective(problem, z).total >= oracle.joint_minimum(problem, levels) - 1e-6
-
-
 @given(problems(grids=[(4,), (2, 2)], most=3), st.integers(1, 2), methods, seeds)
 def test_a_constant_at_a_location_changes_no_optimum_and_no_answer(problem, levels, method, seed):
     shift = 3 * torch.randn(problem.grid, generator=generator(seed), dtype=torch.float64)

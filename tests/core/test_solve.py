@@ -10,7 +10,6 @@ from torch.testing import assert_close
 import oracle
 from cases import each_case
 from comixup import Labelling, Problem, objective, solve
-from comixup.core import reference
 from comixup.core import solve as solve_module
 from problems import ALL, SMALL, TINY, generator, identity, make, maps, over, random_sources
 
@@ -321,58 +320,3 @@ def test_the_sweep_that_is_kept_has_the_fewest_duplicates_then_the_least_value(m
         earlier = solve(problem, sweeps=3, method=method, generator=generator(seed))
         assert (duplicates(z), total) <= (duplicates(earlier), objective(problem, earlier).total)
     assert all(kept.values()), kept
-
-
-@with_each
-def test_the_total_is_the_last_value_unless_an_earlier_sweep_was_kept(method):
-    kept = {"last": 0, "earlier, lower value": 0, "earlier, fewer duplicates": 0}
-    for seed in range(40):
-        clip = ["soft", "hard", None][seed % 3]
-        problem = make(4, (2, 2), seed, power=4, num_outputs=5, gamma=0.2, tau=0.5, clip=clip)
-        z = solve(problem, resolve=True, method=method, generator=generator(seed))
-        *earlier, last = z.objective_values[0].tolist()
-        total = objective(problem, z).total
-        if last == pytest.approx(total, abs=1e-12):
-            kept["last"] += 1
-        else:
-            assert total in [pytest.approx(value, abs=1e-12) for value in earlier]
-            kept[f"earlier, {'lower value' if total < last else 'fewer duplicates'}"] += 1
-        if clip is None:  # and without `resolve` every sweep descends: always the last value
-            plain = solve(problem, method=method, generator=generator(seed))
-            last = float(plain.objective_values[0, -1])
-            assert last == pytest.approx(objective(problem, plain).total, abs=1e-12)
-    assert all(kept.values()), kept
-
-
-def test_the_kept_sweep_has_the_fewest_duplicates_of_all_and_then_the_least_value(monkeypatch):
-    ranks, rank = [], reference.rank
-    monkeypatch.setattr(reference, "rank", lambda *a: ranks.append(rank(*a)) or ranks[-1])
-    passed_over = 0
-    for seed in range(40):
-        problem = make(4, (2, 2), seed, power=4, num_outputs=5, gamma=0.2, tau=0.5)
-        ranks.clear()
-        z = solve(problem, resolve=True, method="reference", generator=generator(seed))
-        last, total = float(z.objective_values[0, -1]), objective(problem, z).total
-        assert duplicates(z) == min(ranks)[0]
-        assert (min(ranks) == ranks[-1]) == (abs(last - total) < 1e-12)
-        passed_over += min(ranks) != ranks[-1]
-    assert passed_over > 0
-
-
-@with_each
-def test_the_objective_is_exact_where_the_caller_s_tensors_are_in_single_precision(method):
-    problem = Problem.from_saliency(torch.rand(4, 6, 6, generator=generator(1)), grid=3)
-    assert problem.cost.dtype == torch.float32
-    z = solve(problem, method=method, generator=generator(1))
-    least = float(z.objective_values.min())
-    assert objective(problem, z).total == pytest.approx(least, rel=1e-12)
-
-
-@with_each
-def test_resolving_changes_nothing_where_no_outputs_are_alike(method):
-    problem = SMALL["paper's settings"].replace(clip=None)
-    plain = solve(problem, method=method, generator=generator(17))
-    assert duplicates(plain) == 0
-    resolved = solve(problem, method=method, resolve=True, generator=generator(17))
-    assert duplicates(resolved) == 0
-    assert objective(problem, resolved).total <= float(plain.objective_values[0, -2]) + 1e-6

@@ -23,7 +23,6 @@ from comixup import (
     Origin,
     PuzzleMix,
     SaliencyMemory,
-    mix_dict,
     training_step,
 )
 from problems import generator
@@ -127,17 +126,6 @@ def test_the_weights_of_the_losses_are_those_of_the_method():
     assert seen == {0, 1, 2, 3}
 
 
-def test_a_clean_gradient_that_is_dropped_is_noticed():
-    images, targets, _ = batch(6)
-    model = net(norm=False)
-    mixer = Choice([CoMixup(CLASSES)])
-    saliency = mixer.saliency(model, images, targets)
-    mixed, soft = mixer(images, targets, saliency)
-    model.zero_grad()
-    with pytest.warns(UserWarning, match="Gradients must not be zeroed between"):
-        F.cross_entropy(model(mixed), soft).backward()
-
-
 def test_a_forgotten_pass_is_noticed_in_every_batch():
     images, targets, _ = batch(6)
     mixer = choice([1, 100, 100])
@@ -150,24 +138,6 @@ def test_a_forgotten_pass_is_noticed_in_every_batch():
     for _ in range(5):
         with rejects(RuntimeError, r"`clean_weight` = 0\.5 must have a clean pass"):
             mixer(images, targets)
-
-
-def test_dictionaries():
-    images, targets, saliency = batch(6, (16, 16))
-    mixer, seen = choice(), set()
-    for _ in range(12):
-        batched = {
-            "image": images,
-            "label": targets,
-            "mask": targets.view(-1, 1, 1).expand(6, 16, 16),
-        }
-        mixed = mix_dict(mixer, batched, saliency, images="image", masks="mask", targets="label")
-        plan = mixer.last.plan
-        assert_close(mixed["image"], plan.mix_images(images), rtol=0, atol=0)
-        assert_close(mixed["mask"], plan.mix_masks(batched["mask"]), rtol=0, atol=0)
-        assert_close(mixed["label"], plan.source_ratio((16, 16)) @ torch.eye(CLASSES)[targets])
-        seen.add(plan_of(mixer))
-    assert seen == set(PLANS)
 
 
 # --- one-pass mixing ------------------------------------------------------------------------------
@@ -298,13 +268,6 @@ def test_all_generators_are_part_of_the_state():
         second.load_state_dict(choice().state_dict())
     with rejects(ValueError, r"`state` must be what a mixer's state_dict"):
         second.load_state_dict({"generators": []})
-
-
-def test_unmixed_batches_have_as_many_images_as_the_method_makes():
-    mixer = Choice([CoMixup(CLASSES, num_outputs=3)], p=0.5, generator=generator(0))
-    images, targets, saliency = batch(6)
-    for _ in range(6):
-        assert len(mixer(images, targets, saliency)[0]) == 3
 
 
 def test_what_it_needs_is_what_a_method_needs_that_can_be_drawn():

@@ -85,48 +85,6 @@ def test_the_box_covers_the_partners_ratio_where_it_fits():
     assert largest == pytest.approx(0.49, abs=0.012)  # whole pixels: (2 * 35 / 100) ** 2
 
 
-def test_areas_are_spread_like_the_ratios():
-    mixer = CutMix(2, alpha=1.0, per_sample=True, generator=generator(3))
-    mixer(torch.rand(4000, 1, 64, 64), torch.zeros(4000, dtype=torch.long))
-    side = (mixer.last.plan.end - mixer.last.plan.begin).amax((1, 2)) / 64
-    # Unclipped, an area is uniform on 0..1 (mean 1/2); clipping about a uniform centre lowers it.
-    area = (mixer.last.plan.end - mixer.last.plan.begin).prod(-1).flatten() / 64**2
-    assert 0.2 < float(area.mean()) < 0.4
-    assert float(side.max()) > 0.9
-    assert float(area.min()) < 0.01
-
-
-@each_case("per_sample", [False, True])
-def test_one_position_for_the_batch_is_a_choice(per_sample):
-    # kornia#4712: one cut position for the whole batch; big_vision#90: per-example ratios.
-    images = telling(8, 1, (16, 16))
-    mixer = CutMix(8, per_sample=per_sample, generator=generator(4))
-    kinds = 0
-    for _ in range(10):
-        mixer(images, torch.arange(8))
-        owner = mixer.last.plan.owner
-        assert len(owner) == (8 if per_sample else 1)
-        kinds += len({tuple(o.flatten().tolist()) for o in owner})
-    assert kinds == 10 if not per_sample else kinds > 40
-
-
-def test_positions_reach_the_whole_image():
-    mixer = CutMix(64, per_sample=True, generator=generator(5))
-    covered = torch.zeros(12, 9)
-    for _ in range(10):
-        mixer(torch.rand(64, 1, 12, 9), torch.arange(64))
-        covered += (mixer.last.plan.owner > 0).sum(0)
-    assert float(covered.min()) > 0
-
-
-def test_integer_images_can_be_cut():
-    images = telling(5, 3, (8, 8), torch.int64)
-    mixer = CutMix(5, generator=generator(6))
-    mixed, _ = mixer(images, torch.arange(5))
-    assert mixed.dtype == torch.int64
-    assert_close(mixer.last.plan.mix_images(images.double()), mixed.double())
-
-
 def test_another_size_or_batch_is_rejected():
     mixer = CutMix(7, generator=generator(7))
     mixer(*batch(4)[:2])

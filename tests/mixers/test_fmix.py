@@ -80,10 +80,3 @@ def test_masks_are_binary_and_smooth():
         borders.append(float((mask[1:] != mask[:-1]).float().mean()))
     assert borders[0] > 0.4  # white noise
     assert borders[1] < 0.1
-
-
-def test_one_mask_for_the_batch_is_a_choice():
-    for per_sample, rows in ((False, 1), (True, 6)):
-        mixer = FMix(7, per_sample=per_sample, generator=generator(2))
-        mixer(*batch(6)[:2])
-        assert mixer.last.plan.ratios.shape == (rows, 2, 8, 8)

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from lightning_fabric import Fabric
 from torch import nn
 from torch.testing import assert_close
-from torch.utils.checkpoint import checkpoint, checkpoint_sequential, set_checkpoint_early_stop
+from torch.utils.checkpoint import checkpoint_sequential, set_checkpoint_early_stop
 
 from batches import batch
 from rejections import rejects
@@ -62,16 +62,6 @@ def test_checkpointing_mixes_the_same_run_again(blocks, run):
     assert_same_gradients(model, loss, images, soft, mixer.last.plan)
 
 
-@pytest.mark.parametrize("reentrant", [True, False], ids=["reentrant", "not reentrant"])
-def test_a_whole_model_under_checkpointing(reentrant):
-    model, (images, targets, _) = repeats(), batch(5)
-    mixer = mixer_for(model)
-    mixed, soft = mixer(images.requires_grad_(), targets)
-    loss = F.cross_entropy(checkpoint(model, mixed, use_reentrant=reentrant), soft)
-    loss.backward()
-    assert_same_gradients(model, loss, images, soft, mixer.last.plan)
-
-
 def cancel(model, mixer):
     mixer.cancel()
 
@@ -112,28 +102,6 @@ def test_a_block_that_was_not_mixed_is_not_mixed_when_it_is_recomputed(run):
     loss.backward()
     assert_same_gradients(model, loss, images, targets, None)
     mixer.cancel()
-
-
-def test_two_backward_passes_through_one_graph():
-    model, (images, targets, _) = repeats([(0,), (1, 2)], once), batch(5)
-    mixer = mixer_for(model)
-    mixed, soft = mixer(images, targets)
-    loss = F.cross_entropy(model(mixed), soft)
-    loss.backward(retain_graph=True)
-    model.zero_grad()
-    loss.backward()
-    assert_same_gradients(model, loss, images, soft, mixer.last.plan)
-
-
-def test_records_of_blocks_end_with_their_graph():
-    model, (images, targets, _) = repeats([(0,), (1, 2)], once), batch(5)
-    mixer = mixer_for(model)
-    loss = F.cross_entropy(model(mixer(images, targets)[0]), targets)
-    runs = mixer._hooks["act"]._block_runs
-    assert len(runs) == 2
-    loss.backward()
-    del loss
-    assert len(runs) == 0
 
 
 class HomeMade(torch.autograd.Function):

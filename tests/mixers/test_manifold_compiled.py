@@ -22,11 +22,7 @@ def compiled_blocks_reentrant(function, x):
     return once_reentrant(compile_eagerly(function), x)
 
 
-COMPILED = {
-    "no block": ([], None),
-    "blocks": ([(0, 1)], once),
-    "first block": ([(0,)], once),
-}
+COMPILED = {"no block": ([], None), "blocks": ([(0, 1)], once), "first block": ([(0,)], once)}
 ONE_PLAIN = [
     pytest.param(*case, id=name, marks=() if name == "blocks" else pytest.mark.slow)
     for name, case in COMPILED.items()

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from batches import CLASSES, IN_PLACE, METHODS, SALIENT, batch, by_masks, net, one_hot, over, run
+from batches import CLASSES, IN_PLACE, METHODS, SALIENT, batch, by_masks, one_hot, over, run
 from cases import each_case
 from comixup import CoMixup, InputMixup, ManifoldMixup, PuzzleMix
 from problems import generator
@@ -95,16 +95,6 @@ def test_any_kind_of_target(method, kind):
         assert_close(same, soft, rtol=0, atol=0)
     assert targets._version == version
     assert_close(targets, copy, rtol=0, atol=0)
-
-
-@over(METHODS)
-def test_channels_last_gives_the_same_numbers(method):
-    images, targets, saliency = batch(6)
-    mixed, soft = run(method(CLASSES, generator=generator(4)), images, targets, saliency)
-    last = images.to(memory_format=torch.channels_last)
-    other, same = run(method(CLASSES, generator=generator(4)), last, targets, saliency)
-    assert_close(other, mixed)
-    assert_close(same, soft, rtol=0, atol=0)
 
 
 @over({**METHODS, "puzzle mix with transport": PuzzleMix})
@@ -280,12 +270,6 @@ def test_rejects(method, change, error, message):
         method(CLASSES)(**given)
 
 
-@over(METHODS)
-def test_class_indices_need_num_classes(method):
-    with rejects(ValueError, r"`num_classes` must be given where `targets` are class indices"):
-        method()(IMAGES, LABELS, torch.rand(4, 8, 8))
-
-
 MAPS = {
     "missing": (None, ValueError, r"`saliency` must be given to \w+, got None\. Use mixer\.sal"),
     "another batch": (torch.rand(3, 8, 8), ValueError, r"`saliency` must have shape \(4, \*size"),
@@ -344,14 +328,6 @@ def test_saliency_maps_may_be_of_another_size_than_the_images():
     mixer = CoMixup(CLASSES, generator=generator(0))
     check(mixer, images, targets, coarse)
     assert mixer.last.plan.grid == (3, 4)
-
-
-def test_mixed_batches_train_a_model():
-    model, (images, targets, _) = net(), batch(8)
-    mixer = CoMixup(CLASSES, generator=generator(0))
-    mixed, soft = mixer(images, targets, mixer.saliency(model, images, targets))
-    nn.functional.cross_entropy(model(mixed), soft).backward()
-    assert all(bool(p.grad.isfinite().all()) for p in model.parameters())
 
 
 @over({name: method for name, method in METHODS.items() if "inside" not in name})

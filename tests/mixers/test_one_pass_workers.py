@@ -32,13 +32,6 @@ class Pictures(Dataset):
         return image, index % CLASSES, Origin(torch.tensor(index), numbers)
 
 
-class Triples(Pictures):
-    """The same with plain indices, as they lie."""
-
-    def __getitem__(self, index):
-        return self.images[index], index % CLASSES, index
-
-
 class Shuffled(Sampler):
     """Another order every epoch, the same with any number of workers."""
 
@@ -146,12 +139,6 @@ def test_torch_shuffles_in_another_order_with_persistent_workers():
     assert orders(1, persistent=False) == alone
     assert orders(1, persistent=True)[0] == alone[0]
     assert orders(1, persistent=True)[1] != alone[1]
-
-
-def test_plain_indices_do_for_images_that_are_not_moved():
-    _, maps, mixed = train(dataset=Triples(), epochs=2)
-    assert maps.any()
-    assert mixed
 
 
 def test_wrong_use_is_told():

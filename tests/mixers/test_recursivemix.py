@@ -192,15 +192,3 @@ def test_one_pass_mixing_takes_turns_and_rejects_it():
     mixup = Choice([CoMixup(CLASSES), RecursiveMix(CLASSES)])
     with rejects(ValueError, r"`mixer` must mix batches that do not depend on the one before"):
         OnePass(mixup, SaliencyMemory(8))
-
-
-@each_case("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
-def test_other_dtypes_and_channels_last(dtype):
-    mixer = RecursiveMix(CLASSES, generator=generator(4))
-    for k in range(2):
-        images, targets, _ = batch(4, dtype=dtype, seed=k)
-        mixed, soft = mixer(images.to(memory_format=torch.channels_last), targets)
-    assert mixed.dtype == dtype
-    assert mixed.is_contiguous(memory_format=torch.channels_last)
-    assert soft.dtype == torch.float32
-    assert mixer.last.mixed

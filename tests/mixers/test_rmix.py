@@ -7,7 +7,6 @@ from torch.testing import assert_close
 from batches import batch
 from cases import each_case
 from comixup.mixers import RMix
-from comixup.mixers._rmix import PERCENTILES
 from problems import generator
 from redraws import beta, permutation
 
@@ -87,15 +86,3 @@ def test_a_top_cell_beats_a_low_one_from_either_side():
             assert plan.ratios[1, 0, 0, 0] == 0
             assert plan.ratios[1, 0, 3, 3] == 1
     assert seen > 3
-
-
-def test_percentiles_are_ten_values_and_each_image_has_its_own():
-    assert_close(PERCENTILES, (0.0, 0.11, 0.22, 0.33, 0.44, 0.55, 0.66, 0.77, 0.88, 0.99))
-    m = 400
-    saliency = torch.rand(m, 10, 10, generator=generator(0))
-    images = torch.rand(m, 1, 10, 10)
-    mixer = RMix(7, grid=10, alpha=1e6, generator=generator(1))
-    mixer(images, torch.zeros(m, dtype=torch.int64), saliency)
-    plan = mixer.last.plan
-    shown = (plan.ratios[:, 0] == 1).flatten(1).sum(1)  # top of the image, low of its partner
-    assert len(set(shown.tolist())) > 20

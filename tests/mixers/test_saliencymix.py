@@ -6,7 +6,6 @@ from torch.testing import assert_close
 
 from batches import batch, telling
 from cases import each_case
-from comixup import OnePass, Origin, SaliencyMemory, spectral_residual
 from comixup.mixers import SaliencyMix
 from problems import generator
 from redraws import beta, permutation, uniform
@@ -84,21 +83,6 @@ def test_maps_of_another_size_lead_to_the_same_place():
         plans.append(mixer.last.plan)
     # The middle of a cell is between pixels of the finer map, of which the first is its peak.
     assert bool(((plans[0].begin - plans[1].begin).abs() <= 2).all())
-
-
-def test_it_takes_one_pass_by_remembered_maps_and_by_spectral_ones():
-    images, targets, _ = batch(8)
-    mixer = SaliencyMix(7, generator=generator(0))
-    mixup = OnePass(mixer, SaliencyMemory(8), rate=0.5)
-    for _ in range(2):
-        for turn in range(2):
-            mixed, soft = mixup(images, targets, Origin(torch.arange(8)))
-            (mixed.square().sum() * soft.sum()).backward() if mixed.requires_grad else None
-            assert mixup.last.mixed == bool(turn)
-        mixup.end_epoch()
-    assert mixer.last.uniform_maps == 0  # the memory had maps of all
-    mixer(images, targets, spectral_residual(images))
-    assert mixer.last.mixed
 
 
 def test_its_paper_has_no_clean_loss():

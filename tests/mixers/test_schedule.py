@@ -5,7 +5,6 @@ import dataclasses
 
 import pytest
 import torch
-from torch.testing import assert_close
 from torch.utils.data import DataLoader
 
 from batches import CLASSES, METHODS, batch, over, run
@@ -163,16 +162,3 @@ def test_workers_read_the_fraction_as_it_is(workers):
     assert counts[0] >= 12
     assert 1 <= counts[1] <= 11
     assert counts[2] == 0
-
-
-def test_a_schedule_in_a_loop():
-    schedule, mixer = Schedule(5, first_epoch=1, off_epoch=4), InputMixup(CLASSES)
-    images, targets, _ = batch()
-    mixed = []
-    for epoch in range(schedule.epochs):
-        mixer.fraction = schedule(epoch)
-        out, _ = mixer(images, targets)
-        mixed.append(mixer.last.mixed)
-        if not mixed[-1]:
-            assert_close(out, images, rtol=0, atol=0)
-    assert mixed == [False, True, True, True, False]
