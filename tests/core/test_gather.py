@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
@@ -97,6 +97,7 @@ def test_sources_of_any_integer_type(dtype):
     assert_close(gather_cells(images, sources.to(dtype)), gather_cells(images, sources))
 
 
+@settings(max_examples=12)
 @given(
     st.integers(1, 4),
     st.integers(1, 5),

@@ -5,6 +5,7 @@ import torch
 from torch.testing import assert_close
 
 import oracle
+from cases import each_case
 from comixup import Labelling, Terms, objective
 from comixup.core.objective import pairwise_cost
 from problems import ALL, make, over, random_sources, ratio
@@ -13,7 +14,7 @@ NAMES = [field.name for field in dataclasses.fields(Terms)]
 
 
 @over(ALL)
-@pytest.mark.parametrize("levels", [1, 2, 3])
+@each_case("levels", [1, 2, 3])
 def test_every_term_is_what_plain_loops_give(problem, levels):
     sources = random_sources(problem, levels, seed=levels)
     terms = objective(problem, Labelling(sources, problem.num_inputs))

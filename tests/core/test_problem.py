@@ -228,7 +228,7 @@ def test_without_a_generator_the_prior_follows_the_global_seed():
         assert_close(Problem.from_saliency(saliency).prior, first)
 
 
-@pytest.mark.parametrize("alpha", [0.5, 2.0, 50.0])
+@pytest.mark.parametrize("alpha", [0.5, 50.0])
 def test_the_prior_is_dirichlet(alpha):
     saliency = torch.ones(4, 4, 4)
     source = generator(9)

@@ -36,7 +36,7 @@ seeds = st.integers(0, 2**32)
 methods = st.sampled_from(["native", "native", "reference"])
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(problems(), st.integers(1, 4), methods, st.booleans(), seeds)
 def test_masks_are_feasible_and_values_are_the_objective(problem, levels, method, resolve, seed):
     z = solve(
@@ -84,6 +84,7 @@ def test_partitions_use_their_own_inputs_and_threads_change_nothing(parts, level
         assert_close(again.objective_values, z.objective_values, rtol=0, atol=0)
 
 
+@settings(max_examples=8)
 @given(problems(grids=[(4,), (2, 2)], most=3), st.integers(1, 2), methods, seeds)
 def test_a_constant_at_a_location_changes_no_optimum_and_no_answer(problem, levels, method, seed):
     shift = 3 * torch.randn(problem.grid, generator=generator(seed), dtype=torch.float64)
