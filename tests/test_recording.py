@@ -115,19 +115,6 @@ def test_inference_mode_does_not_keep_saliency_from_its_gradient(given, inside, 
         assert_close(p.grad, q.grad)
 
 
-@pytest.mark.parametrize("make", STEPS.values(), ids=STEPS.keys())
-def test_training_steps_take_inference_tensors(make):
-    pair, (images, targets, _) = (models(nn.Identity, nn.Identity)), batch(6)
-    with torch.inference_mode():
-        frozen = images.clone(), targets.clone()
-    for model, given in zip(pair, ((images, targets), frozen), strict=True):
-        mixer = make()
-        origin = Origin(torch.arange(6)) if isinstance(mixer, OnePass) else None
-        training_step(model, mixer, *given, origin=origin).loss.backward()
-    for p, q in zip(pair[0].parameters(), pair[1].parameters(), strict=True):
-        assert_close(p.grad, q.grad)
-
-
 def test_no_step_can_be_trained_in_inference_mode():
     model, (images, targets, _) = net(), batch(5)
     with torch.inference_mode():

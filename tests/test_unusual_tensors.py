@@ -15,7 +15,6 @@ from comixup import (
     CutMix,
     ManifoldMixup,
     Problem,
-    SaliencyMemory,
     mix,
     saliency,
     solve,
@@ -136,28 +135,3 @@ def test_conjugates_are_mixed_as_the_values_that_they_are():
     mixed, _ = mix(images, torch.arange(6), sources, num_classes=6)
     expected, _ = mix(images.resolve_conj(), torch.arange(6), sources, num_classes=6)
     assert_close(mixed, expected, rtol=0, atol=0)
-
-
-def test_negative_views_are_problems_and_memories():
-    maps, gradient = torch.rand(4, 8, 8), torch.randn(4, 3, 8, 8)
-    for make in (Problem.from_saliency, lambda cost: Problem(cost.flatten(1), torch.eye(4))):
-        plain, viewed = (make(one).cost for one in (maps, negative_view(maps)))
-        assert_close(viewed, plain, rtol=0, atol=0)
-    memories = [SaliencyMemory(4) for _ in range(4)]
-    for memory, one in zip(memories, (maps, negative_view(maps)), strict=False):
-        memory.write(torch.arange(4), one)
-    for memory, one in zip(memories[2:], (gradient, negative_view(gradient)), strict=True):
-        memory.write_gradient(torch.arange(4), one)
-    for memory in memories:
-        memory.end_epoch()
-    read = [memory.read(torch.arange(4), (8, 8)) for memory in memories]
-    assert_close(read[1::2], read[::2], rtol=0, atol=0)
-
-
-def test_a_memory_takes_real_numbers():
-    memory, maps = SaliencyMemory(4), torch.rand(4, 8, 8)
-    for wrong in (maps > 0.5, maps.to(torch.complex64)):
-        with rejects(TypeError, "`saliency` must hold real numbers, got"):
-            memory.write(torch.arange(4), wrong)
-    with rejects(TypeError, "`gradient` must hold real numbers, got torch.complex64"):
-        memory.write_gradient(torch.arange(4), torch.randn(4, 3, 8, 8, dtype=torch.complex64))

@@ -4,7 +4,6 @@ The independent computation: an image whose colours are the coordinates of its p
 the plain transform, without any of our code. What it shows in the end is where a pixel comes from.
 """
 
-import pickle
 from functools import partial
 
 import hypothesis.strategies as st
@@ -93,13 +92,13 @@ def assert_follows(transform, size, grid, pil, seed):
 @pytest.mark.parametrize("pil", [False, True])
 @pytest.mark.parametrize("transform", MOVES, ids=lambda transform: type(transform).__name__)
 def test_cell_numbers_follow_every_transform(transform, pil, without_colours):
-    for seed in range(8):
+    for seed in range(3):
         assert_follows(transform, (30, 26), (4, 5), pil, seed)
 
 
 @pytest.mark.usefixtures("without_colours")
 def test_cell_numbers_follow_any_composition():
-    @settings(max_examples=80, deadline=None)
+    @settings(max_examples=30, deadline=None)
     @given(
         steps=st.lists(st.sampled_from(MOVES), min_size=2, max_size=5),
         size=st.tuples(st.integers(16, 40), st.integers(16, 40)),
@@ -226,7 +225,7 @@ def test_the_memory_keeps_and_shows_what_every_pixel_says(pipeline, momentum):
     pictures = [(coordinates(size, pil=False), k) for k in range(EXAMPLES)]
     dataset = WithOrigins(pictures, memory, v2.Compose([*pipeline, v2.ToDtype(torch.float32)]))
     torch.manual_seed(4)
-    for epoch in range(3):
+    for epoch in range(2):
         before = memory.state_dict()["maps"].view(-1, cells, cells).numpy()
         images, _, origin = next(iter(DataLoader(dataset, EXAMPLES, shuffle=True)))
         read = memory.read(origin)
@@ -249,18 +248,6 @@ def test_the_memory_keeps_and_shows_what_every_pixel_says(pipeline, momentum):
                 images[k, :2].numpy(), norms[k], size, cells, previous, momentum
             )
             np.testing.assert_allclose(found[example], expected, rtol=0, atol=0.501)
-
-
-def test_tracked_transforms_can_be_sent_to_workers():
-    transform = v2.Compose([v2.RandomCrop(8), v2.TrivialAugmentWide()])
-    dataset = WithOrigins(
-        [(torch.zeros(3, 16, 16, dtype=torch.uint8), 0)], SaliencyMemory(1), transform
-    )
-    torch.manual_seed(1)
-    here = dataset[0]
-    torch.manual_seed(1)
-    there = pickle.loads(pickle.dumps(dataset))[0]
-    assert all(torch.equal(a, b) for a, b in zip(here[2], there[2], strict=True))
 
 
 def noise(image):

@@ -110,7 +110,7 @@ def without_colours(monkeypatch):
 @pytest.mark.parametrize("pil", [False, True])
 @pytest.mark.parametrize("transform", [*FIRST_MOVES, *TIMM_MOVES], ids=lambda t: type(t).__name__)
 def test_cell_numbers_follow_every_step(transform, pil):
-    for seed in range(6):
+    for seed in range(3):
         assert_follows(transform, (30, 26), (4, 5), pil, seed)
 
 
@@ -148,7 +148,7 @@ def test_cell_numbers_follow_timms_pipeline(settings, monkeypatch):
         monkeypatch.setitem(NAME_TO_OP, name, _draws_and_changes_nothing(NAME_TO_OP[name]))
     monkeypatch.setattr(v1.ColorJitter, "forward", lambda self, image: image)
     transform = create_transform((26, 30), **settings)
-    for seed in range(25):
+    for seed in range(8):
         image = coordinates(size, pil=True)
         for step in transform.transforms:  # timm fills with the mean colour: a coordinate
             for operation in _operations(step):
@@ -183,7 +183,7 @@ def pictures():
 
 @pytest.mark.usefixtures("magnitude_below_ten")
 @pytest.mark.parametrize("auto_augment", ["rand-m9-mstd0.5-inc1", "3a", "original", None])
-@pytest.mark.parametrize("re_mode", ["const", "rand", "pixel"])
+@pytest.mark.parametrize("re_mode", ["const", "pixel"])
 def test_photographs_are_those_of_timms_plain_pipeline(auto_augment, re_mode):
     # Interpolation is drawn at random for every image and operation, as timm's scripts do.
     transform = create_transform(
@@ -196,7 +196,7 @@ def test_photographs_are_those_of_timms_plain_pipeline(auto_augment, re_mode):
         re_count=2,
     )
     dataset = WithOrigins(pictures(), SaliencyMemory(3), transform)
-    for seed in range(3):
+    for seed in range(2):
         for index, (picture, _) in enumerate(pictures()):
             shown, after = shown_by(transform, picture, seed)
             seed_all(seed)

@@ -114,29 +114,6 @@ def test_any_shape(m, outputs, levels, channels, sides, last):
     assert_close(gather_cells(images, sources), slow(images, sources))
 
 
-@each_case("size", [(6, 6), (4, 6, 6)], ids=str)
-@each_case(
-    ("dtype", "grad", "levels"),
-    [
-        (torch.float32, False, 1),
-        (torch.float32, False, 2),
-        (torch.bfloat16, False, 2),
-        (torch.float16, False, 1),
-        (torch.float16, False, 2),
-        (torch.float32, True, 1),
-        (torch.float32, True, 2),
-    ],
-    ids=str,
-)
-def test_channels_last_stays_channels_last(dtype, grad, levels, size):
-    images = torch.rand(4, 3, *size).to(dtype)
-    format_ = last_format(images)
-    images = images.to(memory_format=format_).requires_grad_(grad)
-    answer = gather_cells(images, sources_for(4, 4, levels, [2] * len(size)))
-    assert answer.is_contiguous(memory_format=format_)
-    assert not answer.is_contiguous()
-
-
 @each_case("levels", [1, 2, 3])
 def test_gradients_flow_to_the_inputs_of_each_cell(levels):
     images = torch.rand(3, 2, 5, 7, dtype=torch.float64, requires_grad=True)

@@ -183,12 +183,6 @@ def test_batches_of_every_method_take_turns_with_clean_ones():
     assert mixup.reads == chosen.count(0)  # the others need no maps
 
 
-def test_maps_of_no_use_are_warned_of_by_the_batches_that_read_them():
-    mixup = one_pass([1, 1, 0], rate=1.0)
-    with pytest.warns(UserWarning, match=r"None of the \d+ images.*no batch was clean"):
-        train(mixup, 24)
-
-
 @pytest.mark.parametrize("stop", [3, 6])
 def test_a_resumed_choice_trains_to_the_same_weights(stop):
     whole, first = one_pass(), one_pass()

@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from batches import CLASSES, SALIENT, batch, one_hot, over
 from cases import each_case
-from comixup import CoMixup, Origin, SaliencyMemory, objective, spectral_residual
+from comixup import CoMixup, Origin, SaliencyMemory, spectral_residual
 from comixup.mixers._comixup import partitions
 from problems import generator
 from rejections import INF, NAN, rejects
@@ -260,18 +260,3 @@ CASES = [(name, value) for name, values in SETTINGS.items() for value in values]
 def test_a_bad_setting_is_rejected_at_construction(name, value):
     with rejects((ValueError, TypeError), rf"`{name}` must "):
         CoMixup(CLASSES, **{name: value})
-
-
-def test_the_problems_that_were_solved_are_told():
-    images, maps = torch.rand(9, 3, 16, 16), torch.rand(9, 16, 16)
-    mixer = CoMixup(9, partition_size=5)
-    mixer(images, torch.arange(9), maps)
-    problems, plan = mixer.last.problems, mixer.last.plan
-    assert [problem.num_inputs for problem in problems] == [5, 4]
-    kept = objective(problems, plan).total
-    best = plan.objective_values.amin(1).sum()
-    # The last sweep separates duplicates, which may cost something.
-    assert kept >= float(best) - 1e-5
-    mixer.enabled = False
-    mixer(images, torch.arange(9))
-    assert mixer.last.problems == ()

@@ -125,22 +125,6 @@ def test_persistent_workers_give_the_same_batches_as_others(begin_epoch):
             check_same(found, expected)
 
 
-def test_torch_shuffles_in_another_order_with_persistent_workers():
-    # The page says so. If torch changes it, a sampler of one's own is no longer needed.
-    def orders(workers, persistent):
-        torch.manual_seed(0)
-        numbers = torch.arange(EXAMPLES)
-        loader = DataLoader(
-            numbers, 6, shuffle=True, num_workers=workers, persistent_workers=persistent
-        )
-        return [torch.cat(list(loader)).tolist() for _ in range(2)]
-
-    alone = orders(0, persistent=False)
-    assert orders(1, persistent=False) == alone
-    assert orders(1, persistent=True)[0] == alone[0]
-    assert orders(1, persistent=True)[1] != alone[1]
-
-
 def test_wrong_use_is_told():
     memory = SaliencyMemory(EXAMPLES)
     with pytest.raises(TypeError, match="`mixup` must be a OnePass"):
@@ -165,15 +149,6 @@ def test_workers_stop_mixing_when_they_are_told(workers):
         mixup.enabled = enabled
         assert mixup.enabled is enabled
         assert [origin is None for _, _, origin in loader] == [enabled] * 4
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_mixer_that_is_switched_off_stays_off(workers):
-    mixup = OnePass(CoMixup(CLASSES), SaliencyMemory(EXAMPLES, cells=4), rate=1.0)
-    mixup.mixer.enabled = False
-    assert not mixup.enabled
-    loader = DataLoader(Pictures(), 6, collate_fn=OnePassCollate(mixup), num_workers=workers)
-    assert not any(origin is None for _, _, origin in loader)
 
 
 def test_origins_need_no_cell_numbers():

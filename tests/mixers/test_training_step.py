@@ -6,7 +6,6 @@ import functools
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 from torch.testing import assert_close
 
 from batches import CLASSES, batch, gradients, net
@@ -85,19 +84,6 @@ def test_is_the_step_written_by_hand(make, seed):
     assert_same_gradients(model, other)
 
 
-@pytest.mark.parametrize("name", ["co-mixup", "cutmix", "input mixup"])
-def test_the_model_may_be_a_function(name):
-    model, (images, targets, _) = net(norm=False), batch(8)
-    other, make = copy.deepcopy(model), MAKERS[name]
-
-    def function(x):
-        return model(x)
-
-    training_step(function, make(generator=generator(3)), images, targets).loss.backward()
-    training_step(other, make(generator=generator(3)), images, targets).loss.backward()
-    assert_same_gradients(model, other)
-
-
 def test_none_trains_on_the_batch_as_it_comes():
     model, (images, targets, _) = net(norm=False), batch(8)
     other = copy.deepcopy(model)
@@ -157,36 +143,6 @@ def test_a_scaled_backward_scales_the_whole_gradient(make):
     training_step(other, make(generator=generator(5)), images, targets).loss.backward()
     for p, q in zip(model.parameters(), other.parameters(), strict=True):
         assert_close(p.grad, 512 * q.grad)
-
-
-class Logits(nn.Module):
-    def __init__(self, inner):
-        super().__init__()
-        self.inner = inner
-
-    def forward(self, x):
-        return {"logits": self.inner(x)}
-
-
-@MAKE
-def test_models_that_return_dicts(make):
-    inner, (images, targets, _) = net(norm=False), batch(8)
-    other = copy.deepcopy(inner)
-    mixer = make(generator=generator(6))
-    if isinstance(mixer, ManifoldMixup):
-        names = ["input" if name == "input" else f"inner.{name}" for name in mixer.layers]
-        mixer = ManifoldMixup(CLASSES, layers=names, generator=generator(6))
-    step = training_step(
-        Logits(inner),
-        mixer,
-        images,
-        targets,
-        loss_fn=lambda out, t: F.cross_entropy(out["logits"], t),
-    )
-    step.loss.backward()
-    assert set(step.outputs) == {"logits"}
-    hand_written(other, make(generator=generator(6)), images, targets)
-    assert_same_gradients(inner, other)
 
 
 @pytest.mark.parametrize("p", [0.0, 1.0])

@@ -226,15 +226,6 @@ def test_ink_has_the_colours_of_the_inputs():
     assert_close(half.mix_images(both)[0], (both[0] + both[1]) / 2)
 
 
-def test_the_batch_stays_as_it_is():
-    images, targets = batch(2)
-    images = images.bfloat16().requires_grad_()
-    before, version = images.detach().clone(), images._version
-    plot_batch(images, targets, HALVES, num_classes=4)
-    assert torch.equal(images.detach(), before)
-    assert images._version == version
-
-
 @pytest.mark.usefixtures("drawn")
 def test_a_file_is_a_picture_in_many_colours(tmp_path):
     images, targets = batch(10, size=(32, 32))
@@ -319,14 +310,6 @@ def test_rejects_what_is_no_mixer():
         plot_batch(*batch(2), "comixup")
     with pytest.raises(RuntimeError, match="`last` must be read after the first batch"):
         plot_batch(*batch(2), comixup.CoMixup(4))
-
-
-def test_a_choice_is_drawn_as_the_method_that_was_drawn():
-    images, targets = torch.rand(6, 3, 16, 16), torch.arange(6)
-    mixer = comixup.Choice([comixup.InputMixup(6), comixup.CutMix(6)])
-    for _ in range(4):
-        mixer(images, targets)
-        assert comixup.plot_batch(images, targets, mixer).axes
 
 
 def test_letters_that_the_font_lacks_raise_no_warning(tmp_path, drawn, recwarn):
