@@ -1,7 +1,6 @@
 """What README and docs tell of our comparisons is what their runs give."""
 
 import csv
-import itertools
 import re
 import statistics
 from pathlib import Path
@@ -10,7 +9,6 @@ import pytest
 
 from comixup.lab.evaluation import paired_interval, read_runs
 from small_data.arms import OTHER_SEEDS, SEEDS, by_arm
-from small_data.contrasts import exploratory
 from what_to_train_with import stages
 
 ROOT = Path(__file__).parents[2]
@@ -26,37 +24,16 @@ def runs():
     return read_runs(ROOT / "docs" / "results" / "small-data.csv")
 
 
-@pytest.fixture(scope="module")
-def differences(runs):
-    """Between any two arms, on all seeds, on the first and on the others, with their intervals."""
-    pairs = list(itertools.combinations(by_arm(runs), 2))
-    found = [
-        contrast
-        for seeds in (SEEDS, OTHER_SEEDS, range(len(OTHER_SEEDS), len(SEEDS)))
-        for contrast in exploratory([run for run in runs if run.seed in seeds], pairs)
-        if contrast.interval is not None
-    ]
-    both_ways = found + [contrast.reversed() for contrast in found]
-    return [
-        *((contrast.difference, *contrast.interval) for contrast in both_ways),
-        *estimated_anew(),
-    ]
-
-
-def estimated_anew():
-    """Differences with the statistics of batch normalization as trained, and estimated anew."""
+def estimated_anew(metric, first, second):
+    """Differences with the statistics of batch normalization as trained, or estimated anew."""
     path = ROOT / "docs" / "results" / "small-data-batch-norm.csv"
     rows = list(csv.DictReader(path.read_text().splitlines()))
-    found = {(row["method"], row["seed"]): row for row in rows}
-    metrics = [name for name in rows[0] if name not in ("method", "seed")]
-    for first, second in itertools.permutations({row["method"] for row in rows}, 2):
-        for metric in metrics:
-            values = [
-                float(row[metric]) - float(found[second, seed][metric])
-                for (method, seed), row in found.items()
-                if method == first and (second, seed) in found
-            ]
-            yield statistics.fmean(values), *paired_interval(values)
+    found = {(row["method"], row["seed"]): float(row[metric]) for row in rows}
+    return [
+        value - found[second, seed]
+        for (method, seed), value in found.items()
+        if method == first and (second, seed) in found
+    ]
 
 
 def part(page, start=None, end=None):
@@ -79,26 +56,100 @@ def is_rounded(told, numbers):
     return all(abs(a - b) < 0.0551 for a, b in zip(told, numbers, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("page", "start", "end"),
-    [
-        ("docs/results.md", "\n## Small data\n", "\n## Tiny-ImageNet\n"),
-        ("docs/choosing-settings.md", None, "\n## In this order\n"),
-        ("docs/one-pass.md", None, None),
+E, C = "error", "ece"
+FIRST, LATER = OTHER_SEEDS, range(len(OTHER_SEEDS), len(SEEDS))
+DOUBLE, OTHERS_MAPS = "comixup-one-pass-double", "comixup-one-pass-shuffled"
+ONE_PASS, INPUT, CUTMIX = "comixup-one-pass", "input-p0.5-double", "cutmix-p0.5-double"
+
+
+def both(first, second):
+    return [(first, second, E), (first, second, C)]
+
+
+DOES_ONE_PASS_NEED_ITS_MAPS = [
+    (f"{OTHERS_MAPS}-double", DOUBLE, E, FIRST),
+    (f"{OTHERS_MAPS}-double", DOUBLE, E, LATER),
+    (f"{OTHERS_MAPS}-double", DOUBLE, E),
+]
+SETTINGS = [
+    *both("comixup-no-clean", "comixup"),
+    *both("comixup-clean-mean", "comixup"),
+    *both("comixup-p0.5", "comixup"),
+    *both("comixup-hard-clip", "comixup"),
+    *both("comixup-partition-50", "comixup"),
+    *both("comixup-whole-batch", "comixup"),
+]
+TOLD = {
+    ("docs/results.md", "\n## Small data\n", "\n## Tiny-ImageNet\n"): [
+        *both("comixup", "vanilla"),
+        *reversed(both("comixup", "vanilla-double")),
+        *both("comixup", CUTMIX),
+        *both("comixup", "cutmix-clean"),
+        *both("comixup", "puzzlemix"),
+        *both(DOUBLE, "comixup"),
+        *both(DOUBLE, "vanilla-double"),
+        *both(DOUBLE, CUTMIX),
+        *both(DOUBLE, "puzzlemix"),
+        ("vanilla", ONE_PASS, E),
+        *both(ONE_PASS, "cutmix-p0.5"),
+        (ONE_PASS, "comixup", E),
+        ("ece", DOUBLE, CUTMIX),
+        ("clean_ece", DOUBLE, CUTMIX),
+        *both("comixup", "comixup-shuffled"),
+        *DOES_ONE_PASS_NEED_ITS_MAPS,
+        (ONE_PASS, OTHERS_MAPS, E),
+        ("comixup", "cutmix-p0.5", E),
+        *both(INPUT, "vanilla-double"),
+        *both("input-p0.5", "vanilla"),
+        *both("input", "vanilla"),
+        *both("manifold", "vanilla"),
+        *both("cutmix", "vanilla"),
+        *both("cutmix-clean-mean", "cutmix-clean"),
+        *both(OTHERS_MAPS, ONE_PASS),
+        *both("comixup-one-pass-spectral", ONE_PASS),
+        *SETTINGS,
+        ("comixup", INPUT, E),
+        *reversed(both(INPUT, CUTMIX)),
+        (DOUBLE, INPUT, E, FIRST),
+        (DOUBLE, INPUT, E, LATER),
+        *both(DOUBLE, INPUT),
     ],
-)
-def test_differences_and_means(runs, differences, page, start, end):
-    text = part(page, start, end)
-    told = [tuple(map(float, found)) for found in DIFFERENCE.findall(text)]
-    assert len(told) > 2
-    assert [d for d in told if not any(is_rounded(d, own) for own in differences)] == []
-    means = [
-        [f(values) for values in metrics_of(own) for f in STATISTICS]
-        for own in by_arm(runs).values()
-        if len(own) > 1
-    ]
-    told = [tuple(map(float, found)) for found in MEANS.findall(text)]
-    assert [m for m in told if not any(is_rounded(m, own) for own in means)] == []
+    ("docs/choosing-settings.md", None, "\n## In this order\n"): SETTINGS[::2],
+    ("docs/one-pass.md", None, None): DOES_ONE_PASS_NEED_ITS_MAPS,
+}
+"""What each difference of a page is between, in their order: first minus second, on all seeds that
+both have or on those named; or from the runs with other statistics: metric, first and second."""
+ARMS_OF_ROWS = [INPUT, "input-p0.5", "input", "manifold", "cutmix", "cutmix-clean-mean"]
+ARMS_OF_ROWS += [OTHERS_MAPS, "comixup-one-pass-spectral", *(arm for arm, *_ in SETTINGS[::2])]
+"""Arms of the table of other methods and settings, row by row."""
+
+
+@pytest.mark.parametrize("page", TOLD, ids=lambda page: page[0])
+def test_every_difference_is_that_of_the_runs_it_names(runs, page):
+    of_seed = {(run.method, run.seed): run.metrics for run in runs}
+    told = [tuple(map(float, found)) for found in DIFFERENCE.findall(part(*page))]
+    assert len(told) == len(TOLD[page])
+    for numbers, (first, second, third, *seeds) in zip(told, TOLD[page], strict=True):
+        if third not in (E, C):
+            values = estimated_anew(first, second, third)
+        else:
+            values = [
+                of_seed[first, seed][third] - of_seed[second, seed][third]
+                for seed in (seeds[0] if seeds else SEEDS)
+                if (first, seed) in of_seed and (second, seed) in of_seed
+            ]
+        own = (statistics.fmean(values), *paired_interval(values))
+        assert is_rounded(numbers, own), (numbers, first, second, third, own)
+
+
+def test_every_mean_is_that_of_its_row(runs):
+    arms = by_arm(runs)
+    of_arm = {arm: [f(v) for v in metrics_of(own) for f in STATISTICS] for arm, own in arms.items()}
+    table = part("docs/results.md", "\n### Other methods and settings\n", "\n## Tiny-ImageNet\n")
+    told = [tuple(map(float, found)) for found in MEANS.findall(table)]
+    assert len(told) == len(ARMS_OF_ROWS)
+    for numbers, arm in zip(told, ARMS_OF_ROWS, strict=True):
+        assert is_rounded(numbers, of_arm[arm]), (numbers, arm)
 
 
 BEST, MODE = "comixup-one-pass-double", "one-pass-third"
