@@ -186,7 +186,7 @@ class TestWorkers:
         )
         return [images for images, _ in loader]
 
-    @pytest.mark.parametrize(("own", "choice"), [(False, False), (True, False), (True, True)])
+    @pytest.mark.parametrize(("own", "choice"), [(False, False), (True, True)])
     def test_each_worker_and_epoch_draws_its_own_and_can_be_repeated(self, own, choice):
         def run(seed):
             return self.epoch(seeded(7) if own else None, seed, choice)
@@ -201,39 +201,33 @@ class TestWorkers:
         assert not torch.equal(self.epoch(seeded(7), 0)[0], self.epoch(seeded(8), 0)[0])
 
 
+PLAIN, CLEAN = comixup.CutMix(2), comixup.CutMix(2, clean_weight=0.5)
+
+
 class TestBatchMixRejects:
     @pytest.mark.parametrize(
-        ("make", "message"),
+        ("mixer", "settings", "message"),
         [
-            (lambda: BatchMix(v2.MixUp(num_classes=2)), "`mixer` must be one of comixup's methods"),
+            (v2.MixUp(num_classes=2), {}, "`mixer` must be one of comixup's methods"),
             (
-                lambda: BatchMix(comixup.ManifoldMixup(2, layers=["0"])),
+                comixup.ManifoldMixup(2, layers=["0"]),
+                {},
                 "`mixer` must be .*that mix images by themselves.*got ManifoldMixup.*inside the",
             ),
             (
-                lambda: BatchMix(comixup.OnePass(comixup.CoMixup(2), comixup.SaliencyMemory(9))),
+                comixup.OnePass(comixup.CoMixup(2), comixup.SaliencyMemory(9)),
+                {},
                 "`mixer` must be .*that mix images by themselves.*got OnePass.*where images come",
             ),
-            (
-                lambda: BatchMix(comixup.CutMix(2, clean_weight=0.5)),
-                "`mixer` must have clean_weight = 0 in a transform",
-            ),
-            (
-                lambda: BatchMix(
-                    comixup.Choice([comixup.CoMixup(2), comixup.CutMix(2, clean_weight=0.5)])
-                ),
-                "`mixer` must have clean_weight = 0 in a transform",
-            ),
-            (lambda: BatchMix(comixup.CutMix(2), None), "`saliency_fn` must be a function"),
-            (
-                lambda: BatchMix(comixup.CutMix(2), labels_getter="last"),
-                '`labels_getter` must be "default" or a function',
-            ),
+            (CLEAN, {}, "`mixer` must have clean_weight = 0 in a transform"),
+            (comixup.Choice([comixup.CoMixup(2), CLEAN]), {}, "`mixer` must have clean_weight = 0"),
+            (PLAIN, {"saliency_fn": None}, "`saliency_fn` must be a function"),
+            (PLAIN, {"labels_getter": "last"}, '`labels_getter` must be "default" or a function'),
         ],
     )
-    def test_wrong_settings(self, make, message):
+    def test_wrong_settings(self, mixer, settings, message):
         with pytest.raises((TypeError, ValueError), match=message):
-            make()
+            BatchMix(mixer, **settings)
 
     @pytest.mark.parametrize(
         ("sample", "message"),
@@ -378,13 +372,13 @@ class TestTimm:
             generator=seeded(),
         )
         names = []
-        for _ in range(400):
+        for _ in range(160):
             mixup_fn(images, targets)
             last = mixup_fn.last
             names.append(type(last.plan).__name__ if last.mixed else "none")
-        expected = {"none": 80, "Labelling": 160, "Boxes": 40, "Blend": 120}
+        expected = {"none": 32, "Labelling": 64, "Boxes": 16, "Blend": 48}
         for name, count in expected.items():
-            assert abs(names.count(name) - count) < 40, name  # about four standard errors
+            assert abs(names.count(name) - count) < 25, name  # about four standard errors
 
     def test_saliency_of_the_model_keeps_the_gradient_of_the_smoothed_clean_loss(self):
         images, targets = batch()

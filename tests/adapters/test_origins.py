@@ -219,7 +219,7 @@ def map_by_pixels(shown, norms, size, cells, before, momentum):
 @pytest.mark.parametrize("momentum", [0.0, 0.3])
 @pytest.mark.parametrize("pipeline", PHOTO_PIPELINES.values(), ids=PHOTO_PIPELINES)
 def test_the_memory_keeps_and_shows_what_every_pixel_says(pipeline, momentum):
-    size, cells = (36, 30), 4
+    size, cells = (30, 24), 4
     memory = SaliencyMemory(EXAMPLES, cells=cells, momentum=momentum)
     mixup = OnePass(CoMixup(7), memory)
     pictures = [(coordinates(size, pil=False), k) for k in range(EXAMPLES)]

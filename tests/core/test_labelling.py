@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 import oracle
+from cases import each_case
 from comixup import Labelling
 from problems import generator
 
@@ -63,26 +64,22 @@ def test_a_new_labelling_has_no_values_and_moves_between_devices_unchanged():
     assert moved.num_inputs == 2
 
 
-@pytest.mark.parametrize(
-    ("sources", "num_inputs", "error", "message"),
-    [
-        (torch.zeros(1, 1, 2), 2, TypeError, r"`sources` must be a tensor of integers.*float32"),
-        ([[[0]]], 2, TypeError, "`sources` must be a tensor of integers, got list"),
-        (
-            torch.zeros(2, 2, dtype=torch.long),
-            2,
-            ValueError,
-            r"`sources` must have shape .*\(2, 2\)",
-        ),
-        (torch.zeros((1,) * 6, dtype=torch.long), 1, ValueError, "grid of 1 to 3 dimensions"),
-        (torch.zeros(1, 0, 2, dtype=torch.long), 2, ValueError, "no empty side"),
-        (torch.tensor([[[0, 2]]]), 2, ValueError, r"must lie in 0\.\.1 .* got values from 0 to 2"),
-        (torch.tensor([[[-1, 0]]]), 2, ValueError, "got values from -1 to 0"),
-    ],
-)
-def test_sources_that_mean_nothing_are_rejected(sources, num_inputs, error, message):
+INTEGERS = {"dtype": torch.long}
+BAD = [
+    (torch.zeros(1, 1, 2), TypeError, r"`sources` must be a tensor of integers.*float32"),
+    ([[[0]]], TypeError, "`sources` must be a tensor of integers, got list"),
+    (torch.zeros(2, 2, **INTEGERS), ValueError, r"`sources` must have shape .*\(2, 2\)"),
+    (torch.zeros((1,) * 6, **INTEGERS), ValueError, "grid of 1 to 3 dimensions"),
+    (torch.zeros(1, 0, 2, **INTEGERS), ValueError, "no empty side"),
+    (torch.tensor([[[0, 2]]]), ValueError, r"must lie in 0\.\.1 .* got values from 0 to 2"),
+    (torch.tensor([[[-1, 0]]]), ValueError, "got values from -1 to 0"),
+]
+
+
+@each_case(("sources", "error", "message"), BAD, ids=lambda case: case[2])
+def test_sources_that_mean_nothing_are_rejected(sources, error, message):
     with pytest.raises(error, match=message):
-        Labelling(sources, num_inputs)
+        Labelling(sources, num_inputs=2)
 
 
 def test_sizes_that_do_not_fit_the_grid_are_rejected():

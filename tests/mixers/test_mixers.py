@@ -14,8 +14,8 @@ from problems import generator
 from rejections import rejects
 
 # timm#1304, PaddleViT#134: odd last batches; BirdSet PR#274, PaddleDetection PR#101: one sample.
-BATCHES = [1, 2, 19, 20, 21, 100]
-SIZES = [(9,), (1, 1), (2, 2), (3, 5), (8, 8), (17, 6), (2, 3, 4)]
+BATCHES = [1, 2, 21]
+SIZES = [(9,), (1, 1), (3, 5), (17, 6), (2, 3, 4)]
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-6, torch.bfloat16: 1e-2, torch.float16: 2e-3}
 TARGETS = {
     "class indices": lambda t: t,
@@ -148,12 +148,11 @@ def test_without_a_generator_the_global_seed_rules(method):
 
 
 @over(METHODS)
-@each_case("p", [0.0, 0.4, 1.0])
-def test_p_is_how_often_a_batch_is_mixed(method, p):
+def test_p_is_how_often_a_batch_is_mixed(method):
     # kornia#4649: applied twice, so that the rate was p squared; mmpretrain#875: ignored.
     images, targets, saliency = batch(4, (4, 4))
+    p, times = 0.4, 40
     mixer = method(CLASSES, p=p, generator=generator(6))
-    times = 60
     mixed = 0
     for _ in range(times):
         out, soft = run(mixer, images, targets, saliency)
@@ -177,11 +176,11 @@ class Counting(nn.Module):
 
 
 @over(SALIENT)
-@each_case("p", [0.0, 0.4, 1.0])
+@each_case("p", [0.0, 0.4])
 def test_saliency_and_call_toss_one_coin(method, p):
     images, targets, _ = batch(4, (4, 4))
     mixer, model = method(CLASSES, p=p, generator=generator(7)), Counting()
-    times, mixed = 120, 0
+    times, mixed = 40, 0
     for _ in range(times):
         before = model.calls
         saliency = mixer.saliency(model, images, targets)

@@ -116,13 +116,11 @@ def test_workers_change_nothing(alone, context):
     check_same(train(workers=2, context=context), alone)
 
 
-@pytest.mark.parametrize("begin_epoch", [None, anneal_mixup, anneal_mixer])
+@pytest.mark.parametrize("begin_epoch", [anneal_mixup, anneal_mixer])
 def test_persistent_workers_give_the_same_batches_as_others(begin_epoch):
     expected = train(epochs=3, begin_epoch=begin_epoch)
-    for workers in (1, 2):
-        for persistent in (False, True):
-            found = train(workers, epochs=3, persistent=persistent, begin_epoch=begin_epoch)
-            check_same(found, expected)
+    for persistent in (False, True):
+        check_same(train(2, epochs=3, persistent=persistent, begin_epoch=begin_epoch), expected)
 
 
 def test_wrong_use_is_told():

@@ -87,10 +87,10 @@ def test_batches_are_mixed_with_probability_p_times_the_fraction(method):
     images, targets, saliency = batch(3, (4, 4))
     p = 0.8
     mixer = method(CLASSES, p=p, generator=generator(1))
-    for fraction in (0.5, 1, 0.0):
+    for fraction in (0.5, 0.0):
         mixer.fraction = fraction
         assert mixer.enabled is (fraction > 0)
-        mixed, times = 0, 50
+        mixed, times = 0, 40
         for _ in range(times):
             run(mixer, images, targets, saliency)
             mixed += mixer.last.mixed
