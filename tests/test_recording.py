@@ -134,14 +134,6 @@ class Checkpointed(nn.Module):
         return checkpoint(self.inner, x, use_reentrant=self.reentrant)
 
 
-@KEEP
-def test_models_under_checkpointing(keep):
-    model, (images, targets, _) = net(norm=False), batch(5)
-    expected = saliency(copy.deepcopy(model), images, targets)
-    whole = Checkpointed(model, reentrant=False)
-    assert_close(saliency(whole, images, targets, keep_gradients=keep), expected)
-
-
 def test_models_under_reentrant_checkpointing():
     model, (images, targets, _) = net(norm=False), batch(5)
     expected = saliency(copy.deepcopy(model), images, targets)

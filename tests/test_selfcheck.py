@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from comixup import Labelling, selfcheck
-from comixup.mixers import CutMix
 from comixup.selfcheck import _checks, _report
 from rejections import rejects
 
@@ -77,18 +76,6 @@ class TestNotices:
         assert outcome.status == "FAILED"
         assert "masks differ by" in outcome.detail
 
-    def test_another_memory_format(self, monkeypatch):
-        monkeypatch.setattr(_checks, "MIXERS", {"CutMix": _checks.MIXERS["CutMix"]})
-        call = CutMix.__call__
-
-        def contiguous(mixer, *args):
-            images, targets = call(mixer, *args)
-            return images.contiguous(), targets
-
-        monkeypatch.setattr(CutMix, "__call__", contiguous)
-        outcome = _report.run_check("channels_last", CPU)
-        assert (outcome.status, "memory format" in outcome.detail) == ("FAILED", True)
-
     def test_other_saliency(self, second_time):
         second_time(_checks, "saliency", lambda maps: maps * 1.01)
         outcome = _report.run_check("saliency equals the CPU's", CPU)
@@ -115,15 +102,6 @@ def test_waiting_is_counted_and_the_mode_is_put_back(monkeypatch):
 
     assert _checks._waits(call) == 3
     assert modes == ["warn", 0]
-
-
-def test_times_are_of_everything_named(monkeypatch):
-    monkeypatch.setattr(_report, "_BATCH", 4)
-    monkeypatch.setattr(_report, "_WARM_UP", 0)
-    times = _report.step_times(CPU, repeats=1)
-    assert next(iter(times)) == "step without mixing"
-    assert len(times) == 5
-    assert all(value > 0 for value in times.values())
 
 
 class TestReport:

@@ -14,10 +14,7 @@ from comixup import (
     CoMixup,
     CutMix,
     ManifoldMixup,
-    Problem,
-    mix,
     saliency,
-    solve,
     spectral_residual,
 )
 from comixup.lab.training._vat import vat_loss
@@ -127,11 +124,3 @@ def test_negative_views_are_mixed_as_the_values_that_they_are(method):
     views = [negative_view(one) for one in (images, maps)]
     viewed = run(method(CLASSES, generator=generator(0)), views[0], targets, views[1])
     assert_close(viewed, plain, rtol=0, atol=0)
-
-
-def test_conjugates_are_mixed_as_the_values_that_they_are():
-    images = torch.complex(*torch.randn(2, 6, 3, 8, 8, generator=generator(0))).conj()
-    sources = solve(Problem.from_saliency(images.abs().mean(1)), levels=1)
-    mixed, _ = mix(images, torch.arange(6), sources, num_classes=6)
-    expected, _ = mix(images.resolve_conj(), torch.arange(6), sources, num_classes=6)
-    assert_close(mixed, expected, rtol=0, atol=0)

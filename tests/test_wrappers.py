@@ -68,16 +68,6 @@ def test_the_users_model_is_found(wrappers):
     assert layers[0] is whole
 
 
-def test_a_users_module_with_a_child_called_module_is_not_a_wrapper():
-    class Classifier(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.module = nn.Linear(2, 3)
-
-    model = Classifier()
-    assert unwrapped(model) is model
-
-
 @pytest.mark.parametrize("wrappers", WRAPPERS.values(), ids=WRAPPERS.keys())
 def test_no_sync_is_entered_once_and_left(wrappers):
     whole = wrap(nn.Linear(2, 3), wrappers)

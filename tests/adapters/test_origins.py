@@ -339,17 +339,6 @@ def test_transforms_that_move_pixels_can_be_declared():
     assert origin.cells[0].tolist() == [2] * 4 + [1] * 4
 
 
-def test_a_wrong_declaration_is_noticed_where_the_size_changes():
-    dataset = WithOrigins(
-        [(torch.rand(3, 8, 8), 0)],
-        SaliencyMemory(1),
-        v1.CenterCrop(4),
-        colours_only=[v1.CenterCrop],
-    )
-    with pytest.raises(RuntimeError, match=r"`transform` made an image of size .*colours_only"):
-        dataset[0]
-
-
 def test_another_torchvision_is_named(monkeypatch):
     base = v2.TrivialAugmentWide.__mro__[1]
     monkeypatch.delattr(base, "_apply_image_or_video_transform")
@@ -398,10 +387,3 @@ def test_a_memory_of_another_size_is_rejected():
         WithOrigins(Stream(), SaliencyMemory(1))
     with pytest.raises(ValueError, match="`cells` must give a map of at most 254 cells"):
         CellNumbers.of((20, 20), (20, 20))
-
-
-def test_negative_indices_count_from_the_end():
-    dataset = WithOrigins([(torch.rand(3, 8, 8), k) for k in range(3)], SaliencyMemory(3))
-    assert dataset[-1][1] == int(dataset[-1][2].indices) == 2
-    with pytest.raises(IndexError):
-        dataset[3]

@@ -137,13 +137,6 @@ def test_repeated_augmentation(tmp_path):
         torch.distributed.destroy_process_group()
 
 
-@pytest.mark.parametrize("sizes", [{}, {"input_size_choices": [16, 24]}])
-def test_a_loader_can_be_given_twice(sizes):
-    loader = loader_of(use_prefetcher=True, re_prob=1.0, **sizes)
-    for images, targets, origin in OriginLoader(loader.loader):
-        assert_tracked(images, targets, origin, erased=True)
-
-
 def test_a_loader_of_another_data_set_is_rejected():
     with pytest.raises(TypeError, match=r"`loader` must be of a WithOrigins, got one of Plain"):
         OriginLoader(create_loader(Plain(Pictures(8)), 24, 4, device=CPU, num_workers=0))

@@ -91,12 +91,6 @@ def test_one_level_copies_any_dtype(dtype, layout):
     assert_close(gather_cells(images, sources), gather_pixels(images, sources), rtol=0, atol=0)
 
 
-@each_case("dtype", [torch.uint8, torch.int16, torch.int32, torch.int64], ids=str)
-def test_sources_of_any_integer_type(dtype):
-    images, sources = telling(4, 1, (5, 6)), sources_for(4, 4, 2, (2, 3))
-    assert_close(gather_cells(images, sources.to(dtype)), gather_cells(images, sources))
-
-
 @settings(max_examples=12)
 @given(
     st.integers(1, 4),

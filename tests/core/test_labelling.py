@@ -49,13 +49,6 @@ def test_source_ratio_weighs_cells_by_the_pixels_they_cover(z, extra):
     assert_close(ratio, expected / torch.tensor(size).prod(), atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32, torch.int64])
-def test_any_integer_type_will_do(dtype):
-    z = Labelling(torch.tensor([[[0, 1]]], dtype=dtype), num_inputs=2)
-    assert_close(z.masks, torch.eye(2).unsqueeze(0))
-    assert_close(z.source_ratio(), torch.tensor([[0.5, 0.5]]))
-
-
 def test_a_new_labelling_has_no_values_and_moves_between_devices_unchanged():
     z = Labelling(torch.zeros(2, 1, 3, dtype=torch.long), num_inputs=2)
     assert z.objective_values.shape == (0, 0)
@@ -80,11 +73,3 @@ BAD = [
 def test_sources_that_mean_nothing_are_rejected(sources, error, message):
     with pytest.raises(error, match=message):
         Labelling(sources, num_inputs=2)
-
-
-def test_sizes_that_do_not_fit_the_grid_are_rejected():
-    z = Labelling(torch.zeros(1, 1, 4, 4, dtype=torch.long), num_inputs=1)
-    with pytest.raises(ValueError, match=r"one number per side of the grid \(4, 4\), got \(8,\)"):
-        z.source_ratio((8,))
-    with pytest.raises(ValueError, match=r"at least the grid \(4, 4\) .* got \(3, 8\)"):
-        z.source_ratio((3, 8))

@@ -117,15 +117,6 @@ def test_gradients_land_on_the_cells_that_are_shown(seed):
     assert not memory.known(torch.tensor(left)).any()
 
 
-def test_cells_that_are_not_shown_keep_their_proportion():
-    memory = memory_of(torch.tensor([[[1.0, 2.0, 4.0]]]), (1, 3))
-    # Only the first two cells are shown, at a thousand times the size and the other way round.
-    memory.write(Origin(torch.tensor([0]), torch.tensor([[[1, 2]]])), torch.tensor([[[2e3, 1e3]]]))
-    memory.end_epoch()
-    read = memory.read(Origin(torch.tensor([0])), (1, 3))
-    assert_close(proportions(read), torch.tensor([[[2.0, 1.0, 4.0]]]) / 7, atol=0.005, rtol=0)
-
-
 @pytest.mark.parametrize("how", ["kernel", "torch"])
 def test_cells_that_had_no_saliency_can_get_some(how):
     memory = memory_of(torch.tensor([[[255.0, 0.0, 0.0, 0.0]]]), (1, 4))
@@ -140,14 +131,6 @@ def test_cells_that_had_no_saliency_can_get_some(how):
     read = memory.read(Origin(torch.tensor([0])), (1, 4))
     assert read[0, 0, 3] > 0
     assert read[0, 0, 0] == 255  # what was not shown keeps the most
-
-
-def test_momentum_keeps_a_part_of_the_map_of_before():
-    memory = memory_of(torch.tensor([[[1.0, 3.0]]]), (1, 2), momentum=0.5)
-    memory.write(Origin(torch.tensor([0])), torch.tensor([[[30.0, 10.0]]]))
-    memory.end_epoch()
-    read = memory.read(Origin(torch.tensor([0])), (1, 2))
-    assert_close(proportions(read), torch.tensor([[[0.5, 0.5]]]), atol=0.005, rtol=0)
 
 
 def test_the_order_of_writing_does_not_matter():

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from cases import each_case
 from comixup import Origin, SaliencyMemory, _native
-from comixup.core.memory import cell_means, looked_up
+from comixup.core.memory import looked_up
 from comixup.core.saliency import channel_norm
 from problems import generator
 
@@ -86,18 +86,6 @@ def test_other_layouts(layout):
     ours = written("kernel", size, 0.0, (forms[layout], origin))
     assert not forms[layout].is_contiguous() or layout == "double"
     assert_close(ours._maps, written("kernel", size, 0.0, (gradient, origin))._maps)
-
-
-def test_means_are_those_of_loops():
-    gradient, origin = drawn((7, 9))
-    means, shown = cell_means(origin.cells, channel_norm(gradient), CELLS)
-    for i in range(M):
-        for cell in range(CELLS):
-            pixels = gradient[i][:, origin.cells[i] == cell + 1].double()
-            assert bool(shown[i, cell]) == (pixels.shape[1] > 0)
-            if pixels.shape[1]:
-                expected = pixels.square().sum(0).sqrt().mean().item()
-                assert means[i, cell].item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_images_that_were_not_moved_need_no_cell_numbers():

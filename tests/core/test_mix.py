@@ -3,7 +3,7 @@
 import torch
 from torch.testing import assert_close
 
-from batches import batch, one_hot
+from batches import batch
 from cases import each_case
 from comixup import InputMixup, Labelling, mix
 from problems import generator
@@ -36,13 +36,6 @@ def test_an_input_that_fills_three_quarters_weighs_three_quarters():
     assert targets.tolist() == [[0.25, 0.0, 0.75], [1.0, 0.0, 0.0]]
 
 
-def test_weights_of_the_callers_own_replace_the_shares():
-    images, targets, _ = batch(4)
-    weights = torch.rand(4, 4, generator=generator(1))
-    _, soft = mix(images, targets, labelling(), num_classes=7, source_ratio=weights)
-    assert_close(soft, weights @ one_hot(targets))
-
-
 @each_case("kind", ["levels", "input mixup"])
 def test_class_indices_have_no_mean(kind):
     images, targets, _ = batch(4)
@@ -70,8 +63,3 @@ def test_rejects(change, message):
     images = arguments.pop("images")
     with rejects(ValueError, message):
         mix(images, torch.arange(len(images)), labelling(), **arguments)
-
-
-def test_rejects_what_is_no_tensor():
-    with rejects(TypeError, r"`images` must be a torch tensor, got list"):
-        mix([1, 2], torch.arange(4), labelling(), num_classes=7)

@@ -2,12 +2,10 @@ import dataclasses
 
 import pytest
 import torch
-from torch.testing import assert_close
 
 import oracle
 from cases import each_case
 from comixup import Labelling, Terms, objective
-from comixup.core.objective import pairwise_cost
 from problems import ALL, make, over, random_sources, ratio
 
 NAMES = [field.name for field in dataclasses.fields(Terms)]
@@ -22,23 +20,6 @@ def test_every_term_is_what_plain_loops_give(problem, levels):
     assert sorted(expected) == sorted(NAMES)
     for name in NAMES:
         assert getattr(terms, name) == pytest.approx(expected[name], rel=1e-6, abs=1e-6), name
-
-
-@pytest.mark.parametrize(
-    ("form", "expected"),
-    [
-        ("squared", [0.0, 0.25, 0.25, 1.0]),
-        ("inner", [0.5, 0.5, 0.75, 1.0]),
-        ("official", [0, 0.25, 1, 1]),
-    ],
-)
-def test_pairwise_costs_of_even_pairs_by_hand(form, expected):
-    pair, half = torch.tensor([0.5, 0.5, 0, 0]), torch.tensor([1.0, 0, 0, 0])
-    overlapping, apart = torch.tensor([0.5, 0, 0.5, 0]), torch.tensor([0, 0, 0, 1.0])
-    # An even pair against itself, its own part, a pair sharing one input; two pure strangers.
-    z = torch.stack([pair, pair, pair, half]).unsqueeze(0).transpose(1, 2)
-    other = torch.stack([pair, half, overlapping, apart]).unsqueeze(0).transpose(1, 2)
-    assert_close(pairwise_cost(z, other, form).flatten(), torch.tensor(expected))
 
 
 def test_an_even_pair_earns_half_the_log_of_two():

@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -121,30 +120,6 @@ def test_a_problem_can_be_copied():
     assert_close(changed.prior, problem.prior, rtol=0, atol=0)
 
 
-def test_a_tensor_with_gradients_is_copied_without_them():
-    cost = (-maps(2, (2,), 0)).requires_grad_()
-    problem = Problem(cost, torch.eye(2))
-    assert not problem.cost.requires_grad
-    assert problem.cost.is_leaf
-
-
-@pytest.mark.parametrize("number", [np.float32(0.5), np.float64(0.5), Fraction(1, 2)])
-def test_any_real_number_is_a_weight(number):
-    problem = Problem(
-        -maps(2, (2,), 0), torch.eye(2), beta=number, gamma=number, tau=number, eta=number
-    )
-    for name in ("beta", "gamma", "tau", "eta"):
-        assert type(getattr(problem, name)) is float
-        assert getattr(problem, name) == 0.5
-
-
-def test_a_prior_of_zero_is_lifted_to_the_floor():
-    problem = Problem(-maps(2, (2,), 0), torch.eye(2), prior=torch.tensor([0.0, 1.0]))
-    assert_close(
-        problem.prior, torch.tensor([PRIOR_FLOOR, 1.0]).to(problem.cost), rtol=1e-6, atol=0
-    )
-
-
 def test_a_matrix_that_is_semi_definite_but_not_dominant_passes_in_silence():
     Problem(-maps(3, (2,), 0), torch.ones(3, 3))  # eigenvalues 3, 0, 0; warnings are errors here
 
@@ -171,16 +146,6 @@ def test_the_scale_of_a_map_does_not_matter():
     one = Problem.from_saliency(saliency, alpha=None)
     scaled = Problem.from_saliency(saliency * torch.tensor([1e-20, 1.0, 1e20]).view(3, 1, 1))
     assert_close(scaled.cost, one.cost)
-
-
-def test_the_callers_saliency_is_left_alone():
-    saliency = torch.rand(8, 8, 3, generator=generator(4)).permute(2, 0, 1).requires_grad_()
-    version, copy = saliency._version, saliency.detach().clone()
-    problem = Problem.from_saliency(saliency)
-    assert saliency._version == version
-    assert_close(saliency.detach(), copy, rtol=0, atol=0)
-    assert not problem.cost.requires_grad
-    assert_close(problem.cost, Problem.from_saliency(copy.contiguous()).cost)
 
 
 # ---- From saliency: compatibility --------------------------------------------------------------
@@ -248,22 +213,6 @@ def test_no_alpha_no_prior_and_no_draw():
     before = source.get_state()
     assert Problem.from_saliency(torch.ones(3, 4, 4), alpha=None, generator=source).prior is None
     assert_close(source.get_state(), before)
-
-
-def test_the_other_fields_pass_through():
-    problem = Problem.from_saliency(
-        torch.ones(3, 4, 4),
-        num_outputs=2,
-        beta=0.1,
-        gamma=0.2,
-        tau=0.3,
-        eta=0.4,
-        clip="hard",
-        smoothness="inner",
-    )
-    weights = (problem.beta, problem.gamma, problem.tau, problem.eta)
-    assert (problem.num_outputs, *weights) == (2, 0.1, 0.2, 0.3, 0.4)
-    assert (problem.clip, problem.smoothness) == ("hard", "inner")
 
 
 # ---- The partitions of a batch -------------------------------------------------------------------

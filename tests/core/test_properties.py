@@ -98,15 +98,6 @@ def test_a_constant_at_a_location_changes_no_optimum_and_no_answer(problem, leve
     assert moved == pytest.approx(total + offset, abs=0.02 * (problem.gamma + abs(best)))
 
 
-@given(problems(), seeds)
-def test_more_sweeps_never_end_worse(problem, seed):
-    # The best sweep is kept, and a longer run begins as the shorter one.
-    few = solve(problem, sweeps=2, generator=generator(seed))
-    more = solve(problem, sweeps=5, generator=generator(seed))
-    assert_close(more.objective_values[:, :2], few.objective_values, rtol=0, atol=0)
-    assert objective(problem, more).total <= objective(problem, few).total + 1e-6
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 @pytest.mark.parametrize("method", ["native", "reference"])
 def test_costs_of_any_precision(dtype, method):

@@ -109,16 +109,6 @@ def test_the_kernel_is_as_good_as_the_reference_elsewhere():
 
 
 @with_each
-def test_a_lone_output_is_solved_exactly(method):
-    problem = SMALL["lone output"]
-    z = solve(problem, levels=1, sweeps=1, method=method, generator=generator(7))
-    cost, n = problem.cost.flatten(1).numpy(), problem.num_locations
-    pairwise = problem.beta / n * (1 - np.eye(problem.num_inputs))
-    best = oracle.profile_minimum(cost, pairwise, problem.grid)
-    assert objective(problem, z).total == pytest.approx(best, abs=1e-6)
-
-
-@with_each
 def test_one_level_gives_one_hot_masks_and_two_give_halves_where_they_pay(method):
     problem = SMALL["flat maps"]
     one = solve(problem, levels=1, method=method, generator=generator(8))
@@ -126,12 +116,6 @@ def test_one_level_gives_one_hot_masks_and_two_give_halves_where_they_pay(method
     two = solve(problem, levels=2, method=method, generator=generator(8))
     assert set(two.masks.unique().tolist()) == {0.0, 0.5, 1.0}
     assert objective(problem, two).total <= objective(problem, one).total + 1e-6
-
-
-@with_each
-def test_the_first_sweep_knows_one_hot_labels_alone(method):
-    z = solve(SMALL["flat maps"], sweeps=1, levels=2, method=method, generator=generator(8))
-    assert set(z.masks.unique().tolist()) == {0.0, 1.0}
 
 
 @with_each

@@ -54,15 +54,6 @@ def test_constant_images_have_finite_maps(size, value):
     assert bool((answer >= 0).all())
 
 
-@each_case("size", [(50,), (20, 30), (100, 80), (5, 6, 7)], ids=str)
-def test_each_map_is_the_images_own(size):
-    images = noisy(size, m=4)
-    together = spectral_residual(images)
-    for i in range(4):
-        assert_close(spectral_residual(images[i : i + 1])[0], together[i])
-    assert not torch.equal(together[0], together[1])
-
-
 @each_case("dtype", [torch.float64, torch.bfloat16, torch.float16, torch.uint8], ids=str)
 def test_every_dtype_gives_float32(dtype):
     images = (noisy((24, 24)) * 255).to(dtype)

@@ -17,7 +17,6 @@ from comixup import (
     CutMix,
     InputMixup,
     ManifoldMixup,
-    NoMix,
     OnePass,
     OnePassCollate,
     Origin,
@@ -262,18 +261,6 @@ def test_all_generators_are_part_of_the_state():
         second.load_state_dict(choice().state_dict())
     with rejects(ValueError, r"`state` must be what a mixer's state_dict"):
         second.load_state_dict({"generators": []})
-
-
-def test_what_it_needs_is_what_a_method_needs_that_can_be_drawn():
-    assert choice().needs_saliency
-    assert not choice([0, 1, 1]).needs_saliency
-    assert not choice().needs_clean_pass
-    cutmix = CutMix(CLASSES, clean_weight=1.0)
-    assert Choice([cutmix, CoMixup(CLASSES)]).needs_clean_pass
-    assert not Choice([cutmix, CoMixup(CLASSES)], [0, 1]).needs_clean_pass
-    mixer = Choice([NoMix(CLASSES), InputMixup()])
-    assert mixer.num_classes == CLASSES
-    assert mixer(*batch(4)[:2])[1].shape == (4, CLASSES)
 
 
 def test_repr_can_be_typed_back():

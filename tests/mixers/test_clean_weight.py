@@ -135,15 +135,6 @@ def test_a_loop_of_ones_own_is_the_training_step(method, ask, reduction):
     assert_close(gradients(model), gradients(other))
 
 
-def test_maps_from_elsewhere_come_without_a_clean_loss():
-    images, targets, maps = batch(8)
-    mixer = CoMixup(CLASSES, clean_reduction="mean")
-    mixer(images, targets, mixer.saliency(net(), images, targets))
-    assert mixer.mixed_weight == 0.5
-    mixer(images, targets, maps)
-    assert mixer.mixed_weight == 1.0
-
-
 @over(WITHOUT_SALIENCY)
 def test_a_forgotten_clean_pass_is_noticed(method):
     model, (images, targets, _) = net(norm=False), batch(8)
@@ -162,19 +153,6 @@ def test_a_forgotten_clean_pass_is_noticed(method):
     mixer(images, targets)
     mixer.enabled = True
     with rejects(RuntimeError, message):  # that pass was for the batch that was left
-        mixer(images, targets)
-
-
-@over(WITHOUT_SALIENCY)
-def test_a_clean_pass_that_failed_does_not_count(method):
-    model, (images, targets, _) = net(norm=False), batch(8)
-    mixer = method(CLASSES, clean_weight=0.5)
-    if isinstance(mixer, ManifoldMixup):
-        mixer.attach(model)
-    mixer.clean_pass(model, images, targets)
-    with pytest.raises(RuntimeError):
-        mixer.clean_pass(model, images[:, :2], targets)
-    with rejects(RuntimeError, r"must have a clean pass"):
         mixer(images, targets)
 
 

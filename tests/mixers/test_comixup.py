@@ -176,15 +176,6 @@ def test_num_outputs_also_where_nothing_is_mixed(num_outputs):
     assert seen == set(range(10))  # not always the first ones
 
 
-@each_case("num_threads", [1, 2, 5, None])
-def test_the_number_of_threads_changes_nothing(num_threads):
-    given = batch(45)
-    expected = mixup(partition_size=10)(*given)
-    assert_close(
-        mixup(partition_size=10, num_threads=num_threads)(*given), expected, rtol=0, atol=0
-    )
-
-
 # --- settings ---------------------------------------------------------------------------------
 
 

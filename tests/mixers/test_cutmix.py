@@ -4,12 +4,11 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from batches import batch, telling
+from batches import telling
 from cases import each_case
 from comixup import CutMix
 from comixup.mixers._cutmix import Boxes
 from problems import generator
-from rejections import rejects
 
 
 def origin(mixed, images):
@@ -67,20 +66,3 @@ def test_the_box_covers_the_partners_ratio_where_it_fits():
         partner = int(mixer.last.plan.partners[0, 0])
         assert_close(ratio[0, partner], torch.tensor(float(box) if partner else 1.0))
     assert largest == pytest.approx(0.49, abs=0.012)  # whole pixels: (2 * 35 / 100) ** 2
-
-
-def test_another_size_or_batch_is_rejected():
-    mixer = CutMix(7, generator=generator(7))
-    mixer(*batch(4)[:2])
-    with rejects(ValueError, r"`images` must have the size \(8, 8\) .* got \(4, 4\)\. Resize"):
-        mixer.last.plan.mix_images(torch.rand(4, 3, 4, 4))
-    with rejects(ValueError, r"`images` must have the size \(8, 8\)"):
-        mixer.last.plan.source_ratio((4, 4))
-    with rejects(ValueError, r"`images` must have 4 inputs.* got 5"):
-        mixer.last.plan.mix_images(torch.rand(5, 3, 8, 8))
-
-
-@each_case("value", [1, 0, 2.5, True, "2"])
-def test_num_inputs_counts_two_or_more(value):
-    with rejects(ValueError, r"`num_inputs` must be an integer of at least 2"):
-        CutMix(7, num_inputs=value)

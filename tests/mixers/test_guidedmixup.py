@@ -73,18 +73,6 @@ def test_partners_are_one_cycle_in_which_nobody_is_its_own():
     assert farthest_cycle(np.zeros((1, 1))).tolist() == [0]
 
 
-def test_where_nothing_matters_in_both_they_are_halves():
-    images, targets, _ = batch(2, (40, 40))
-    saliency = torch.zeros(2, 40, 40)
-    saliency[0, 0, 0], saliency[1, 39, 39] = 1, 1
-    mixer = GuidedMixup(7)
-    mixer(images, targets, saliency)
-    share = mixer.last.plan.ratios[0, 0]
-    assert share[0, 0] == 1  # the image's own, not the partner's
-    assert share[39, 39] == 0
-    assert share[20, 20] == 0.5
-
-
 def test_it_draws_nothing_but_whether_it_mixes():
     given = batch(6)
     draw = generator(0)

@@ -1,7 +1,5 @@
 """Loops that drop the kept clean gradient are warned of, once; correct ones are not."""
 
-import copy
-import pickle
 from functools import partial
 
 import pytest
@@ -66,29 +64,8 @@ def test_correct_loops_are_silent():
             optimizer.zero_grad(set_to_none=step % 4 == 1)
 
 
-def test_a_weight_that_was_frozen_with_its_gradient_is_passed_over():
-    model, (images, targets, _), mixer = net(), batch(8), CoMixup(CLASSES)
-    loss_of_mixed(model, mixer, images, targets).backward()
-    model[0].requires_grad_(False)
-    loss = loss_of_mixed(model, mixer, images, targets)
-    model.zero_grad()
-    with pytest.warns(UserWarning, match=ZEROED):
-        loss.backward()
-
-
 def test_a_batch_that_is_given_up_is_forgotten():
     model, (images, targets, _), mixer = net(), batch(8), CoMixup(CLASSES)
     loss_of_mixed(model, mixer, images, targets)  # not finite, say
     model.zero_grad()
     loss_of_mixed(model, mixer, images, targets).backward()
-
-
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda mixer: pickle.loads(pickle.dumps(mixer))])
-def test_copies_have_had_no_clean_pass(copied):
-    model, (images, targets, _), mixer = net(), batch(8), CoMixup(CLASSES)
-    loss = loss_of_mixed(model, mixer, images, targets)
-    twin = copied(mixer)
-    twin.forget_clean_pass()
-    model.zero_grad()
-    with pytest.warns(UserWarning, match=ZEROED):
-        loss.backward()

@@ -3,9 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from lightning_fabric import Fabric
 from torch import nn
-from torch.testing import assert_close
 from torch.utils.checkpoint import checkpoint_sequential, set_checkpoint_early_stop
 
 from batches import batch
@@ -124,18 +122,6 @@ class HomeMade(torch.autograd.Function):
         return None, x.grad
 
 
-def test_other_checkpointing_works_for_layers_that_run_once():
-    model, (images, targets, _) = repeats([(0,)], HomeMade.apply), batch(5)
-    mixer = mixer_for(model, ("convs.0",))
-    mixed, soft = mixer(images, targets)
-    F.cross_entropy(model(mixed), soft).backward()
-    plain = repeats()
-    with_hooks = mixer_for(plain, ("convs.0",))
-    F.cross_entropy(plain(with_hooks(images, targets)[0]), soft).backward()
-    for p, q in zip(model.parameters(), plain.parameters(), strict=True):
-        assert_close(p.grad, q.grad)
-
-
 def test_other_checkpointing_is_an_error_for_layers_that_run_twice():
     model, (images, targets, _) = repeats([(0, 1)], HomeMade.apply), batch(5)
     mixer = mixer_for(model)
@@ -168,14 +154,3 @@ def test_distributed_data_parallel(attach):
         loss = F.cross_entropy(wrapped(mixed), soft)
         loss.backward()
         assert_same_gradients(model, loss, images, soft, mixer.last.plan)
-
-
-def test_fabrics_wrapper():
-    fabric = Fabric(accelerator="cpu", devices=1)
-    model, (images, targets, _) = repeats([(0, 1)], once), batch(5)
-    wrapped = fabric.setup_module(model)
-    mixer = mixer_for(wrapped)
-    mixed, soft = mixer(images, targets)
-    loss = F.cross_entropy(wrapped(mixed), soft)
-    fabric.backward(loss)
-    assert_same_gradients(model, loss, images, soft, mixer.last.plan)

@@ -10,7 +10,6 @@ from torch.testing import assert_close
 from batches import CLASSES, batch, net
 from comixup import CutMix, ManifoldMixup, training_step
 from problems import generator
-from rejections import rejects
 from repeats import assert_same_gradients, mixer_for, repeats
 
 
@@ -45,26 +44,6 @@ def test_torchvisions_blocks_are_mixed_once():
     assert_close(seen[3], expected)
 
 
-class CallsItself(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.act = nn.Tanh()
-
-    def forward(self, x, times=2):
-        x = self.act(x)
-        return x if times == 0 else self(x, times - 1)
-
-
-def test_a_model_that_calls_itself_is_mixed_once():
-    model, (images, targets, _) = CallsItself(), batch(5)
-    mixer = mixer_for(model)
-    for _ in range(2):
-        mixed, _ = mixer(images, targets)
-        expected = mixer.last.plan.mix_images(images.tanh()).tanh().tanh()
-        assert_close(model(mixed), expected)
-        assert_close(model(mixed), expected)
-
-
 class Fails(nn.Module):
     """Fails in its second pass, with an error or as if interrupted."""
 
@@ -90,18 +69,6 @@ def test_a_pass_that_failed_does_not_spoil_the_next(error):
     with pytest.raises(type(error)):
         model(mixed)
     assert_close(model(mixed), expected)
-
-
-def test_a_model_that_is_run_in_pieces():
-    model, (images, targets, _) = repeats(), batch(5)
-    mixer = mixer_for(model)
-    mixed, _ = mixer(images, targets)
-    once_through = model.some(model.stem(mixed), [0])  # no call of the model itself
-    plain = repeats()
-    expected = mixer.last.plan.mix_images(plain.some(plain.stem(images), [0]))
-    assert_close(once_through, expected)
-    with rejects(RuntimeError, r"must be attached to the model that is run, but layer 'act' runs"):
-        model.some(once_through, [1])
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import itertools
 
-import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
@@ -209,30 +208,6 @@ def test_disabled_leaves_batches_and_models_alone(method):
     assert mixer.last.mixed is True
 
 
-@over(METHODS)
-def test_only_methods_that_need_saliency_run_the_model_for_it(method):
-    images, targets, _ = batch(4, (4, 4))
-    mixer, model = method(CLASSES), Counting()
-    saliency = mixer.saliency(model, images, targets)
-    assert model.calls == int(mixer.needs_saliency)
-    assert (saliency is not None) == mixer.needs_saliency
-
-
-@over(METHODS)
-def test_last_records_what_was_done(method):
-    mixer = method(CLASSES, generator=generator(9))
-    with pytest.raises(RuntimeError, match="`last` must be read after the first batch"):
-        _ = mixer.last
-    given = batch(5)
-    check(mixer, *given)
-    first = mixer.last
-    assert first.mixed
-    assert first.uniform_maps == 0
-    assert first.plan.num_inputs == 5
-    check(mixer, *given)
-    assert mixer.last is not first
-
-
 @over({k: v for k, v in IN_PLACE.items() if "inside" not in k})
 def test_the_plan_mixes_other_tensors_alike(method):
     # vision#9215, keras-aug#58: one-hot segmentation masks follow their images.
@@ -319,14 +294,6 @@ def test_rejects_parameters_of_a_beta_distribution(method, change, error, messag
 def test_rejects_a_seed_in_place_of_a_generator(method):
     with rejects(TypeError, r"`generator` must be a torch\.Generator, got"):
         method(CLASSES, generator=5)
-
-
-def test_saliency_maps_may_be_of_another_size_than_the_images():
-    images, targets, _ = batch(6, (12, 12))
-    coarse = torch.rand(6, 3, 5, generator=generator(0))
-    mixer = CoMixup(CLASSES, generator=generator(0))
-    check(mixer, images, targets, coarse)
-    assert mixer.last.plan.grid == (3, 4)
 
 
 @over({name: method for name, method in METHODS.items() if "inside" not in name})

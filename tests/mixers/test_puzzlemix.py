@@ -193,17 +193,6 @@ def test_other_dimensions_mix_too(size):
     assert not torch.equal(mixed, images)
 
 
-def test_the_same_generator_gives_the_same_result_on_any_threads():
-    tensors = batch(40)
-    torch.manual_seed(0)
-    first = [run(puzzle(num_threads=1), *tensors)[:2] for _ in range(2)]
-    torch.manual_seed(1)  # the global generator plays no part
-    second = [run(puzzle(num_threads=3), *tensors)[:2] for _ in range(2)]
-    assert_close(first, second, rtol=0, atol=0)
-    other, *_ = run(puzzle(generator=generator(2)), *tensors)
-    assert not torch.equal(other, first[0][0])
-
-
 def test_a_plan_mixes_other_tensors_alike():
     images, targets, saliency = batch()
     mixed, _, plan = run(puzzle(grid=4), images, targets, saliency)
@@ -230,15 +219,6 @@ def test_uneven_cells_are_mixed_without_transport_and_told_of_once():
     assert_close(soft, plan.source_ratio((30, 32)) @ torch.eye(5)[targets])
     mixer(images, targets, saliency)
     puzzle(grid=4, transport=False)(images, targets, saliency)
-
-
-def test_maps_may_have_another_size():
-    images, targets, _ = batch(4)
-    saliency = torch.rand(4, 8, 8, generator=generator(5))
-    mixed, _, plan = run(puzzle(grid=16, t_size=2), images, targets, saliency)
-    assert plan.labels.shape == (4, 8, 8)  # at most a cell per pixel of the map
-    assert plan.moves.shape == (2, 4, 16, 16)
-    assert_close(mixed, mixture(plan, images))
 
 
 @each_case(

@@ -13,7 +13,7 @@ from torch.testing import assert_close
 
 from batches import CLASSES, batch, net, one_hot
 from cases import each_case
-from comixup import Choice, CoMixup, CutMix, OnePass, SaliencyMemory, mix_dict, training_step
+from comixup import Choice, CutMix, mix_dict, training_step
 from comixup.mixers import RecursiveMix
 from problems import generator
 from redraws import uniform
@@ -189,9 +189,3 @@ def test_a_choice_recalls_the_last_batch_whoever_mixed_it():
     again = Choice([RecursiveMix(CLASSES), CutMix(CLASSES)], generator=generator(9))
     again.load_state_dict(mixup.state_dict())
     assert_close(again(*given[0]), mixup(*given[0]), rtol=0, atol=0)
-
-
-def test_one_pass_mixing_takes_turns_and_rejects_it():
-    mixup = Choice([CoMixup(CLASSES), RecursiveMix(CLASSES)])
-    with rejects(ValueError, r"`mixer` must mix batches that do not depend on the one before"):
-        OnePass(mixup, SaliencyMemory(8))

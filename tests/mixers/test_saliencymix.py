@@ -70,21 +70,3 @@ def test_the_box_shows_the_partners_peak_and_lambda_is_the_images_own_share():
     assert not inside.all()
     assert_close(areas[inside], torch.full_like(areas[inside], 14**2 / 400))  # sqrt(1/2) * 20
     assert bool((areas[~inside] <= 14**2 / 400).all())
-
-
-def test_maps_of_another_size_lead_to_the_same_place():
-    images, targets, _ = batch(6, (12, 16))
-    small = torch.rand(6, 3, 4, generator=generator(0))
-    large = small.repeat_interleave(4, 1).repeat_interleave(4, 2) + 0.0
-    plans = []
-    for maps in (small, large):
-        mixer = SaliencyMix(7, generator=generator(3))
-        mixer(images, targets, maps)
-        plans.append(mixer.last.plan)
-    # The middle of a cell is between pixels of the finer map, of which the first is its peak.
-    assert bool(((plans[0].begin - plans[1].begin).abs() <= 2).all())
-
-
-def test_its_paper_has_no_clean_loss():
-    assert SaliencyMix(7).clean_weight == 0
-    assert SaliencyMix(7, clean_weight=1.0).clean_weight == 1

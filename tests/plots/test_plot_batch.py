@@ -12,7 +12,7 @@ import comixup
 from cases import each_case
 from comixup import Labelling, plot_batch
 from comixup._figures import write_figure
-from comixup.plots import COLOURS, Box, Page, colour_of
+from comixup.plots import COLOURS, colour_of
 from comixup.plots._page import borders_of, tinted
 from comixup.plots._pictures import caption, output_shares
 
@@ -166,15 +166,6 @@ def test_images_mixed_inside_the_model_stay_whole_and_that_is_said():
     assert "Mixed in the model, after 0" in texts(figure)[1]
 
 
-def test_large_batches_say_how_many_are_not_shown():
-    images, targets = batch(30)
-    mixer = mixed_by(comixup.CutMix(4), images, targets)
-    words = texts(plot_batch(images, targets, mixer, max_inputs=10))
-    assert "Inputs (10 of 30; 20 more not shown)" in words
-    assert "Outputs (20 of 30; 10 more not shown)" in words
-    assert "Inputs" in texts(plot_batch(images, targets, mixer, max_inputs=30))
-
-
 @pytest.mark.parametrize("size", [(16, 16), (61, 31), (20, 60)], ids=str)
 @pytest.mark.parametrize("channels", [1, 3])
 def test_pixels_are_square_and_nothing_overlaps_or_leaves_the_page(size, channels):
@@ -269,12 +260,6 @@ def test_long_captions_say_how_many_more_there_are():
         "10% class number 2, 7 more",
     ]
     assert caption([0.02, 0.01], ["a", "b"], 2.0) == "no class has 5%"
-
-
-def test_names_are_written_in_bars_as_far_as_they_fit():
-    page = Page(4, 1)
-    page.bar(Box(0, 0, 3.5, 0.3), [0.5, 0.3, 0.2], ["ant", "hippopotamus", "x"], COLOURS)
-    assert [text.get_text() for text in page.canvas.texts] == ["ant", "50%", "hippopo…", "x", "20%"]
 
 
 # ---- Mistakes -----------------------------------------------------------------------------------
