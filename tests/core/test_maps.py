@@ -107,7 +107,7 @@ def test_distances_of_one_place_are_zero(m):
     ],
     ids=str,
 )
-def test_the_kernel_summarize_mapss_maps_as_torch_does(size, sides):
+def test_the_kernel_summarizes_maps_as_torch_does(size, sides):
     saliency = torch.rand(7, *size, generator=generator(3)) ** 3
     # Double precision takes the torch path; numbers that both hold exactly.
     saliency = (saliency * 2**12).round() / 2**12

@@ -90,7 +90,7 @@ def test_cell_numbers_follow_random_pipelines_to_the_pixel(seed):
         pictures.append(index)
     origin = Origin(indices, torch.stack(moved))
     read = memory.read(origin)
-    assert_close(read, brute_force_read(memory._maps.float(), origin))
+    assert_close(read, brute_force_read(memory.state_dict()["maps"].float(), origin))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -111,7 +111,7 @@ def test_gradients_land_on_the_cells_that_are_shown(seed):
                 expected[number - 1] = saliency[row][shown].mean()
         # A first map is uniform where nothing was shown: the mean of what was.
         expected[np.isnan(expected)] = np.nanmean(expected)
-        found = memory._maps[index].numpy() / 255
+        found = memory.state_dict()["maps"][index].numpy() / 255
         np.testing.assert_allclose(found, expected / expected.max(), atol=0.003)
     left = sorted(set(range(n)) - set(indices.tolist()))
     assert not memory.known(torch.tensor(left)).any()

@@ -44,7 +44,7 @@ def test_no_update_of_one_output_raises_its_own_energy(problem):
 
 
 @over({name: SMALL[name] for name in ("hard clip, flat", "not square", "few outputs")})
-def test_sweeps_before_a_kick_are_algorithm_1(problem):
+def test_sweeps_before_a_perturbation_are_algorithm_1(problem):
     w = scaled_problem(problem)
     start = random_sources(problem, 1, seed=3)[:, 0].flatten(1).numpy()
     extra = np.zeros((problem.num_outputs, problem.num_inputs))
@@ -110,7 +110,7 @@ def test_weights_act_per_location_and_carry_the_prior(problem):
         np.testing.assert_allclose(w.cost, expected.numpy(), atol=0, rtol=1e-12)
 
 
-def test_the_first_kick_gives_every_output_an_input_of_its_own():
+def test_the_first_perturbation_gives_every_output_an_input_of_its_own():
     z = np.array([[[0], [0], [1]], [[0], [0], [1]], [[0], [0], [0]], [[2], [2], [1]]])
     perturbed = reference.perturb(z, 3, 0)
     # Most used and still free: 0, then 1, then 2 (the last one left); then all are free again.
@@ -118,7 +118,7 @@ def test_the_first_kick_gives_every_output_an_input_of_its_own():
     assert z[1, 0, 0] == 0  # a copy was perturbed
 
 
-def test_later_kicks_set_one_output_to_one_input_until_all_were_tried():
+def test_later_perturbations_set_one_output_to_one_input_until_all_were_tried():
     z = np.zeros((2, 2, 1), dtype=np.int64)
     tried = [reference.perturb(z, 3, number) for number in range(1, 7)]
     changed = [(int(np.flatnonzero((x != z).any((1, 2))).sum()), x.max()) for x in tried[2:]]

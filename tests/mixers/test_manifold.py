@@ -248,7 +248,7 @@ def test_a_layer_must_return_a_tensor():
         model(images)
 
 
-def test_a_rejected_batch_does_not_arm_the_hook():
+def test_a_rejected_batch_does_not_activate_the_hook():
     images, targets, _ = batch(6)
     mixer = ManifoldMixup(CLASSES, layers=["0"], generator=generator(3)).attach(net())
     with rejects(ValueError, r"`targets` must lie in"):

@@ -43,7 +43,7 @@ def active():
 
 
 @COPY
-def test_a_copy_of_an_armed_model_does_not_mix(copied):
+def test_a_copy_of_an_active_model_does_not_mix(copied):
     model, mixer, images = active()
     other, plain = copied(model).train(), net(norm=False)
     assert_close(other(images), plain(images))

@@ -176,7 +176,7 @@ class Counting(nn.Module):
 
 @over(SALIENT)
 @each_case("p", [0.0, 0.4])
-def test_saliency_and_call_toss_one_coin(method, p):
+def test_saliency_and_call_share_one_draw(method, p):
     images, targets, _ = batch(4, (4, 4))
     mixer, model = method(CLASSES, p=p, generator=generator(7)), Counting()
     times, mixed = 40, 0
