@@ -22,7 +22,7 @@ def native(unary, pairwise, grid, start):
 MINIMIZERS = {"reference": reference.minimize, "native": native}
 TOLERANCE = 1e-5  # the kernel adds in single precision
 
-with_each = pytest.mark.parametrize("minimize", MINIMIZERS.values(), ids=MINIMISERS.keys())
+with_each = pytest.mark.parametrize("minimize", MINIMIZERS.values(), ids=MINIMIZERS.keys())
 slowly_with_each = pytest.mark.parametrize(
     "minimize",
     [pytest.param(reference.minimize, marks=pytest.mark.slow, id="reference"), native],

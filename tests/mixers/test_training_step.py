@@ -130,21 +130,6 @@ def test_losses_of_ones_own(make, clean_loss_fn):
     assert_same_gradients(model, other)
 
 
-@MAKE
-def test_a_scaled_backward_scales_the_whole_gradient(make):
-    model, (images, targets, _) = net(norm=False), batch(8)
-    other = copy.deepcopy(model)
-
-    def backward(loss):
-        (loss * 512).backward()
-
-    step = training_step(model, make(generator=generator(5)), images, targets, backward=backward)
-    backward(step.loss)
-    training_step(other, make(generator=generator(5)), images, targets).loss.backward()
-    for p, q in zip(model.parameters(), other.parameters(), strict=True):
-        assert_close(p.grad, 512 * q.grad)
-
-
 @pytest.mark.parametrize("p", [0.0, 1.0])
 def test_no_clean_pass_for_batches_that_are_not_mixed(p):
     model, (images, targets, _) = net(), batch(8)
