@@ -159,6 +159,14 @@ def test_images_are_those_of_the_plain_pipeline(name):
         assert origin.cells.shape == image.shape[1:]
 
 
+def test_erased_pixels_count_for_no_cell():
+    erase = v2.RandomErasing(p=1, value=7)
+    torch.manual_seed(0)
+    image, numbers = tracked(erase)(torch.zeros(3, 30, 40), CellNumbers.of((30, 40), (4, 4)))
+    assert 0 < (image[0] == 7).sum() < 1200
+    assert torch.equal(numbers.tensor() == 0, image[0] == 7)
+
+
 @pytest.mark.parametrize("fill", [3, (1, 2, 3)])
 def test_cell_numbers_are_filled_with_nothing_whatever_the_image_is_filled_with(fill):
     pictures, memory = [(torch.ones(3, 32, 32), 0)], SaliencyMemory(1)

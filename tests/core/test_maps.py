@@ -118,6 +118,13 @@ def test_the_kernel_summarizes_maps_as_torch_does(size, sides):
     )
 
 
+def test_of_equally_salient_places_the_first_is_taken():
+    saliency = torch.zeros(1, 32, 32)
+    saliency[0, 12, 20], saliency[0, 24, 4] = 1, 1
+    for dtype in (torch.float32, torch.float64):  # by the kernel, and by torch
+        assert summarize_maps(saliency.to(dtype), (4, 4))[0, -2:].tolist() == [5, 13]
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf")], ids=str)
 def test_the_kernel_tells_maps_that_are_not_numbers(value):
     saliency = torch.rand(3, 8, 8)

@@ -64,6 +64,12 @@ def test_correct_loops_are_silent():
             optimizer.zero_grad(set_to_none=step % 4 == 1)
 
 
+def test_a_gradient_that_is_zero_by_itself_is_not_taken_for_zeroed():
+    model, (images, targets, _), mixer = net(), batch(8), CoMixup(CLASSES)
+    loss_of_mixed(model, mixer, 0 * images, targets).backward()
+    assert not model[0].weight.grad.any()
+
+
 def test_a_batch_that_is_given_up_is_forgotten():
     model, (images, targets, _), mixer = net(), batch(8), CoMixup(CLASSES)
     loss_of_mixed(model, mixer, images, targets)  # not finite, say

@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.testing import assert_close
 from torch.utils.checkpoint import checkpoint_sequential, set_checkpoint_early_stop
 
 from batches import batch
@@ -120,6 +121,23 @@ class HomeMade(torch.autograd.Function):
             y = ctx.function(x)
         y.backward(gradient)
         return None, x.grad
+
+
+@pytest.mark.parametrize("when", ["before the pass", "after the pass"])
+def test_other_checkpointing_works_for_layers_that_run_once(when):
+    model, plain, (images, targets, _) = repeats([(0,)], HomeMade.apply), repeats(), batch(5)
+    losses = []
+    for one in (model, plain):
+        mixer = mixer_for(one, ("convs.0",))
+        if when == "before the pass":
+            mixer(images, targets)
+        losses.append(F.cross_entropy(one(images), targets))
+        if when == "after the pass":  # which was not mixed, and is not to be when recomputed
+            mixer(images, targets)
+        losses[-1].backward()
+    assert_close(*losses)
+    for p, q in zip(model.parameters(), plain.parameters(), strict=True):
+        assert_close(p.grad, q.grad)
 
 
 def test_other_checkpointing_is_an_error_for_layers_that_run_twice():

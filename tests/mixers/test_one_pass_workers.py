@@ -123,6 +123,15 @@ def test_wrong_use_is_told():
         collate([(torch.rand(3, 8, 8), 1)])
 
 
+def test_the_same_batch_is_mixed_otherwise_in_another_epoch():
+    mixup = OnePass(CoMixup(CLASSES), SaliencyMemory(EXAMPLES, cells=4), rate=1.0)
+    collate, samples = OnePassCollate(mixup), [Pictures()[index] for index in range(6)]
+    first, again = collate(samples)[0], collate(samples)[0]
+    assert torch.equal(first, again)
+    mixup.end_epoch()
+    assert not torch.equal(first, collate(samples)[0])
+
+
 def test_origins_need_no_cell_numbers():
     class Indices(Pictures):
         def __getitem__(self, index):
