@@ -88,6 +88,10 @@ def test_bars_have_the_targets_widths_the_largest_first():
     np.testing.assert_allclose([left / full, right / full], 0.5)
     assert "50% maple tree, 50% oak tree" in texts(figure)
     assert "100% oak tree" in texts(figure)
+    quarter = Labelling(torch.tensor([[[[0, 1, 1, 1]]]]), num_inputs=2)
+    (large, width), (small, rest) = bars(plot_batch(*batch(2), quarter, num_classes=4))
+    assert (large, small) == (colour_of(1), colour_of(0))
+    np.testing.assert_allclose(width / (width + rest), 0.75)
 
 
 def test_soft_targets_and_several_labels_are_told():
