@@ -95,18 +95,6 @@ def test_the_reference_survives(name):
 
 
 @with_each
-@each_case("factor", [1e-300, 1e-30, 1e-6, 1.0, 1e6, 1e28])
-@each_case("clip", [None, "soft"])
-def test_the_scale_of_the_objective_does_not_matter(method, factor, clip):
-    # Same start, same way: every energy is multiplied by the same number.
-    plain, large = scaled(1.0, clip=clip), scaled(factor, clip=clip)
-    settings = {"levels": 2, "method": method}
-    expected = objective(plain, solve(plain, generator=generator(3), **settings)).total
-    z = solve(large, generator=generator(3), **settings)
-    assert objective(plain, z).total == pytest.approx(expected, abs=1e-5)
-
-
-@with_each
 @each_case("exponent", [-900, -120, 90])
 def test_a_power_of_two_changes_no_label(method, exponent):
     # Flat maps, on which no inner step is exact: fusion moves, and their tolerances, decide.

@@ -282,13 +282,3 @@ def test_names_of_torchvision_that_the_adapter_uses(monkeypatch):
     monkeypatch.delattr(torchvision.transforms.autoaugment, "_apply_op")
     with pytest.raises(TypeError, match=r"has no _apply_op\. Use torchvision.transforms.v2.RandAu"):
         tracked(v1.RandAugment())
-
-
-def test_why_posterize_stops_some_images_with_pillow_13():
-    # What docs/one-pass-in-your-pipeline.md says. If this fails, it can be shorter.
-    picture = Image.new("RGB", (8, 8), (200, 100, 50))
-    posterize = AugmentOp("PosterizeIncreasing", prob=1, magnitude=10)
-    with pytest.raises(ValueError, match="bits must be between or equal to 1 and 8"):
-        posterize(picture)
-    posterize.magnitude_max = 9  # "-mmax9"
-    assert np.unique(np.asarray(posterize(picture))).tolist() == [0, 128]

@@ -119,9 +119,10 @@ def test_repeated_augmentation(tmp_path):
         "gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1
     )
     try:
-        loader = loader_of(96, 24, distributed=True, num_aug_repeats=3)
+        # The sampler draws multiples of 256 examples.
+        loader = loader_of(256, 32, distributed=True, num_aug_repeats=3)
         assert isinstance(loader.sampler, RepeatAugSampler)
-        mixup = OnePass(CoMixup(5), SaliencyMemory(96))
+        mixup = OnePass(CoMixup(5), SaliencyMemory(256))
         seen = []
         for images, targets, origin in loader:
             assert_tracked(images, targets, origin)
@@ -129,8 +130,8 @@ def test_repeated_augmentation(tmp_path):
             mixed, _ = mixup(images, targets, origin)
             if mixed.requires_grad:  # each view of an example writes to its map
                 mixed.square().sum().backward()
-        assert len(seen) == 96
-        assert len(set(seen)) < 40
+        assert len(seen) == 256
+        assert len(set(seen)) < 100
         mixup.end_epoch()
         assert mixup.memory.known(torch.tensor(seen)).any()
     finally:

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 
 import oracle
 from cases import each_case
@@ -10,7 +9,7 @@ from comixup import Labelling, objective
 from comixup.core import reference
 from comixup.core.solve import scaled_problem
 from inner_steps import FORMS, instance
-from problems import ALL, SMALL, TINY, make, over, random_sources
+from problems import ALL, TINY, make, over, random_sources
 
 
 def as_rows(sources):
@@ -43,21 +42,6 @@ def test_no_update_of_one_output_raises_its_own_energy(problem):
             assert reference.objective_value(penalized, z[j][None]) <= before + 1e-9
 
 
-@over({name: SMALL[name] for name in ("hard clip, flat", "not square", "few outputs")})
-def test_sweeps_before_a_perturbation_are_algorithm_1(problem):
-    w = scaled_problem(problem)
-    start = random_sources(problem, 1, seed=3)[:, 0].flatten(1).numpy()
-    extra = np.zeros((problem.num_outputs, problem.num_inputs))
-    z = reference.algorithm_1(w, np.repeat(start[..., None], 2, axis=2), T=1, L=1, extra=extra)
-    z = reference.algorithm_1(w, z, T=1, L=2, extra=extra)
-    _, values = reference.solve(w, start, sweeps=2, levels=2, resolve=False)
-    assert reference.objective_value(w, z) == pytest.approx(values[-1])
-    twice = reference.algorithm_1(w, z, T=2, L=2, extra=extra)
-    once = reference.algorithm_1(w, z, T=1, L=2, extra=extra)
-    once = reference.algorithm_1(w, once, T=1, L=2, extra=extra)
-    np.testing.assert_array_equal(twice, once)
-
-
 @each_case("form", FORMS)
 def test_elimination_keeps_an_optimal_labelling(form):
     for seed in range(10):
@@ -77,37 +61,12 @@ def test_candidates_are_one_hot_labels_then_multisets_of_the_top_three():
     assert reference.candidate_labels(z_j, 5, 2).tolist() == [*one_hot, [0, 1], [0, 4], [1, 4]]
 
 
-@each_case("form", ["squared", "inner", "official"])
-@each_case("levels", [1, 2, 3])
-def test_pairwise_costs_are_those_of_the_oracle(form, levels):
-    labels = oracle.all_labels(4, levels)
-    expected = [[oracle.pairwise_cost(a, b, 4, form) for b in labels] for a in labels]
-    np.testing.assert_allclose(
-        reference.pairwise_costs(np.array(labels), 4, form), expected, atol=1e-12, rtol=0
-    )
-
-
 def test_resolving_penalizes_the_rth_output_for_the_rth_shared_input():
     w = scaled_problem(make(4, (2,), 0, gamma=1.0))
     z = np.array([[[1], [3]], [[0], [0]], [[3], [1]], [[0], [2]], [[1], [3]]])
     expected = np.zeros((5, 4))
     expected[0, 1] = expected[2, 3] = 0.5  # gamma / n; the third of a pair has nothing left
     np.testing.assert_array_equal(reference.resolving_penalty(w, z), expected)
-
-
-@over(SMALL)
-def test_weights_act_per_location_and_carry_the_prior(problem):
-    w = scaled_problem(problem)
-    n = problem.num_locations
-    assert w.beta == pytest.approx(problem.beta / n)
-    assert w.gamma == pytest.approx(problem.gamma / n)
-    cost = problem.cost.double().flatten(1)
-    if problem.prior is None:
-        assert w.eta == 0
-        np.testing.assert_allclose(w.cost, cost.numpy(), atol=0, rtol=1e-12)
-    else:
-        expected = cost - problem.eta / n * torch.log(problem.prior)[:, None]
-        np.testing.assert_allclose(w.cost, expected.numpy(), atol=0, rtol=1e-12)
 
 
 def test_the_first_perturbation_gives_every_output_an_input_of_its_own():

@@ -7,7 +7,6 @@ from torch.testing import assert_close
 from batches import telling
 from cases import each_case
 from comixup import CutMix
-from comixup.mixers._cutmix import Boxes
 from problems import generator
 
 
@@ -33,25 +32,6 @@ def test_targets_count_the_visible_pixels_exactly(num_inputs, per_sample, size):
         assert_close(soft, seen / torch.Size(size).numel(), rtol=1e-6, atol=1e-7)
         most = max(most, int((seen > 0).sum(1).max()))
     assert most == num_inputs
-
-
-@each_case("per_sample", [False, True])
-def test_later_boxes_lie_over_earlier_ones(per_sample):
-    rows = 3 if per_sample else 1
-    partners = torch.tensor([[1, 2], [2, 0], [0, 1]])
-    begin = torch.tensor([[[0, 0], [2, 2]]]).expand(rows, 2, 2)
-    end = torch.tensor([[[4, 4], [6, 6]]]).expand(rows, 2, 2)
-    boxes = Boxes(partners, begin, end, (6, 6))
-    images = telling(3, 1, (6, 6))
-    who = origin(boxes.mix_images(images), images)
-    for j in range(3):
-        expected = torch.full((6, 6), j)
-        expected[0:4, 0:4] = partners[j, 0]
-        expected[2:6, 2:6] = partners[j, 1]
-        assert_close(who[j], expected)
-    ratio = boxes.source_ratio()
-    assert_close(ratio[0], torch.tensor([8.0, 12.0, 16.0]) / 36)
-    assert_close(boxes.masks.mean((2, 3)), ratio)
 
 
 def test_the_box_covers_the_partners_ratio_where_it_fits():

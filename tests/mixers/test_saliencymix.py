@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch.testing import assert_close
 
-from batches import batch, telling
+from batches import telling
 from cases import each_case
 from comixup.mixers import SaliencyMix
 from problems import generator
@@ -51,22 +51,3 @@ def test_is_what_numpy_computes_from_the_description(per_sample, size):
         for j, i in enumerate(partners):
             assert_close(float(soft[j, i]), 1.0 if i == j else 1 - own[j], rtol=1e-6, atol=1e-6)
             assert_close(float(soft[j].sum()), 1.0, rtol=1e-6, atol=1e-6)
-
-
-def test_the_box_shows_the_partners_peak_and_lambda_is_the_images_own_share():
-    images, targets, _ = batch(40, (20, 20))
-    saliency = torch.zeros(40, 20, 20)
-    peaks = torch.randint(20, (40, 2), generator=generator(1))
-    saliency[torch.arange(40), peaks[:, 0], peaks[:, 1]] = 1
-    mixer = SaliencyMix(7, alpha=1e6, generator=generator(2))  # lambda is one half
-    mixer(images, targets, saliency)
-    plan = mixer.last.plan
-    partners = plan.partners[:, 0]
-    at_peak = plan.owner[torch.arange(40), peaks[partners, 0], peaks[partners, 1]]
-    assert bool((at_peak == 1).all())
-    inside = ((plan.begin > 0) & (plan.end < 20)).all(-1)[:, 0]
-    areas = (plan.end - plan.begin).prod(-1)[:, 0] / 400
-    assert inside.any()
-    assert not inside.all()
-    assert_close(areas[inside], torch.full_like(areas[inside], 14**2 / 400))  # sqrt(1/2) * 20
-    assert bool((areas[~inside] <= 14**2 / 400).all())
