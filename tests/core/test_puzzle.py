@@ -377,6 +377,3 @@ def test_blocks_divide_cells():
         block_sides((2048, 2048), (4, 4), 1)
     assert block_sides((224, 224), (16, 16), 4) == (32, 32)
     assert block_sides((30, 32), (4, 4), 4) is None
-
-
-# ---- What the kernel rejects ---------------------------------------------------------------------

@@ -29,11 +29,6 @@ def expected(model, images, targets, loss_fn=F.cross_entropy):
     return torch.stack(norms)
 
 
-def double(m=5, **settings):
-    images, targets, _ = batch(m, dtype=torch.float64)
-    return net(norm=False, **settings).double(), images, targets
-
-
 @KEEP
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
 def test_is_the_norm_over_channels_of_the_gradient(keep, training):
