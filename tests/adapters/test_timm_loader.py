@@ -85,6 +85,21 @@ def test_erased_pixels_count_for_no_cell(use_prefetcher, re_mode):
         assert_tracked(images, targets, origin, erased=True)
 
 
+def test_erasing_on_the_device_draws_what_it_draws_without_us():
+    torch.manual_seed(0)
+    random.seed(0)
+    settings = {"use_prefetcher": True, "re_prob": 0.5, "re_mode": "pixel"}
+    with_origins = [images for images, _, _ in loader_of(**settings)]
+    torch.manual_seed(0)
+    random.seed(0)
+    plain = create_loader(
+        Plain(Pictures(24)), 24, 8, is_training=True, device=CPU, num_workers=0,
+        interpolation="nearest", color_jitter=None, **NO_SCALE, **settings,
+    )  # fmt: skip
+    for ours, (theirs, _) in zip(with_origins, plain, strict=True):
+        assert torch.equal(ours, theirs)
+
+
 class Plain(Dataset):
     """A data set as timm's own: it has a transform."""
 
