@@ -111,11 +111,9 @@ def penalty(problem, o):
     value = 0.0
     for j in range(m_out):
         v = 2 * np.delete(o, j, axis=-2).sum(-2) @ A
-        phi = {
-            None: v,
-            "soft": np.maximum(v - level, 0.0),
-            "hard": np.where(v > level, v, 0.0),
-        }[problem.clip]
+        phi = {None: v, "soft": np.maximum(v - level, 0.0), "hard": np.where(v > level, v, 0.0)}[
+            problem.clip
+        ]
         value = value + (phi * o[..., j, :]).sum(-1)
     return problem.gamma / n / 2 * value
 

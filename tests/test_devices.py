@@ -22,10 +22,6 @@ def test_the_host_waits_for_its_copies(device, waits):
     moved.assert_called_once_with(torch.device(device), torch.float32, non_blocking=not waits)
 
 
-def test_the_dtype_stays_what_it_is():
-    assert to_device(torch.arange(3, dtype=torch.int16), "cpu").dtype == torch.int16
-
-
 def test_nobody_copies_without_waiting_by_other_means():
     package = Path(comixup.__file__).parent
     found = [path.name for path in package.rglob("*.py") if "non_blocking" in path.read_text()]

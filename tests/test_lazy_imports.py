@@ -5,6 +5,7 @@ import importlib
 import inspect
 import pickle
 import pydoc
+import re
 import subprocess
 import sys
 
@@ -29,48 +30,40 @@ PACKAGES = (
 )
 
 
-def loaded_by(program, *words):
-    """Returns which of the heavy libraries a program has imported in a process of its own."""
-    code = f"""
-import sys
-sys.argv = ["comixup", *{words}]
-try:
-    {program}
-except SystemExit as end:
-    assert not end.code, end.code
-print("loaded:", *(name for name in {HEAVY} if name in sys.modules))
+COMMANDS = [
+    *("--help", "recipes", "train --help", "evaluate --help", "check --help", "mix --help"),
+    *("explore --help", "reproduce"),
+]
+PROGRAM = f"""
+import sys, comixup
+dir(comixup), comixup.__version__
+import comixup.cli
+
+def told(what):
+    print("loaded by", what + ":", *(name for name in {HEAVY} if name in sys.modules))
+
+told("import")
+for words in {COMMANDS}:
+    sys.argv = ["comixup", *words.split()]
+    try:
+        comixup.cli.main()
+    except SystemExit as end:
+        assert not end.code, end.code
+    told(words)
+import PIL
+told("import PIL")
 """
+
+
+def test_import_help_and_lists_load_no_torch():
+    # In a process of its own; what one command has loaded shows at those after it too.
     run = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=120
     )
-    return run.stdout.rpartition("loaded:")[2].split()
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--help"],
-        ["recipes"],
-        ["train", "--help"],
-        ["evaluate", "--help"],
-        ["check", "--help"],
-        ["mix", "--help"],
-        ["explore", "--help"],
-        ["reproduce"],
-    ],
-    ids=" ".join,
-)
-def test_help_and_lists_load_no_torch(words):
-    assert loaded_by("import comixup.cli; comixup.cli.main()", *words) == []
-
-
-def test_importing_the_package_loads_no_torch():
-    assert loaded_by("import comixup; dir(comixup); comixup.__version__") == []
-
-
-def test_modules_are_attributes_as_after_plain_imports():
-    program = "import comixup; comixup.mixers.CoMixup; comixup.core.solve; comixup.lab.models.build"
-    assert "torch" in loaded_by(program)  # or else the tests above prove nothing
+    told = re.findall(r"^loaded by (.*): ?(.*)$", run.stdout, re.MULTILINE)
+    assert [what for what, _ in told] == ["import", *COMMANDS, "import PIL"]
+    assert [(what, loaded) for what, loaded in told[:-1] if loaded] == []
+    assert told[-1][1] == "PIL"  # or else this proves nothing
 
 
 def typed(package):

@@ -8,12 +8,10 @@ import os
 from datetime import timedelta
 from pathlib import Path
 
-import lightning_fabric
 import pytest
 import torch
 from lightning_fabric import Fabric, wrappers
 from lightning_fabric.strategies.launchers.subprocess_script import _ChildProcessObserver
-from packaging.requirements import Requirement
 from torch import nn
 
 from batches import CLASSES, batch, net
@@ -96,18 +94,3 @@ def test_no_other_file_uses_the_private_names():
     assert len(files) > 100
     used = {path.name for path in files for name in PRIVATE if name in path.read_text()}
     assert used == set()
-
-
-def test_the_installed_version_is_one_of_those_allowed():
-    tomllib = pytest.importorskip("tomllib")  # Python 3.11
-    project = SOURCE.parents[1] / "pyproject.toml"
-    extras = tomllib.loads(project.read_text())["project"]["optional-dependencies"]
-    bounds = [
-        requirement
-        for requirement in map(Requirement, [*extras["train"], *extras["dev"]])
-        if requirement.name in ("lightning", "lightning-fabric")
-    ]
-    assert len(bounds) == 2
-    for requirement in bounds:
-        assert "<" in str(requirement.specifier)
-        assert requirement.specifier.contains(lightning_fabric.__version__)

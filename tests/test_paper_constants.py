@@ -16,7 +16,7 @@ from torch.testing import assert_close
 
 sys.path.append(str(Path(__file__).parent / "lab" / "data"))
 
-from comixup import CoMixup, Labelling, Problem, PuzzleMix, mix, objective, solve
+from comixup import CoMixup, Labelling, Problem, PuzzleMix, objective
 from comixup.lab import data
 from comixup.lab.data import DataSet
 from comixup.lab.data._in_memory import MemorySplit
@@ -46,13 +46,6 @@ def test_defaults_of_co_mixup():
     expected = CO_MIXUP | SOLVER | {"grid": GRID, "partition_size": PARTITION, "sweeps": SWEEPS}
     expected |= {"p": 1.0, "clean_weight": 1.0, "clip": "soft", "target_weight": "area"}
     assert defaults(CoMixup, expected) == expected
-
-
-def test_defaults_of_problem_and_solver():
-    expected = CO_MIXUP | {"grid": GRID, "clip": "soft"}
-    assert defaults(Problem.from_saliency, expected) == expected
-    assert defaults(Problem, WEIGHTS) == WEIGHTS
-    assert defaults(solve, SOLVER | {"sweeps": SWEEPS}) == SOLVER | {"sweeps": SWEEPS}
 
 
 def test_a_mixer_left_to_its_defaults_mixes_as_the_paper_says():
@@ -92,15 +85,6 @@ def test_compatibility_at_the_papers_settings():
     assert_close(problem.compatibility[0, 1], problem.compatibility[0, 2])
 
 
-def test_unary_cost_is_minus_the_normalized_saliency():
-    # Appendix E: "we normalize the saliency of each input to sum up to 1".
-    problem = Problem.from_saliency(7 * peaked((3, 3), (30, 30)), alpha=None)
-    assert problem.grid == (4, 4)
-    assert_close(problem.cost.flatten(1).sum(1), torch.full((2,), -1.0))
-    assert problem.cost[0, 0, 0] == pytest.approx(-1, abs=1e-3)
-    assert problem.cost[1, 3, 3] == pytest.approx(-1, abs=1e-3)
-
-
 def test_terms_of_eq_1_at_the_papers_settings():
     # Two outputs, a chessboard of both inputs each: 24 pairs of neighbours differ, on 16 cells.
     board = torch.arange(4)[:, None].add(torch.arange(4)) % 2
@@ -117,32 +101,6 @@ def test_terms_of_eq_1_at_the_papers_settings():
     assert terms.total == pytest.approx(terms.smoothness + terms.prior)
     clipped = 0.83 * 16**2 * 2 / 16
     assert terms.eq1_total == pytest.approx(terms.smoothness + terms.prior + clipped)
-
-
-def test_an_even_blend_shows_and_is_worth_half_of_each():
-    # L = 2: a mask holds 0, 1/2 or 1.
-    sources = torch.tensor([[[0, 0], [1, 0]]])
-    images = torch.tensor([[[4.0, 4.0]], [[8.0, 8.0]]])
-    mixed, targets = mix(images, torch.eye(2), Labelling(sources, num_inputs=2))
-    assert mixed.tolist() == [[[6.0, 4.0]]]
-    assert targets.tolist() == [[0.75, 0.25]]
-
-
-@pytest.mark.parametrize(
-    ("count", "parts"), [(100, [20] * 5), (20, [20]), (21, [11, 10]), (19, [19])]
-)
-def test_batches_are_mixed_in_partitions_of_twenty(count, parts):
-    mixer = CoMixup(3, generator=generator(0))
-    images = torch.rand(count, 1, 8, 8, generator=generator(1))
-    mixer(images, torch.arange(count) % 3, images[:, 0])
-    used = mixer.last.plan.source_ratio() > 0
-    first = 0
-    for part in parts:
-        outside = used[first : first + part].clone()
-        outside[:, first : first + part] = False
-        assert not outside.any(), first
-        first += part
-    assert first == count
 
 
 # ---- Baselines ----------------------------------------------------------------------------------

@@ -26,41 +26,6 @@ def test_dirichlet_has_its_mean_and_variance(alpha, parts):
     assert_close(draws.var(0), torch.full((parts,), variance).double(), rtol=0.06, atol=0)
 
 
-@pytest.mark.parametrize("alpha", [1e-300, 1e-3, 1e30], ids=str)
-def test_dirichlet_of_extreme_parameters_is_finite(alpha):
-    draws = dirichlet(alpha, 4, generator(0), rows=50)
-    assert_close(draws.sum(1), torch.ones(50, dtype=torch.float64))
-
-
-def test_one_part_takes_all():
-    assert dirichlet(2.0, 1, generator(0), rows=3).tolist() == [[1.0]] * 3
-
-
-def test_one_seed_one_draw_and_the_next_differs():
-    # composer#793: not reproducible under a seed.
-    draw, again = generator(5), generator(5)
-    first = dirichlet(2.0, 3, draw)
-    assert_close(first, dirichlet(2.0, 3, again), rtol=0, atol=0)
-    assert not torch.equal(first, dirichlet(2.0, 3, draw))
-    assert not torch.equal(first, dirichlet(2.0, 3, generator(6)))
-
-
-def test_the_global_generator_is_left_alone_when_one_is_given():
-    state = torch.get_rng_state()
-    dirichlet(2.0, 3, generator(0))
-    coin(0.5, generator(0))
-    assert torch.equal(torch.get_rng_state(), state)
-
-
-def test_without_a_generator_the_global_seed_rules():
-    with torch.random.fork_rng():
-        torch.manual_seed(3)
-        first, tosses = dirichlet(2.0, 3), [coin(0.5) for _ in range(30)]
-        torch.manual_seed(3)
-        assert_close(dirichlet(2.0, 3), first, rtol=0, atol=0)
-        assert [coin(0.5) for _ in range(30)] == tosses
-
-
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.8])
 def test_coin_falls_as_often_as_asked(p):
     draw = generator(2)

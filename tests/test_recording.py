@@ -37,10 +37,7 @@ class SubtractsACopy(nn.Module):
         return x - 0.5
 
 
-IN_PLACE = {
-    "ReLU": (lambda: nn.ReLU(inplace=True), nn.ReLU),
-    "sub_": (Subtracts, SubtractsACopy),
-}
+IN_PLACE = {"ReLU": (lambda: nn.ReLU(inplace=True), nn.ReLU), "sub_": (Subtracts, SubtractsACopy)}
 FIRST = pytest.mark.parametrize(("in_place", "twin"), IN_PLACE.values(), ids=IN_PLACE.keys())
 
 
@@ -98,16 +95,6 @@ def test_training_steps_of_models_that_work_in_place(make, in_place, twin):
         assert_close(p.grad, q.grad)
 
 
-@FIRST
-def test_vat_of_models_that_work_in_place(in_place, twin):
-    model, other = models(in_place, twin)
-    images, _ = centred()
-    before = images.clone()
-    losses = [vat_loss(one, images, epsilon=0.1, generator=generator(0)) for one in (model, other)]
-    assert_close(images, before, rtol=0, atol=0)
-    assert_close(*losses)
-
-
 @KEEP
 @pytest.mark.parametrize("inside", [True, False], ids=["mode on", "mode off"])
 @pytest.mark.parametrize("given", ["inference tensors", "ordinary tensors"])
@@ -128,19 +115,6 @@ def test_inference_mode_does_not_keep_saliency_from_its_gradient(given, inside, 
         assert_close(p.grad, q.grad)
 
 
-@pytest.mark.parametrize("make", STEPS.values(), ids=STEPS.keys())
-def test_training_steps_take_inference_tensors(make):
-    pair, (images, targets, _) = (models(nn.Identity, nn.Identity)), batch(6)
-    with torch.inference_mode():
-        frozen = images.clone(), targets.clone()
-    for model, given in zip(pair, ((images, targets), frozen), strict=True):
-        mixer = make()
-        origin = Origin(torch.arange(6)) if isinstance(mixer, OnePass) else None
-        training_step(model, mixer, *given, origin=origin).loss.backward()
-    for p, q in zip(pair[0].parameters(), pair[1].parameters(), strict=True):
-        assert_close(p.grad, q.grad)
-
-
 def test_no_step_can_be_trained_in_inference_mode():
     model, (images, targets, _) = net(), batch(5)
     with torch.inference_mode():
@@ -158,14 +132,6 @@ class Checkpointed(nn.Module):
 
     def forward(self, x):
         return checkpoint(self.inner, x, use_reentrant=self.reentrant)
-
-
-@KEEP
-def test_models_under_checkpointing(keep):
-    model, (images, targets, _) = net(norm=False), batch(5)
-    expected = saliency(copy.deepcopy(model), images, targets)
-    whole = Checkpointed(model, reentrant=False)
-    assert_close(saliency(whole, images, targets, keep_gradients=keep), expected)
 
 
 def test_models_under_reentrant_checkpointing():

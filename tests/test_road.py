@@ -154,13 +154,6 @@ def test_a_repr_names_what_is_not_at_its_default():
     assert repr(CutMix()) == "CutMix()"
 
 
-def test_the_weights_can_be_read_as_all_other_settings():
-    mixup = CoMixup(10, beta=0.5, gamma=2, tau=0.25, eta=0.125, clip=None, smoothness="official")
-    assert (mixup.beta, mixup.gamma, mixup.tau, mixup.eta) == (0.5, 2.0, 0.25, 0.125)
-    assert (mixup.clip, mixup.smoothness) == (None, "official")
-    assert (mixup.omega, mixup.alpha, mixup.grid) == (0.001, 2.0, 4)
-
-
 def test_weights_too_small_to_count_are_told_before_the_first_batch():
     for weights in ({"beta": 1e-40}, {"gamma": 1e-40}, {"eta": 1e-40}):
         (name,) = weights

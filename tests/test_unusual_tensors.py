@@ -13,13 +13,8 @@ from batches import CLASSES, METHODS, batch, net, over, run
 from comixup import (
     CoMixup,
     CutMix,
-    InputMixup,
     ManifoldMixup,
-    Problem,
-    SaliencyMemory,
-    mix,
     saliency,
-    solve,
     spectral_residual,
 )
 from comixup.lab.training._vat import vat_loss
@@ -111,18 +106,6 @@ def test_a_model_mixed_inside_may_be_transformed():
         assert_close(gradients[name], p.grad)
 
 
-def test_plans_of_averages_reject_8_bit_floats():
-    images, targets, maps = batch(6)
-    mixup = CoMixup(CLASSES, generator=generator(0))
-    mixup(images, targets, maps)
-    with rejects(TypeError, TOO_FEW):
-        mix(images.to(torch.float8_e5m2), targets, mixup.last.plan, num_classes=CLASSES)
-    blend = InputMixup(CLASSES, generator=generator(0))
-    blend(images, targets)
-    with rejects(TypeError, TOO_FEW):
-        blend.last.plan.mix_images(images.to(torch.float8_e5m2))
-
-
 # ---- Views that hold other signs than their memory ----------------------------------------------
 
 
@@ -141,36 +124,3 @@ def test_negative_views_are_mixed_as_the_values_that_they_are(method):
     views = [negative_view(one) for one in (images, maps)]
     viewed = run(method(CLASSES, generator=generator(0)), views[0], targets, views[1])
     assert_close(viewed, plain, rtol=0, atol=0)
-
-
-def test_conjugates_are_mixed_as_the_values_that_they_are():
-    images = torch.complex(*torch.randn(2, 6, 3, 8, 8, generator=generator(0))).conj()
-    sources = solve(Problem.from_saliency(images.abs().mean(1)), levels=1)
-    mixed, _ = mix(images, torch.arange(6), sources, num_classes=6)
-    expected, _ = mix(images.resolve_conj(), torch.arange(6), sources, num_classes=6)
-    assert_close(mixed, expected, rtol=0, atol=0)
-
-
-def test_negative_views_are_problems_and_memories():
-    maps, gradient = torch.rand(4, 8, 8), torch.randn(4, 3, 8, 8)
-    for make in (Problem.from_saliency, lambda cost: Problem(cost.flatten(1), torch.eye(4))):
-        plain, viewed = (make(one).cost for one in (maps, negative_view(maps)))
-        assert_close(viewed, plain, rtol=0, atol=0)
-    memories = [SaliencyMemory(4) for _ in range(4)]
-    for memory, one in zip(memories, (maps, negative_view(maps)), strict=False):
-        memory.write(torch.arange(4), one)
-    for memory, one in zip(memories[2:], (gradient, negative_view(gradient)), strict=True):
-        memory.write_gradient(torch.arange(4), one)
-    for memory in memories:
-        memory.end_epoch()
-    read = [memory.read(torch.arange(4), (8, 8)) for memory in memories]
-    assert_close(read[1::2], read[::2], rtol=0, atol=0)
-
-
-def test_a_memory_takes_real_numbers():
-    memory, maps = SaliencyMemory(4), torch.rand(4, 8, 8)
-    for wrong in (maps > 0.5, maps.to(torch.complex64)):
-        with rejects(TypeError, "`saliency` must hold real numbers, got"):
-            memory.write(torch.arange(4), wrong)
-    with rejects(TypeError, "`gradient` must hold real numbers, got torch.complex64"):
-        memory.write_gradient(torch.arange(4), torch.randn(4, 3, 8, 8, dtype=torch.complex64))

@@ -64,14 +64,3 @@ def test_the_constraints_allow_what_is_required(project):
         if requirement.name != "comixup":
             (pin,) = pinned[requirement.name].specifier
             assert requirement.specifier.contains(pin.version), requirement
-
-
-def test_the_explorer_is_tested_with_the_same_versions_but_for_pillow():
-    def pins(name):
-        lines = (ROOT / name).read_text().splitlines()
-        return dict(line.split("==") for line in lines if "==" in line and line[0] != "#")
-
-    general, own = pins("constraints.txt"), pins("constraints-explorer.txt")
-    differing = {name for name in set(general) & set(own) if general[name] != own[name]}
-    assert differing == {"pillow"}
-    assert set(own) - set(general) == {"gradio", "selenium"}

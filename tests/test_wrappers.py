@@ -68,16 +68,6 @@ def test_the_users_model_is_found(wrappers):
     assert layers[0] is whole
 
 
-def test_a_users_module_with_a_child_called_module_is_not_a_wrapper():
-    class Classifier(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.module = nn.Linear(2, 3)
-
-    model = Classifier()
-    assert unwrapped(model) is model
-
-
 @pytest.mark.parametrize("wrappers", WRAPPERS.values(), ids=WRAPPERS.keys())
 def test_no_sync_is_entered_once_and_left(wrappers):
     whole = wrap(nn.Linear(2, 3), wrappers)
@@ -86,14 +76,6 @@ def test_no_sync_is_entered_once_and_left(wrappers):
         assert all(w.quiet for w in inside)
     assert not any(w.quiet for w in inside)
     assert [w.entered for w in inside] == [1] * len(inside)
-
-
-def test_fabrics_module_is_looked_through():
-    fabric = Fabric(accelerator="cpu", devices=1)
-    model = nn.Linear(2, 3)
-    module = fabric.setup_module(model)
-    assert module is not model
-    assert unwrapped(module) is model
 
 
 @pytest.mark.parametrize("settings", [{"keep_gradients": False}, {"clean_weight": 0.0}], ids=str)

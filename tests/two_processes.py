@@ -16,10 +16,7 @@ from comixup import CoMixup, CutMix, ManifoldMixup, training_step
 from problems import generator
 
 PER_PROCESS = 5
-CASES = {
-    "keep": {"keep_gradients": True, "clean_weight": 0.5},
-    "drop": {"keep_gradients": False},
-}
+CASES = {"keep": {"keep_gradients": True, "clean_weight": 0.5}, "drop": {"keep_gradients": False}}
 
 
 def half(rank, images, targets):

@@ -1,7 +1,6 @@
 """The adapters, called as the libraries' own transforms are, and beside them."""
 
 import copy
-import pickle
 
 import numpy as np
 import pytest
@@ -81,19 +80,6 @@ def test_batches_with_masks_are_mixed_by_every_method(name):
 
 
 class TestBatchMix:
-    @pytest.mark.parametrize("method", METHODS)
-    @pytest.mark.parametrize("m", [1, 2, 7, 8])
-    def test_mixes_batches_of_any_size_and_leaves_the_callers_alone(self, method, m):
-        images, labels = batch(m)
-        kept = images.clone(), images._version, labels._version
-        mixed, soft = BatchMix(method(CLASSES, generator=seeded()))(images, labels)
-        assert mixed.shape == images.shape
-        assert type(mixed) is torch.Tensor
-        assert soft.shape == (m, CLASSES)
-        assert_close(soft.sum(1), torch.ones(m))
-        assert (images._version, labels._version) == kept[1:]
-        assert_close(images, kept[0], rtol=0, atol=0)
-
     def test_is_the_mixer_with_spectral_residual_saliency(self):
         images, labels = batch()
         ours = BatchMix(comixup.CoMixup(CLASSES, generator=seeded()))(images, labels)
@@ -148,28 +134,6 @@ class TestBatchMix:
         expected = plan.mix_images(video.transpose(1, 2)).transpose(1, 2)
         assert_close(mixed.as_subclass(torch.Tensor), expected)
 
-    def test_one_hot_labels_need_no_number_of_classes(self):
-        images, labels = batch()
-        _, soft = BatchMix(comixup.CoMixup())(images, F.one_hot(labels, CLASSES))
-        assert soft.shape == (8, CLASSES)
-        assert soft.dtype == torch.float32
-
-    def test_stands_beside_torchvisions_own(self):
-        torch.manual_seed(0)
-        ours = BatchMix(comixup.CoMixup(CLASSES))
-        choice = v2.RandomChoice([v2.CutMix(num_classes=CLASSES), ours])
-        for _ in range(10):
-            mixed, soft = choice(*batch())
-            assert mixed.shape == (8, 3, 16, 16)
-            assert soft.shape == (8, CLASSES)
-        assert ours.mixer.last is not None
-        mixed, soft = v2.Compose([ours, v2.MixUp(num_classes=CLASSES)])(*batch())
-        assert_close(soft.sum(1), torch.ones(8))
-
-    def test_repr_names_method_and_saliency(self):
-        text = repr(BatchMix(comixup.CoMixup(CLASSES)))
-        assert text == "BatchMix(mixer=CoMixup, saliency_fn=spectral_residual)"
-
     def test_a_choice_computes_maps_only_for_methods_that_need_them(self):
         calls = []
 
@@ -188,19 +152,6 @@ class TestBatchMix:
             chosen.append(mixer.last.chosen)
         assert set(chosen) == {None, 0, 1}
         assert len(calls) == chosen.count(0)
-
-    def test_is_copied_by_pickling(self):
-        transform = BatchMix(comixup.CoMixup(CLASSES, generator=seeded(3)))
-        copy = pickle.loads(pickle.dumps(transform))
-        assert_close(copy(*batch())[0], transform(*batch())[0], rtol=0, atol=0)
-
-    def test_off_means_soft_labels_alone(self):
-        images, labels = batch()
-        transform = BatchMix(comixup.CoMixup(CLASSES))
-        transform.mixer.enabled = False
-        mixed, soft = transform(images, labels)
-        assert_close(mixed, images)
-        assert_close(soft, F.one_hot(labels, CLASSES).float())
 
 
 class Collate:
@@ -221,7 +172,7 @@ class TestWorkers:
         )
         return [images for images, _ in loader]
 
-    @pytest.mark.parametrize(("own", "choice"), [(False, False), (True, False), (True, True)])
+    @pytest.mark.parametrize(("own", "choice"), [(False, False), (True, True)])
     def test_each_worker_and_epoch_draws_its_own_and_can_be_repeated(self, own, choice):
         def run(seed):
             return self.epoch(seeded(7) if own else None, seed, choice)
@@ -236,39 +187,33 @@ class TestWorkers:
         assert not torch.equal(self.epoch(seeded(7), 0)[0], self.epoch(seeded(8), 0)[0])
 
 
+PLAIN, CLEAN = comixup.CutMix(2), comixup.CutMix(2, clean_weight=0.5)
+
+
 class TestBatchMixRejects:
     @pytest.mark.parametrize(
-        ("make", "message"),
+        ("mixer", "settings", "message"),
         [
-            (lambda: BatchMix(v2.MixUp(num_classes=2)), "`mixer` must be one of comixup's methods"),
+            (v2.MixUp(num_classes=2), {}, "`mixer` must be one of comixup's methods"),
             (
-                lambda: BatchMix(comixup.ManifoldMixup(2, layers=["0"])),
+                comixup.ManifoldMixup(2, layers=["0"]),
+                {},
                 "`mixer` must be .*that mix images by themselves.*got ManifoldMixup.*inside the",
             ),
             (
-                lambda: BatchMix(comixup.OnePass(comixup.CoMixup(2), comixup.SaliencyMemory(9))),
+                comixup.OnePass(comixup.CoMixup(2), comixup.SaliencyMemory(9)),
+                {},
                 "`mixer` must be .*that mix images by themselves.*got OnePass.*where images come",
             ),
-            (
-                lambda: BatchMix(comixup.CutMix(2, clean_weight=0.5)),
-                "`mixer` must have clean_weight = 0 in a transform",
-            ),
-            (
-                lambda: BatchMix(
-                    comixup.Choice([comixup.CoMixup(2), comixup.CutMix(2, clean_weight=0.5)])
-                ),
-                "`mixer` must have clean_weight = 0 in a transform",
-            ),
-            (lambda: BatchMix(comixup.CutMix(2), None), "`saliency_fn` must be a function"),
-            (
-                lambda: BatchMix(comixup.CutMix(2), labels_getter="last"),
-                '`labels_getter` must be "default" or a function',
-            ),
+            (CLEAN, {}, "`mixer` must have clean_weight = 0 in a transform"),
+            (comixup.Choice([comixup.CoMixup(2), CLEAN]), {}, "`mixer` must have clean_weight = 0"),
+            (PLAIN, {"saliency_fn": None}, "`saliency_fn` must be a function"),
+            (PLAIN, {"labels_getter": "last"}, '`labels_getter` must be "default" or a function'),
         ],
     )
-    def test_wrong_settings(self, make, message):
+    def test_wrong_settings(self, mixer, settings, message):
         with pytest.raises((TypeError, ValueError), match=message):
-            make()
+            BatchMix(mixer, **settings)
 
     @pytest.mark.parametrize(
         ("sample", "message"),
@@ -313,33 +258,9 @@ class TestBatchMixRejects:
         with pytest.raises(ValueError, match=r"segmentation.* must be wrapped in tv_tensors"):
             BatchMix(comixup.CutMix(CLASSES))(sample)
 
-    def test_masks_of_another_kind_than_integers_or_class_weights(self):
-        with pytest.raises(ValueError, match=r"must hold masks as integers \(batch, \*size\)"):
-            BatchMix(comixup.CutMix(CLASSES))(*batch(), tv_tensors.Mask(torch.rand(8, 16, 16)))
-
-    def test_pil_images(self):
-        with pytest.raises(ValueError, match=r"Convert PIL images first"):
-            BatchMix(comixup.CutMix(CLASSES))(*batch(), v2.functional.to_pil_image(batch()[0][0]))
-
 
 class TestIntegerMasks:
     """What vision#9215 and kornia#4493 ask for: masks mixed with their images."""
-
-    @pytest.mark.parametrize("method", METHODS)
-    @pytest.mark.parametrize("shape", [(8, 16, 16), (8, 1, 16, 16)])
-    def test_follow_the_images(self, method, shape):
-        images, labels = batch()
-        masks = torch.randint(4, shape, generator=seeded(), dtype=torch.uint8)
-        masks[0] = 255
-        transform = BatchMix(method(CLASSES, generator=seeded()))
-        sample = {"image": tv_tensors.Image(images), "labels": labels}
-        mixed = transform(sample | {"mask": tv_tensors.Mask(masks)})["mask"]
-        assert isinstance(mixed, tv_tensors.Mask)
-        assert (mixed.dtype, mixed.shape) == (torch.uint8, masks.shape)
-        expected = transform.mixer.last.plan.mix_masks(masks, 255)
-        assert_close(mixed.as_subclass(torch.Tensor), expected, rtol=0, atol=0)
-        if method is not comixup.InputMixup:  # where one image may have the larger share throughout
-            assert not torch.equal(expected, masks)
 
     def test_need_no_labels(self):
         images, _ = batch()
@@ -360,14 +281,6 @@ class TestIntegerMasks:
             transform.mixer.draw = lambda *_: HALVES
             mixed = transform(images, {"labels": labels, "mask": tv_tensors.Mask(masks)})[1]
             assert mixed["mask"].flatten(1).amax(1).tolist() == expected
-
-    def test_videos_have_masks_for_every_frame(self):
-        video = tv_tensors.Video(torch.rand(4, 6, 3, 16, 16, generator=seeded()))
-        masks = torch.randint(3, (4, 6, 16, 16), generator=seeded())
-        transform = BatchMix(comixup.CoMixup(CLASSES, generator=seeded()))
-        sample = (video, {"labels": torch.arange(4), "mask": tv_tensors.Mask(masks)})
-        mixed = transform(sample)[1]["mask"].as_subclass(torch.Tensor)
-        assert_close(mixed, transform.mixer.last.plan.mix_masks(masks), rtol=0, atol=0)
 
 
 HALVES = Mixed(Blend(torch.tensor([[1], [0]]), torch.tensor([[0.5, 0.5]])))
@@ -407,20 +320,6 @@ class TestTimm:
         for one, other in zip(mixup_fn(images, targets), theirs, strict=True):
             assert_close(one, other)
 
-    @pytest.mark.parametrize("m", [1, 2, 7])
-    @pytest.mark.parametrize("mode", ["batch", "elem"])
-    def test_any_batch_size_and_not_in_place(self, m, mode):
-        images, targets = batch(m)
-        version = images._version
-        mixup_fn = Mixup(0.8, 1.0, mode=mode, num_classes=CLASSES, generator=seeded())
-        for _ in range(10):
-            x, soft = mixup_fn(images, targets)
-            assert x.shape == images.shape
-            assert soft.shape == (m, CLASSES)
-            assert_close(soft.sum(1), torch.ones(m))
-            assert float(soft.min()) >= 0.1 / CLASSES - 1e-6
-        assert images._version == version
-
     def test_methods_come_in_the_proportions_asked_for(self):
         images, targets = batch(4)
         mixup_fn = Mixup(
@@ -433,23 +332,13 @@ class TestTimm:
             generator=seeded(),
         )
         names = []
-        for _ in range(400):
+        for _ in range(160):
             mixup_fn(images, targets)
             last = mixup_fn.last
             names.append(type(last.plan).__name__ if last.mixed else "none")
-        expected = {"none": 80, "Labelling": 160, "Boxes": 40, "Blend": 120}
+        expected = {"none": 32, "Labelling": 64, "Boxes": 16, "Blend": 48}
         for name, count in expected.items():
-            assert abs(names.count(name) - count) < 40, name  # about four standard errors
-
-    def test_alone_it_is_co_mixup_always(self):
-        mixup_fn = Mixup(0, 0, num_classes=CLASSES, label_smoothing=0, generator=seeded())
-        images, targets = batch()
-        ours = mixup_fn(images, targets)
-        mixer = comixup.CoMixup(CLASSES, generator=seeded())
-        for one, other in zip(
-            ours, mixer(images, targets, comixup.spectral_residual(images)), strict=True
-        ):
-            assert_close(one, other, rtol=0, atol=0)
+            assert abs(names.count(name) - count) < 25, name  # about four standard errors
 
     def test_saliency_of_the_model_keeps_the_gradient_of_the_smoothed_clean_loss(self):
         images, targets = batch()
@@ -462,30 +351,6 @@ class TestTimm:
         assert_close(kept, model[3].weight.grad)
         _, soft = mixup_fn(images, targets, saliency)
         assert soft.shape == (8, CLASSES)
-
-    def test_the_method_chosen_for_the_saliency_is_the_one_used(self):
-        images, targets = batch(4)
-        model = small_model()
-        mixup_fn = Mixup(
-            0.8, 1.0, prob=0.8, num_classes=CLASSES, comixup_prob=0.4, generator=seeded()
-        )
-        seen = set()
-        for _ in range(40):
-            saliency = mixup_fn.saliency(model, images, targets)
-            mixup_fn(images, targets, saliency)
-            name = type(mixup_fn.last.plan).__name__ if mixup_fn.last.mixed else "none"
-            assert (saliency is not None) == (name == "Labelling")
-            seen.add(name)
-        assert seen == {"none", "Labelling", "Boxes", "Blend"}
-
-    def test_runs_in_the_shared_training_step(self):
-        model = small_model()
-        mixup_fn = Mixup(0, 0, num_classes=CLASSES)
-        loss_fn = SoftTargetCrossEntropy()
-        step = comixup.training_step(model, mixup_fn, *batch(), loss_fn=loss_fn)
-        assert step.clean_loss is not None
-        assert step.targets.shape == (8, CLASSES)
-        assert torch.isfinite(step.loss)
 
     @pytest.mark.parametrize("method", [comixup.CoMixup, comixup.CutMix])
     def test_the_chosen_methods_clean_weight_holds(self, method):
@@ -507,37 +372,6 @@ class TestTimm:
                 assert_close(kept, other[3].weight.grad)
         assert weights == {(1.0, False, False), (0.25, True, True)}
 
-    def test_a_forgotten_clean_pass_is_noticed(self):
-        images, targets = batch()
-        mixer = comixup.CutMix(CLASSES, clean_weight=1.0)
-        mixup_fn = Mixup(0, 0, num_classes=CLASSES, mixer=mixer)
-        model = small_model()
-        for leave in (True, False):
-            mixup_fn.clean_pass(model, images, targets)
-            mixup_fn.enabled = not leave
-            mixup_fn(images, targets)
-            mixup_fn.enabled = True
-            with pytest.raises(RuntimeError, match="must have a clean pass"):
-                mixup_fn(images, targets)
-
-    def test_forgotten_saliency_is_noticed(self):
-        mixup_fn = Mixup(0, 0, num_classes=CLASSES)
-        mixup_fn.saliency(small_model(), *batch())
-        with pytest.raises(ValueError, match="`saliency` must be given"):
-            mixup_fn(*batch())
-        mixup_fn(*batch())  # the next batch is not held to it
-
-    def test_is_a_choice_by_the_probabilities_of_timm(self):
-        mixup_fn = Mixup(0.8, 1.0, switch_prob=0.25, num_classes=CLASSES, comixup_prob=0.4)
-        assert mixup_fn.mixers == (mixup_fn.comixup, mixup_fn.cutmix, mixup_fn.input_mixup)
-        assert mixup_fn.weights == pytest.approx((0.4, 0.15, 0.45))
-        assert Mixup(0.8, num_classes=CLASSES).weights == (0.5, 0.5)
-        assert Mixup(0, 1.0, num_classes=CLASSES).weights == (0.5, 0.5)
-        mixup_fn = Mixup(0, 1.0, num_classes=CLASSES, switch_prob=0.1, comixup_prob=0)
-        assert not mixup_fn.needs_saliency
-        mixup_fn(*batch())
-        assert mixup_fn.mixers[mixup_fn.last.chosen] is mixup_fn.cutmix
-
     def test_targets_are_smoothed_in_one_pass_mixing_too(self):
         mixup_fn = Mixup(0.8, num_classes=CLASSES, generator=seeded())
         mixup = comixup.OnePass(mixup_fn, comixup.SaliencyMemory(8))
@@ -546,16 +380,6 @@ class TestTimm:
             assert mixup.last.mixed == mixed
             assert_close(soft.sum(1), torch.ones(8))
             assert float(soft.min()) == pytest.approx(0.1 / CLASSES)
-
-    def test_repr_is_the_call_that_makes_it(self):
-        assert repr(Mixup(cutmix_alpha=1.0, comixup_prob=0.25)) == (
-            "Mixup(cutmix_alpha=1.0, comixup_prob=0.25)"
-        )
-
-    def test_soft_targets_are_smoothed_too(self):
-        _, targets = batch()
-        mixup_fn = Mixup(num_classes=CLASSES)
-        assert_close(mixup_fn.smooth(F.one_hot(targets, CLASSES)), mixup_fn.smooth(targets))
 
     @pytest.mark.parametrize("per_sample", [False, True])
     @pytest.mark.parametrize("size", [(16, 16), (9, 30), (1, 1)])
@@ -572,12 +396,6 @@ class TestTimm:
             assert (cut >= (0.25 * sides).long()).all()
             assert (cut <= 0.75 * sides).all()
             assert_close(soft.sum(1), torch.ones(6))
-
-    def test_minmax_takes_the_place_of_alpha(self):
-        mixup_fn = Mixup(0, 0, (0.2, 0.8), num_classes=CLASSES, comixup_prob=0)
-        mixup_fn(*batch())
-        assert isinstance(mixup_fn.cutmix, MinMaxCutMix)
-        assert type(mixup_fn.last.plan).__name__ == "Boxes"
 
     @pytest.mark.parametrize(
         ("settings", "message"),
@@ -599,10 +417,6 @@ class TestTimm:
     def test_senseless_arguments_are_rejected(self, settings, message):
         with pytest.raises((TypeError, ValueError), match=message):
             Mixup(**settings)
-
-    def test_targets_that_are_no_tensor_are_rejected(self):
-        with pytest.raises(TypeError, match="`targets` must be a torch tensor"):
-            Mixup(num_classes=CLASSES)(batch()[0], [0, 1])
 
 
 def test_a_resumed_mixup_draws_what_it_would_have_drawn():

@@ -101,19 +101,6 @@ def test_without_the_mixin_the_clean_gradient_is_lost():
         assert_close(module.found, found)
 
 
-def test_clipping_sees_the_sum():
-    module = fit(Module(), 1, gradient_clip_val=1e-3)
-    _, (expected,) = by_hand(1, 1)
-    norm = torch.stack([gradient.norm() for gradient in expected]).norm()
-    assert float(norm) > 1e-3
-    clipped = [gradient * (1e-3 / norm) for gradient in expected]
-    start = net(norm=False)
-    moved = [
-        (a - b) / 0.1 for a, b in zip(start.parameters(), module.net.parameters(), strict=True)
-    ]
-    assert_close(moved, clipped, rtol=1e-2, atol=1e-6)
-
-
 class InTwoProcesses(Module):
     """Compares, in each of two processes, what is stepped by with the mean over both."""
 

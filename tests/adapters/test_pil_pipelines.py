@@ -17,7 +17,7 @@ from PIL import Image, ImageEnhance, ImageOps
 from skimage import data as photographs
 from timm.data import create_transform
 from timm.data import transforms as of_timm
-from timm.data.auto_augment import NAME_TO_OP, AugmentOp, rand_augment_ops, rand_augment_transform
+from timm.data.auto_augment import NAME_TO_OP, AugmentOp, rand_augment_ops
 from timm.data.random_erasing import RandomErasing
 
 from comixup import SaliencyMemory
@@ -110,7 +110,7 @@ def without_colours(monkeypatch):
 @pytest.mark.parametrize("pil", [False, True])
 @pytest.mark.parametrize("transform", [*FIRST_MOVES, *TIMM_MOVES], ids=lambda t: type(t).__name__)
 def test_cell_numbers_follow_every_step(transform, pil):
-    for seed in range(6):
+    for seed in range(3):
         assert_follows(transform, (30, 26), (4, 5), pil, seed)
 
 
@@ -148,7 +148,7 @@ def test_cell_numbers_follow_timms_pipeline(settings, monkeypatch):
         monkeypatch.setitem(NAME_TO_OP, name, _draws_and_changes_nothing(NAME_TO_OP[name]))
     monkeypatch.setattr(v1.ColorJitter, "forward", lambda self, image: image)
     transform = create_transform((26, 30), **settings)
-    for seed in range(25):
+    for seed in range(8):
         image = coordinates(size, pil=True)
         for step in transform.transforms:  # timm fills with the mean colour: a coordinate
             for operation in _operations(step):
@@ -183,7 +183,7 @@ def pictures():
 
 @pytest.mark.usefixtures("magnitude_below_ten")
 @pytest.mark.parametrize("auto_augment", ["rand-m9-mstd0.5-inc1", "3a", "original", None])
-@pytest.mark.parametrize("re_mode", ["const", "rand", "pixel"])
+@pytest.mark.parametrize("re_mode", ["const", "pixel"])
 def test_photographs_are_those_of_timms_plain_pipeline(auto_augment, re_mode):
     # Interpolation is drawn at random for every image and operation, as timm's scripts do.
     transform = create_transform(
@@ -196,7 +196,7 @@ def test_photographs_are_those_of_timms_plain_pipeline(auto_augment, re_mode):
         re_count=2,
     )
     dataset = WithOrigins(pictures(), SaliencyMemory(3), transform)
-    for seed in range(3):
+    for seed in range(2):
         for index, (picture, _) in enumerate(pictures()):
             shown, after = shown_by(transform, picture, seed)
             seed_all(seed)
@@ -235,21 +235,6 @@ def test_erased_pixels_count_for_no_cell(erase):
     assert 4 < some < 12
 
 
-def test_interpolated_images_are_followed_by_their_nearest_pixels():
-    # Bilinear coordinates lie within a pixel and a half of those that the numbers name.
-    size = (64, 48)
-    transform = create_transform(32, is_training=True, hflip=0.5, interpolation="bilinear")
-    transform = v1.Compose([*transform.transforms[:2], v1.PILToTensor()])
-    for seed in range(10):
-        ramp, _ = shown_by(transform, coordinates(size, pil=True), seed)
-        seed_all(seed)
-        _, numbers = tracked(transform)(coordinates(size, pil=True), CellNumbers.of(size, (8, 6)))
-        rows, columns = (numbers.tensor().long() - 1) // 6, (numbers.tensor().long() - 1) % 6
-        for cells, shown in ((rows, ramp[0]), (columns, ramp[1])):
-            far = torch.maximum(cells * 8 + 1 - shown.long(), shown.long() - (cells * 8 + 8))
-            assert far.max() <= 1
-
-
 def test_the_callers_transforms_stay_as_they_are_and_can_be_pickled():
     transform = create_transform(24, is_training=True, auto_augment="rand-m5-inc1", re_prob=0.2)
     before = repr(transform), repr(vars(transform.transforms[2].ops[3]))
@@ -271,22 +256,6 @@ def test_the_callers_transforms_stay_as_they_are_and_can_be_pickled():
 def test_what_cannot_be_followed_is_rejected_by_name(transform, message):
     with pytest.raises(ValueError, match=f"`transform` must be one that .*{message}"):
         WithOrigins(pictures(), SaliencyMemory(3), transform)
-
-
-def test_subclasses_that_do_more_are_rejected():
-    class Mirrored(RRC):
-        def __call__(self, image):
-            return ImageOps.mirror(super().__call__(image))
-
-    with pytest.raises(TypeError, match="Mirrored"):
-        tracked(Mirrored(8))
-
-
-def test_an_unknown_operation_of_timm_is_named():
-    transform = rand_augment_transform("rand-m5", {})
-    transform.ops[0].name = "Cutout"
-    with pytest.raises(ValueError, match=r"operations of timm 1\.0.*got Cutout"):
-        tracked(transform)
 
 
 # ---- Names of the libraries ----------------------------------------------------------------------
@@ -313,13 +282,3 @@ def test_names_of_torchvision_that_the_adapter_uses(monkeypatch):
     monkeypatch.delattr(torchvision.transforms.autoaugment, "_apply_op")
     with pytest.raises(TypeError, match=r"has no _apply_op\. Use torchvision.transforms.v2.RandAu"):
         tracked(v1.RandAugment())
-
-
-def test_why_posterize_stops_some_images_with_pillow_13():
-    # What docs/one-pass-in-your-pipeline.md says. If this fails, it can be shorter.
-    picture = Image.new("RGB", (8, 8), (200, 100, 50))
-    posterize = AugmentOp("PosterizeIncreasing", prob=1, magnitude=10)
-    with pytest.raises(ValueError, match="bits must be between or equal to 1 and 8"):
-        posterize(picture)
-    posterize.magnitude_max = 9  # "-mmax9"
-    assert np.unique(np.asarray(posterize(picture))).tolist() == [0, 128]

@@ -4,7 +4,6 @@ Images are of coordinates and the transforms take nearest pixels, so that every 
 says by itself where it comes from.
 """
 
-import pickle
 import random
 
 import pytest
@@ -135,6 +134,7 @@ def test_repeated_augmentation(tmp_path):
         "gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1
     )
     try:
+        # The sampler draws multiples of 256 examples.
         loader = loader_of(256, 32, distributed=True, num_aug_repeats=3)
         assert isinstance(loader.sampler, RepeatAugSampler)
         mixup = OnePass(CoMixup(5), SaliencyMemory(256))
@@ -151,18 +151,6 @@ def test_repeated_augmentation(tmp_path):
         assert mixup.memory.known(torch.tensor(seen)).any()
     finally:
         torch.distributed.destroy_process_group()
-
-
-def test_the_loader_can_be_sent_to_another_process():
-    loader = pickle.loads(pickle.dumps(loader_of(use_prefetcher=True, re_prob=0.5)))
-    assert len(list(loader)) == 3
-
-
-@pytest.mark.parametrize("sizes", [{}, {"input_size_choices": [16, 24]}])
-def test_a_loader_can_be_given_twice(sizes):
-    loader = loader_of(use_prefetcher=True, re_prob=1.0, **sizes)
-    for images, targets, origin in OriginLoader(loader.loader):
-        assert_tracked(images, targets, origin, erased=True)
 
 
 def test_a_loader_of_another_data_set_is_rejected():

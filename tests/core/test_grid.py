@@ -1,6 +1,5 @@
 import math
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -19,10 +18,6 @@ def test_edges_are_all_pairs_one_step_apart(grid):
     assert found == sorted(oracle.neighbours(grid))
 
 
-def test_edges_of_a_single_location_are_an_empty_table():
-    np.testing.assert_array_equal(edges((1, 1)), np.empty((0, 2), dtype=np.int64))
-
-
 def test_seventeen_rows_on_four_cells_are_five_and_three_fours():
     assert torch.bincount(cell_of_pixel(17, 4)).tolist() == [5, 4, 4, 4]
 
@@ -36,14 +31,6 @@ def test_cells_cover_contiguous_pixels_of_nearly_equal_number(cells, extra):
     assert count.shape == (cells,)
     assert int(count.sum()) == size
     assert {size // cells} <= set(count.tolist()) <= {size // cells, -(-size // cells)}
-
-
-@given(cells=st.integers(1, 8), extra=st.integers(0, 40))
-def test_cells_agree_with_nearest_neighbour_upsampling(cells, extra):
-    size = cells + extra
-    numbers = torch.arange(cells, dtype=torch.float64).view(1, 1, cells)
-    upsampled = torch.nn.functional.interpolate(numbers, size=size, mode="nearest").flatten()
-    assert_close(cell_of_pixel(size, cells), upsampled.long())
 
 
 @pytest.mark.parametrize(

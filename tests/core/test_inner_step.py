@@ -19,10 +19,10 @@ def native(unary, pairwise, grid, start):
     return labels.astype(np.int64)
 
 
-MINIMISERS = {"reference": reference.minimize, "native": native}
+MINIMIZERS = {"reference": reference.minimize, "native": native}
 TOLERANCE = 1e-5  # the kernel adds in single precision
 
-with_each = pytest.mark.parametrize("minimize", MINIMISERS.values(), ids=MINIMISERS.keys())
+with_each = pytest.mark.parametrize("minimize", MINIMIZERS.values(), ids=MINIMIZERS.keys())
 slowly_with_each = pytest.mark.parametrize(
     "minimize",
     [pytest.param(reference.minimize, marks=pytest.mark.slow, id="reference"), native],
@@ -62,7 +62,7 @@ def found(minimize, unary, pairwise, grid, start):
     ids=str,
 )
 def test_tiny_grids_are_solved_exactly(minimize, grid, num_labels, form):
-    for seed in range(8):
+    for seed in range(3):
         for smoothness in (0.05, 0.3, 2.0):
             case = grid, num_labels, form, seed, smoothness
             unary, pairwise, start, best = solved(oracle.inner_minimum, *case)
@@ -91,7 +91,7 @@ def test_the_two_exact_answers_agree(form):
 
 @slowly_with_each
 @each_case("form", FORMS)
-@each_case("grid", [(12, 12), (10, 13), (4, 4, 4)], ids=str)
+@each_case("grid", [(9, 9), (10, 12), (3, 3, 4)], ids=str)
 def test_two_labels_on_a_wide_grid_are_solved_exactly(minimize, grid, form):
     # Wide enough for a minimum cut, which is exact for two labels.
     for seed in range(2):
@@ -125,7 +125,7 @@ def test_large_steps_end_below_every_simple_alternative(minimize, grid, num_labe
 
 @with_each
 def test_strong_smoothness_leaves_the_best_constant(minimize):
-    for grid, num_labels in [((4, 4), 4), ((4, 4), 12), ((8, 8), 3), ((4, 4, 4), 3)]:
+    for grid, num_labels in [((4, 4), 6), ((9, 9), 3)]:
         unary, pairwise, start = instance(grid, num_labels, "potts", seed=1, smoothness=1e3)
         value = found(minimize, unary, pairwise, grid, start)
         assert value == pytest.approx(unary.sum(1).min(), abs=0.05)
@@ -134,22 +134,11 @@ def test_strong_smoothness_leaves_the_best_constant(minimize):
 @with_each
 @each_case("form", FORMS)
 def test_the_best_labelling_is_left_alone(minimize, form):
-    for grid in [(3, 3), (12, 12)]:
+    for grid in [(3, 3), (9, 9)]:
         unary, pairwise, start = instance(grid, 3, form, seed=5)
         first = minimize(unary, pairwise, grid, start)
         again = found(minimize, unary, pairwise, grid, first)
         assert again == pytest.approx(oracle.energy(unary, pairwise, grid, first), abs=1e-4)
-
-
-@with_each
-def test_a_constant_at_a_location_changes_nothing(minimize):
-    grid = (3, 3)
-    for seed in range(5):
-        unary, pairwise, start = instance(grid, 3, "potts", seed)
-        shift = np.random.default_rng(seed).normal(size=9) * 10
-        x = minimize(unary + shift, pairwise, grid, start)
-        best = oracle.inner_minimum(unary, pairwise, grid)
-        assert oracle.energy(unary, pairwise, grid, x) == pytest.approx(best, abs=1e-4)
 
 
 @with_each
@@ -175,7 +164,35 @@ def test_free_neighbours_leave_every_location_to_itself(minimize):
         np.testing.assert_array_equal(minimize(unary, pairwise, grid, start), unary.argmin(0))
 
 
-@with_each
-def test_one_label_is_the_only_answer(minimize):
-    x = minimize(np.ones((1, 4)), np.zeros((1, 1)), (2, 2), np.zeros(4, dtype=np.int64))
-    np.testing.assert_array_equal(x, np.zeros(4))
+# ---- What the kernel tells of its answer ---------------------------------------------------------
+
+
+def kernels_answer(unary, pairwise, grid, start):
+    labels = np.empty(len(start), dtype=np.int32)
+    return labels, _native.minimize(unary, pairwise, list(grid), start.astype(np.int32), labels)
+
+
+@each_case("form", FORMS)
+def test_an_answer_that_claims_to_be_optimal_is(form):
+    claims = 0
+    for seed in range(12):
+        unary, pairwise, start = instance((4, 4), 3 + seed % 8, form, seed)
+        labels, optimal = kernels_answer(unary, pairwise, (4, 4), start)
+        best = oracle.profile_minimum(unary, pairwise, (4, 4))
+        value = oracle.energy(unary, pairwise, (4, 4), labels)
+        assert value >= best - 1e-9
+        if optimal:
+            claims += 1
+            assert value == pytest.approx(best, abs=1e-5), seed
+    assert claims > 0
+    wide = instance((16, 16), 6, "potts", seed=0, smoothness=1.0)
+    assert not kernels_answer(*wide[:2], (16, 16), wide[2])[1]  # it has no proof of that one
+
+
+def test_the_axes_are_not_confused():
+    # One unwilling location in the corner of a 2 x 3 x 4 grid whose longest side is the last.
+    unary = np.zeros((2, 24))
+    unary[1] = 0.1
+    unary[:, 6] = [9.0, 0.0]
+    labels, _ = kernels_answer(unary, 0.3 * (1 - np.eye(2)), (2, 3, 4), np.zeros(24))
+    np.testing.assert_array_equal(np.flatnonzero(labels), [6])

@@ -332,15 +332,14 @@ def fuzz(name, cases, seed):
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_the_kernel_rejects_what_it_cannot_compute(name):
-    done, rejected = fuzz(name, 1500, seed=0)
-    assert min(done, rejected) > 100
+    done, rejected = fuzz(name, 500, seed=0)
+    assert min(done, rejected) > 30
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
-@pytest.mark.parametrize("seed", range(1, 5))
-def test_the_kernel_rejects_what_it_cannot_compute_in_many_cases(name, seed):
-    done, rejected = fuzz(name, 15_000, seed)
+def test_the_kernel_rejects_what_it_cannot_compute_in_many_cases(name):
+    done, rejected = fuzz(name, 60_000, seed=1)
     assert min(done, rejected) > 1000
 
 
@@ -381,7 +380,7 @@ def called(name, arguments, key, value):
 @pytest.mark.parametrize("name", KERNELS)
 def test_strides_and_flags_change_nothing_or_are_rejected(name):
     rng, compared, rejected = np.random.default_rng(5), 0, 0
-    for _ in range(8):
+    for _ in range(4):
         arguments = KERNELS[name][0](rng)
         for key, value in arguments.items():
             listed = isinstance(value, list) and isinstance(value[0], np.ndarray)
@@ -401,7 +400,7 @@ def test_strides_and_flags_change_nothing_or_are_rejected(name):
                 for mine, theirs in zip(results, plain, strict=True):
                     np.testing.assert_array_equal(mine, theirs, err_msg=f"{kind} {key}")
                 compared += 1
-    assert min(compared, rejected) > 20
+    assert min(compared, rejected) > 10
 
 
 # ---- Through the public interface ----------------------------------------------------------------
@@ -448,7 +447,7 @@ def fuzz_mixers(cases, seed):
 @pytest.mark.filterwarnings("ignore:.*saliency maps are zero:UserWarning")
 @pytest.mark.filterwarnings("ignore:.*without transport:UserWarning")
 @pytest.mark.filterwarnings("ignore:.*not positive semi-definite:UserWarning")
-@pytest.mark.parametrize("cases", [200, pytest.param(5000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cases", [100, pytest.param(5000, marks=pytest.mark.slow)])
 def test_mixers_mix_or_reject_whatever_they_are_given(cases):
     mixed, rejected = fuzz_mixers(cases, seed=0)
     assert min(mixed, rejected) > cases / 10

@@ -107,7 +107,7 @@ def test_distances_of_one_place_are_zero(m):
     ],
     ids=str,
 )
-def test_the_kernel_summarize_mapss_maps_as_torch_does(size, sides):
+def test_the_kernel_summarizes_maps_as_torch_does(size, sides):
     saliency = torch.rand(7, *size, generator=generator(3)) ** 3
     # Double precision takes the torch path; numbers that both hold exactly.
     saliency = (saliency * 2**12).round() / 2**12
@@ -116,6 +116,13 @@ def test_the_kernel_summarize_mapss_maps_as_torch_does(size, sides):
     np.testing.assert_array_equal(
         summarize_maps(saliency, sides)[:, -len(size) :], expected[:, -len(size) :]
     )
+
+
+def test_of_equally_salient_places_the_first_is_taken():
+    saliency = torch.zeros(1, 32, 32)
+    saliency[0, 12, 20], saliency[0, 24, 4] = 1, 1
+    for dtype in (torch.float32, torch.float64):  # by the kernel, and by torch
+        assert summarize_maps(saliency.to(dtype), (4, 4))[0, -2:].tolist() == [5, 13]
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")], ids=str)

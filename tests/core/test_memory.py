@@ -64,7 +64,7 @@ def test_maps_are_read_as_they_were_at_the_start_of_the_epoch():
     assert_close(memory.read(origin, (1, 2)), before.flip(2))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(6))
 def test_cell_numbers_follow_random_pipelines_to_the_pixel(seed):
     torch.manual_seed(seed)
     memory = memory_of(0.1 + torch.rand(3, 4, 4), (4, 4))
@@ -90,10 +90,10 @@ def test_cell_numbers_follow_random_pipelines_to_the_pixel(seed):
         pictures.append(index)
     origin = Origin(indices, torch.stack(moved))
     read = memory.read(origin)
-    assert_close(read, brute_force_read(memory._maps.float(), origin))
+    assert_close(read, brute_force_read(memory.state_dict()["maps"].float(), origin))
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 def test_gradients_land_on_the_cells_that_are_shown(seed):
     generator = torch.Generator().manual_seed(seed)
     n, m, cells = 6, 4, 9
@@ -111,19 +111,10 @@ def test_gradients_land_on_the_cells_that_are_shown(seed):
                 expected[number - 1] = saliency[row][shown].mean()
         # A first map is uniform where nothing was shown: the mean of what was.
         expected[np.isnan(expected)] = np.nanmean(expected)
-        found = memory._maps[index].numpy() / 255
+        found = memory.state_dict()["maps"][index].numpy() / 255
         np.testing.assert_allclose(found, expected / expected.max(), atol=0.003)
     left = sorted(set(range(n)) - set(indices.tolist()))
     assert not memory.known(torch.tensor(left)).any()
-
-
-def test_cells_that_are_not_shown_keep_their_proportion():
-    memory = memory_of(torch.tensor([[[1.0, 2.0, 4.0]]]), (1, 3))
-    # Only the first two cells are shown, at a thousand times the size and the other way round.
-    memory.write(Origin(torch.tensor([0]), torch.tensor([[[1, 2]]])), torch.tensor([[[2e3, 1e3]]]))
-    memory.end_epoch()
-    read = memory.read(Origin(torch.tensor([0])), (1, 3))
-    assert_close(proportions(read), torch.tensor([[[2.0, 1.0, 4.0]]]) / 7, atol=0.005, rtol=0)
 
 
 @pytest.mark.parametrize("how", ["kernel", "torch"])
@@ -140,22 +131,6 @@ def test_cells_that_had_no_saliency_can_get_some(how):
     read = memory.read(Origin(torch.tensor([0])), (1, 4))
     assert read[0, 0, 3] > 0
     assert read[0, 0, 0] == 255  # what was not shown keeps the most
-
-
-def test_momentum_keeps_a_part_of_the_map_of_before():
-    memory = memory_of(torch.tensor([[[1.0, 3.0]]]), (1, 2), momentum=0.5)
-    memory.write(Origin(torch.tensor([0])), torch.tensor([[[30.0, 10.0]]]))
-    memory.end_epoch()
-    read = memory.read(Origin(torch.tensor([0])), (1, 2))
-    assert_close(proportions(read), torch.tensor([[[0.5, 0.5]]]), atol=0.005, rtol=0)
-
-
-@pytest.mark.parametrize("bad", [2.0, -5.0, float("nan")])
-def test_momentum_is_checked_when_it_is_set(bad):
-    memory = SaliencyMemory(3, cells=2, momentum=0.25)
-    with pytest.raises(ValueError, match="`momentum` must be"):
-        memory.momentum = bad
-    assert memory.momentum == 0.25
 
 
 def test_the_order_of_writing_does_not_matter():
@@ -193,10 +168,6 @@ def test_a_state_is_restored_within_an_epoch_too():
         each.write(Origin(torch.tensor([2])), torch.ones(1, 3, 3) + torch.eye(3))
         each.end_epoch()
     assert torch.equal(memory.state_dict()["maps"], other.state_dict()["maps"])
-
-
-def test_bytes_per_example_are_two_for_each_cell():
-    assert SaliencyMemory(50_000).nbytes == 50_000 * 64 * 2
 
 
 def test_wrong_use_is_told():

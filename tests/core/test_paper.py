@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
+from cases import each_case
 from comixup import Labelling, Problem, objective, solve
 from comixup.core.objective import clipped, compatibility, load_from_others
-from problems import SMALL, generator, identity, make, maps, over, psd, random_sources
+from problems import SMALL, TINY, generator, identity, make, maps, over, psd, random_sources
 
 seeds = st.integers(0, 2**32)
 
@@ -76,7 +77,7 @@ def test_a_matrix_that_breaks_proposition_1_is_named():
     assert record[0].filename == __file__
 
 
-@over(SMALL)
+@over(TINY)
 def test_proposition_2_the_compatibility_is_modular_in_one_output(problem):
     problem = problem.replace(clip=None)
     m, n = problem.num_inputs, problem.num_locations
@@ -153,16 +154,16 @@ def test_equation_1_by_hand():
 
 
 @over(SMALL)
-@pytest.mark.parametrize("levels", [1, 2])
+@each_case("levels", [1, 2])
 def test_without_a_clip_value_and_equation_1_are_the_same(problem, levels):
     problem = problem.replace(clip=None)
     terms = objective(problem, Labelling(random_sources(problem, levels, 5), problem.num_inputs))
     assert terms.total == pytest.approx(terms.eq1_total, abs=1e-9)
 
 
-@over(SMALL)
+@over(TINY | {"flat maps": SMALL["flat maps"]})
 @pytest.mark.parametrize("method", ["native", "reference"])
-@pytest.mark.parametrize("levels", [1, 2])
+@each_case("levels", [1, 2])
 def test_without_a_clip_every_sweep_lowers_the_value(problem, method, levels):
     problem = problem.replace(clip=None)
     z = solve(problem, sweeps=6, levels=levels, method=method, generator=generator(1))

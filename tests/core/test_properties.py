@@ -36,7 +36,7 @@ seeds = st.integers(0, 2**32)
 methods = st.sampled_from(["native", "native", "reference"])
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(problems(), st.integers(1, 4), methods, st.booleans(), seeds)
 def test_masks_are_feasible_and_values_are_the_objective(problem, levels, method, resolve, seed):
     z = solve(
@@ -84,12 +84,7 @@ def test_partitions_use_their_own_inputs_and_threads_change_nothing(parts, level
         assert_close(again.objective_values, z.objective_values, rtol=0, atol=0)
 
 
-@given(problems(grids=[(4,), (2, 2)], most=3), st.integers(1, 2), seeds)
-def test_no_answer_beats_the_optimum(problem, levels, seed):
-    z = solve(problem, levels=levels, starts=2, generator=generator(seed))
-    assert objective(problem, z).total >= oracle.joint_minimum(problem, levels) - 1e-6
-
-
+@settings(max_examples=8)
 @given(problems(grids=[(4,), (2, 2)], most=3), st.integers(1, 2), methods, seeds)
 def test_a_constant_at_a_location_changes_no_optimum_and_no_answer(problem, levels, method, seed):
     shift = 3 * torch.randn(problem.grid, generator=generator(seed), dtype=torch.float64)
@@ -101,15 +96,6 @@ def test_a_constant_at_a_location_changes_no_optimum_and_no_answer(problem, leve
     total = objective(problem, solve(problem, generator=generator(seed), **run)).total
     moved = objective(shifted, solve(shifted, generator=generator(seed), **run)).total
     assert moved == pytest.approx(total + offset, abs=0.02 * (problem.gamma + abs(best)))
-
-
-@given(problems(), seeds)
-def test_more_sweeps_never_end_worse(problem, seed):
-    # The best sweep is kept, and a longer run begins as the shorter one.
-    few = solve(problem, sweeps=2, generator=generator(seed))
-    more = solve(problem, sweeps=5, generator=generator(seed))
-    assert_close(more.objective_values[:, :2], few.objective_values, rtol=0, atol=0)
-    assert objective(problem, more).total <= objective(problem, few).total + 1e-6
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])

@@ -10,7 +10,6 @@ from scipy.sparse.csgraph import maximum_flow
 from torch.testing import assert_close
 
 from cases import each_case
-from comixup import _native
 from comixup.core.grid import edges
 from comixup.core.puzzle import (
     best_masks,
@@ -113,15 +112,6 @@ def minimum_by_flow(unary, weights, grid):
     rows, columns, capacity = np.array(arcs).T
     graph = coo_array((capacity, (rows, columns)), shape=(sink + 1,) * 2).tocsr().astype(np.int32)
     return maximum_flow(graph, source, sink).flow_value - n * lift
-
-
-@each_case("grid", [(8, 8), (5, 9), (16, 16), (40,), (3, 4, 5)], ids=str)
-@each_case("levels", [1, 2, 4])
-def test_large_masks_are_minima(grid, levels):
-    unary, weights = random_energy(grid, levels, 7, integers=True)
-    labels = best_masks(unary, weights, grid)
-    found = energy(unary[0], weights[0], labels[0], grid)
-    assert found == minimum_by_flow(unary[0].numpy(), weights[0].numpy(), grid)
 
 
 # Locations that fill one, two or four words of 64 bits, rows longer than a word, and larger grids.
@@ -362,34 +352,6 @@ def test_transport_is_as_told(blocks, eps):
     assert n == 1 or moved > 0
 
 
-def test_no_block_is_shown_twice():
-    saliency = maps(20, (8, 8), 1, power=6)
-    granted = torch.rand(20, 8, 8, generator=generator(2)) < 0.5
-    found = transport(saliency, granted, 0.8).flatten(1)
-    shown = 0.0
-    for j in range(20):
-        seen = found[j][granted[j].flatten()]
-        assert len(set(seen.tolist())) == len(seen)
-        gain = saliency[j].flatten()[seen].sum() - saliency[j][granted[j]].sum()
-        assert gain >= -1e-9
-        shown += float(gain)
-    assert shown > 0.1
-
-
-def test_a_salient_block_takes_the_granted_place():
-    # The corner shows the image; the block beside it is worth the way, the far one is not.
-    saliency = torch.tensor([[[0.1, 0.6, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.3]]])
-    granted = torch.zeros(1, 3, 3, dtype=torch.bool)
-    granted[0, 0, 0] = True
-    found = transport(saliency, granted, 0.8)
-    assert found[0].tolist() == [[1, 0, 2], [3, 4, 5], [6, 7, 8]]
-    images = torch.arange(36.0).view(1, 1, 6, 6)
-    moved = move_blocks(images, found)
-    assert_close(moved[0, 0, :2, :2], images[0, 0, :2, 2:4])
-    assert_close(moved[0, 0, :2, 2:4], images[0, 0, :2, :2])
-    assert_close(moved[0, 0, 2:], images[0, 0, 2:])
-
-
 @each_case("blocks", [(4,), (2, 3), (2, 1, 3)], ids=str)
 def test_blocks_move_as_wholes(blocks):
     n, side = int(np.prod(blocks)), 2
@@ -415,67 +377,3 @@ def test_blocks_divide_cells():
         block_sides((2048, 2048), (4, 4), 1)
     assert block_sides((224, 224), (16, 16), 4) == (32, 32)
     assert block_sides((30, 32), (4, 4), 4) is None
-
-
-# ---- What the kernel rejects ---------------------------------------------------------------------
-
-
-@each_case(
-    ("change", "message"),
-    [
-        ({"unary": np.zeros((1, 1, 4))}, "unary must be"),
-        ({"unary": np.zeros((1, 3, 5))}, "unary must be"),
-        ({"unary": np.full((1, 3, 4), np.nan)}, "unary must be finite"),
-        ({"unary": np.full((1, 3, 4), -np.inf)}, "unary must be finite"),
-        ({"unary": np.full((1, 3, 4), 1e300)}, "unary must be finite and at most"),
-        ({"unary": np.zeros((1, 18, 4))}, "unary must be .* with L from 1 to 16"),
-        ({"weights": np.zeros((1, 5))}, "weights must be"),
-        ({"weights": np.full((1, 4), -1.0)}, "weights must be finite and not negative"),
-        ({"weights": np.full((1, 4), np.inf)}, "weights must be finite and not negative"),
-        ({"weights": np.full((1, 4), 1e300)}, "weights must be .* at most"),
-        ({"unary": -np.square([[[-1.0], [0.0], [1.0]]]).repeat(4, 2)}, "unary must be convex"),
-        ({"grid": [4, 0]}, "grid sides must be positive"),
-        ({"grid": [2**16, 2**16]}, "grid must have at most"),
-        ({"threads": 0}, "threads must be from 1 to 1024"),
-        ({"labels": np.zeros((2, 4), dtype=np.int32)}, "labels must be"),
-    ],
-)
-def test_masks_reject_what_does_not_fit(change, message):
-    arguments = {
-        "unary": np.zeros((1, 3, 4)),
-        "weights": np.zeros((1, 4)),
-        "grid": [2, 2],
-        "threads": 1,
-        "labels": np.zeros((1, 4), dtype=np.int32),
-    }
-    _native.puzzle_masks(**arguments)
-    with pytest.raises(ValueError, match=message):
-        _native.puzzle_masks(**arguments | change)
-
-
-@each_case(
-    ("change", "message"),
-    [
-        ({"saliency": np.zeros((1, 5), dtype=np.float32)}, "saliency must be"),
-        ({"saliency": np.full((1, 4), np.nan, dtype=np.float32)}, "saliency must be finite"),
-        ({"saliency": np.full((1, 4), np.inf, dtype=np.float32)}, "saliency must be finite"),
-        ({"granted": np.zeros((2, 4), dtype=np.uint8)}, "granted must be"),
-        ({"eps": np.nan}, "eps must be a number"),
-        ({"eps": np.inf}, "eps must be a number"),
-        ({"threads": 10**6}, "threads must be from 1 to 1024"),
-        ({"eps": -1.0}, "eps must be a number"),
-        ({"block_at": np.zeros((1, 3), dtype=np.int32)}, "block_at must be"),
-    ],
-)
-def test_transport_rejects_what_does_not_fit(change, message):
-    arguments = {
-        "saliency": np.zeros((1, 4), dtype=np.float32),
-        "granted": np.zeros((1, 4), dtype=np.uint8),
-        "grid": [2, 2],
-        "eps": 0.8,
-        "threads": 1,
-        "block_at": np.zeros((1, 4), dtype=np.int32),
-    }
-    _native.puzzle_transport(**arguments)
-    with pytest.raises(ValueError, match=message):
-        _native.puzzle_transport(**arguments | change)

@@ -73,15 +73,3 @@ def test_a_network_of_a_fixed_input_size_is_told_with_the_alternatives(method):
         saliency(net((32, 32)), images, targets, keep_gradients=False, scale=0.5)
     with pytest.raises(AssertionError, match="Wrong image height"):  # the model's own
         saliency(vit, images[..., :16, :16], targets, keep_gradients=False)
-
-
-def test_transformers_of_timm_take_small_images_where_positions_are_interpolated():
-    timm = pytest.importorskip("timm")
-    images, targets, _ = batch(4, size=(32, 32))
-    settings = {"img_size": 32, "patch_size": 8, "embed_dim": 16, "depth": 1, "num_heads": 2}
-    vit = timm.models.VisionTransformer(
-        **settings, num_classes=CLASSES, dynamic_img_size=True, dynamic_img_pad=True
-    )
-    for scale, size in ((0.5, (16, 16)), (0.6, (19, 19))):
-        found = saliency(vit, images, targets, keep_gradients=False, scale=scale)
-        assert found.shape == (4, *size)

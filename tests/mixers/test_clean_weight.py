@@ -4,14 +4,12 @@ import copy
 import functools
 
 import pytest
-import torch
 import torch.nn.functional as F
-from torch import nn
 from torch.testing import assert_close
 
 from batches import CLASSES, batch, gradients, net, over
 from cases import each_case
-from comixup import CoMixup, CutMix, InputMixup, ManifoldMixup, NoMix, PuzzleMix, training_step
+from comixup import CoMixup, CutMix, InputMixup, ManifoldMixup, PuzzleMix, training_step
 from problems import generator
 from rejections import rejects
 
@@ -86,16 +84,6 @@ def test_gradients_are_those_of_the_two_losses_weighted_by_hand(method, rule, we
             assert step.clean_outputs is None
 
 
-@each_case(
-    ("name", "default"),
-    [(name, 1.0) for name in ("co-mixup", "puzzle mix")]
-    + [(name, 0.0) for name in WITHOUT_SALIENCY],
-)
-def test_defaults(name, default):
-    mixer = ALL[name](CLASSES)
-    assert (mixer.clean_weight, mixer.clean_reduction) == (default, "sum")
-
-
 @over(ALL)
 @each_case("how", ["p", "enabled"])
 def test_a_batch_that_is_not_mixed_has_its_own_loss_alone(method, how):
@@ -110,19 +98,6 @@ def test_a_batch_that_is_not_mixed_has_its_own_loss_alone(method, how):
     assert_close(gradients(model), gradients(plain), rtol=0, atol=0)
     assert mixer.mixed_weight == 1.0
     assert_close(step.mixed_loss, step.loss.detach())
-
-
-@over(ALL)
-def test_weights_follow_chance(method):
-    model, (images, targets, _) = net(norm=False), batch(4)
-    mixer = method(CLASSES, p=0.5, clean_weight=1.0, clean_reduction="mean", generator=generator(2))
-    seen = set()
-    for _ in range(20):
-        step = training_step(model, mixer, images, targets)
-        assert (step.clean_loss is not None) == mixer.last.mixed
-        assert mixer.mixed_weight == (0.5 if mixer.last.mixed else 1.0)
-        seen.add(mixer.last.mixed)
-    assert seen == {False, True}
 
 
 @each_case("method", [CoMixup, PuzzleMix])
@@ -160,15 +135,6 @@ def test_a_loop_of_ones_own_is_the_training_step(method, ask, reduction):
     assert_close(gradients(model), gradients(other))
 
 
-def test_maps_from_elsewhere_come_without_a_clean_loss():
-    images, targets, maps = batch(8)
-    mixer = CoMixup(CLASSES, clean_reduction="mean")
-    mixer(images, targets, mixer.saliency(net(), images, targets))
-    assert mixer.mixed_weight == 0.5
-    mixer(images, targets, maps)
-    assert mixer.mixed_weight == 1.0
-
-
 @over(WITHOUT_SALIENCY)
 def test_a_forgotten_clean_pass_is_noticed(method):
     model, (images, targets, _) = net(norm=False), batch(8)
@@ -188,44 +154,6 @@ def test_a_forgotten_clean_pass_is_noticed(method):
     mixer.enabled = True
     with rejects(RuntimeError, message):  # that pass was for the batch that was left
         mixer(images, targets)
-
-
-@over(WITHOUT_SALIENCY)
-def test_a_clean_pass_that_failed_does_not_count(method):
-    model, (images, targets, _) = net(norm=False), batch(8)
-    mixer = method(CLASSES, clean_weight=0.5)
-    if isinstance(mixer, ManifoldMixup):
-        mixer.attach(model)
-    mixer.clean_pass(model, images, targets)
-    with pytest.raises(RuntimeError):
-        mixer.clean_pass(model, images[:, :2], targets)
-    with rejects(RuntimeError, r"must have a clean pass"):
-        mixer(images, targets)
-
-
-def test_nothing_is_mixed_inside_the_model_in_the_clean_pass():
-    model, (images, targets, _) = net(norm=False), batch(8)
-    plain = copy.deepcopy(model)
-    mixer = ManifoldMixup(CLASSES, layers=["0", "2"], clean_weight=1.0).attach(model)
-    for _ in range(3):
-        made = mixer.clean_pass(model, images, targets)
-        assert_close(made.outputs, plain(images).detach(), rtol=0, atol=0)
-        mixed, _ = mixer(images, targets)
-        assert not torch.equal(model(mixed), plain(images))
-
-
-def test_a_layer_that_did_not_run_is_noticed_by_the_clean_pass():
-    model, (images, targets, _) = net(norm=False), batch(8)
-    mixer = ManifoldMixup(CLASSES, layers=["2"], clean_weight=1.0).attach(model)
-    mixer.clean_pass(model, images, targets)
-    mixer(images, targets)
-    with rejects(RuntimeError, r"mixed the targets .* layer '2' has not run"):
-        mixer.clean_pass(model, images, targets)
-
-
-def test_no_mix_has_no_clean_loss_beside_its_own():
-    with pytest.raises(TypeError, match="clean_weight"):
-        NoMix(CLASSES, clean_weight=1.0)
 
 
 @over(ALL)
@@ -250,61 +178,3 @@ def test_the_users_backward_and_losses_are_used_for_both(method):
     assert_close(calls[1], step.loss.detach())
     training_step(other, make(), images, targets, clean_loss_fn=smoothed).loss.backward()
     assert_close(gradients(model), [512 * g for g in gradients(other)])
-
-
-@over(WITHOUT_SALIENCY)
-def test_an_idle_backward_is_noticed(method):
-    model, (images, targets, _) = net(norm=False), batch(8)
-    with rejects(ValueError, r"`backward` must run the backward pass"):
-        training_step(
-            model, method(CLASSES, clean_weight=1.0), images, targets, backward=lambda loss: None
-        )
-
-
-def test_a_frozen_model_is_noticed():
-    images, targets, _ = batch(8)
-    with rejects(ValueError, r"`model` must have weights to train"):
-        training_step(
-            net().requires_grad_(False), CutMix(CLASSES, clean_weight=1.0), images, targets
-        )
-
-
-def test_the_clean_pass_makes_no_gradient_of_the_images():
-    seen = []
-
-    class Watching(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner = net(norm=False)
-
-        def forward(self, x):
-            seen.append(x.requires_grad)
-            return self.inner(x)
-
-    images, targets, _ = batch(8)
-    images.requires_grad_()
-    with torch.no_grad():
-        made = CutMix(CLASSES, clean_weight=1.0).clean_pass(Watching(), images, targets)
-    assert made.saliency is None
-    assert seen == [False]
-    assert images.grad is None
-
-
-BAD = {
-    "negative": ({"clean_weight": -1}, ValueError, r"`clean_weight` must be a number from 0"),
-    "NaN": ({"clean_weight": float("nan")}, ValueError, r"`clean_weight` must be a number from 0"),
-    "a word": ({"clean_weight": "1"}, TypeError, r"`clean_weight` must be a number from 0"),
-    "a bool": ({"clean_weight": True}, TypeError, r"`clean_weight` must be a number from 0"),
-    "a rule": (
-        {"clean_reduction": "average"},
-        ValueError,
-        r"`clean_reduction` must be one of \['sum', 'mean'\], got 'average'",
-    ),
-}
-
-
-@over(ALL)
-@each_case(("change", "error", "message"), BAD.values(), ids=BAD.keys())
-def test_senseless_weights_are_rejected(method, change, error, message):
-    with rejects(error, message):
-        method(CLASSES, **change)

@@ -66,12 +66,6 @@ def test_a_compiled_step_equals_the_eager_one(name):
     assert_close(trained(compiled, name), trained(loss_of_batch, name), rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.slow
-def test_with_the_default_backend():
-    compiled = torch.compile(loss_of_batch)
-    assert_close(trained(compiled, "CoMixup"), trained(loss_of_batch, "CoMixup"))
-
-
 def test_the_clean_pass_inside_of_a_compiled_step():
     def whole_step(model, mixer, images, targets):
         saliency = mixer.saliency(model, images, targets)

@@ -68,22 +68,3 @@ def test_lambda_is_the_images_own_share_rounded_down_or_up_by_a_coin():
     own = mixer.last.plan.ratios[:, 0].flatten(1).sum(1)
     assert set(own.tolist()) == {4.0, 5.0}  # of nine pixels
     assert abs(float(own.mean()) - 4.5) < 0.05
-
-
-def test_masks_are_binary_and_smooth():
-    borders = []
-    for decay in (0.0, 3.0):
-        mixer = FMix(7, alpha=1e6, decay=decay, generator=generator(1))
-        mixer(*batch(4, (64, 64))[:2])
-        mask = mixer.last.plan.ratios[0, 0]
-        assert set(mask.unique().tolist()) == {0.0, 1.0}
-        borders.append(float((mask[1:] != mask[:-1]).float().mean()))
-    assert borders[0] > 0.4  # white noise
-    assert borders[1] < 0.1
-
-
-def test_one_mask_for_the_batch_is_a_choice():
-    for per_sample, rows in ((False, 1), (True, 6)):
-        mixer = FMix(7, per_sample=per_sample, generator=generator(2))
-        mixer(*batch(6)[:2])
-        assert mixer.last.plan.ratios.shape == (rows, 2, 8, 8)

@@ -1,7 +1,5 @@
 """Loops that drop the kept clean gradient are warned of, once; correct ones are not."""
 
-import copy
-import pickle
 from functools import partial
 
 import pytest
@@ -66,21 +64,10 @@ def test_correct_loops_are_silent():
             optimizer.zero_grad(set_to_none=step % 4 == 1)
 
 
-def test_gradients_scaled_in_place_are_not_zeroed():
+def test_a_gradient_that_is_zero_by_itself_is_not_taken_for_zeroed():
     model, (images, targets, _), mixer = net(), batch(8), CoMixup(CLASSES)
-    loss = loss_of_mixed(model, mixer, images, targets)
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01)
-    loss.backward()
-
-
-def test_a_weight_that_was_frozen_with_its_gradient_is_passed_over():
-    model, (images, targets, _), mixer = net(), batch(8), CoMixup(CLASSES)
-    loss_of_mixed(model, mixer, images, targets).backward()
-    model[0].requires_grad_(False)
-    loss = loss_of_mixed(model, mixer, images, targets)
-    model.zero_grad()
-    with pytest.warns(UserWarning, match=ZEROED):
-        loss.backward()
+    loss_of_mixed(model, mixer, 0 * images, targets).backward()
+    assert not model[0].weight.grad.any()
 
 
 def test_a_batch_that_is_given_up_is_forgotten():
@@ -88,20 +75,3 @@ def test_a_batch_that_is_given_up_is_forgotten():
     loss_of_mixed(model, mixer, images, targets)  # not finite, say
     model.zero_grad()
     loss_of_mixed(model, mixer, images, targets).backward()
-
-
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda mixer: pickle.loads(pickle.dumps(mixer))])
-def test_copies_have_had_no_clean_pass(copied):
-    model, (images, targets, _), mixer = net(), batch(8), CoMixup(CLASSES)
-    loss = loss_of_mixed(model, mixer, images, targets)
-    twin = copied(mixer)
-    twin.forget_clean_pass()
-    model.zero_grad()
-    with pytest.warns(UserWarning, match=ZEROED):
-        loss.backward()
-
-
-def test_nothing_is_left_on_the_weights():
-    model, (images, targets, _), mixer = net(), batch(8), CoMixup(CLASSES)
-    loss_of_mixed(model, mixer, images, targets).backward()
-    assert not any(weight._backward_hooks for weight in model.parameters())

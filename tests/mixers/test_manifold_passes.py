@@ -10,7 +10,6 @@ from torch.testing import assert_close
 from batches import CLASSES, batch, net
 from comixup import CutMix, ManifoldMixup, training_step
 from problems import generator
-from rejections import rejects
 from repeats import assert_same_gradients, mixer_for, repeats
 
 
@@ -45,35 +44,6 @@ def test_torchvisions_blocks_are_mixed_once():
     assert_close(seen[3], expected)
 
 
-def test_every_forward_pass_is_mixed():
-    model, (images, targets, _) = repeats(), batch(5)
-    mixer = mixer_for(model)
-    mixed, _ = mixer(images, targets)
-    expected = repeats()(images, mixer.last.plan)
-    for _ in range(3):
-        assert_close(model(mixed), expected)
-
-
-class CallsItself(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.act = nn.Tanh()
-
-    def forward(self, x, times=2):
-        x = self.act(x)
-        return x if times == 0 else self(x, times - 1)
-
-
-def test_a_model_that_calls_itself_is_mixed_once():
-    model, (images, targets, _) = CallsItself(), batch(5)
-    mixer = mixer_for(model)
-    for _ in range(2):
-        mixed, _ = mixer(images, targets)
-        expected = mixer.last.plan.mix_images(images.tanh()).tanh().tanh()
-        assert_close(model(mixed), expected)
-        assert_close(model(mixed), expected)
-
-
 class Fails(nn.Module):
     """Fails in its second pass, with an error or as if interrupted."""
 
@@ -99,52 +69,6 @@ def test_a_pass_that_failed_does_not_spoil_the_next(error):
     with pytest.raises(type(error)):
         model(mixed)
     assert_close(model(mixed), expected)
-
-
-def test_a_module_in_several_places_is_mixed_at_the_first():
-    shared = nn.Tanh()
-    model, (images, targets, _) = nn.Sequential(shared, nn.Flatten(), shared), batch(5)
-    for name in ("0", "2"):  # both name the one module
-        mixer = mixer_for(model, (name,))
-        mixed, _ = mixer(images, targets)
-        expected = mixer.last.plan.mix_images(images.tanh()).flatten(1).tanh()
-        assert_close(model(mixed), expected)
-        mixer.detach()
-
-
-def test_the_model_itself_may_be_the_layer():
-    model, (images, targets, _) = nn.Sequential(nn.Tanh()), batch(5)
-    mixer = mixer_for(model, ("",))
-    mixed, _ = mixer(images, targets)
-    expected = mixer.last.plan.mix_images(images.tanh())
-    assert_close(model(mixed), expected)
-    assert_close(model(mixed), expected)
-
-
-def test_a_model_that_is_run_in_pieces():
-    model, (images, targets, _) = repeats(), batch(5)
-    mixer = mixer_for(model)
-    mixed, _ = mixer(images, targets)
-    once_through = model.some(model.stem(mixed), [0])  # no call of the model itself
-    plain = repeats()
-    expected = mixer.last.plan.mix_images(plain.some(plain.stem(images), [0]))
-    assert_close(once_through, expected)
-    with rejects(RuntimeError, r"must be attached to the model that is run, but layer 'act' runs"):
-        model.some(once_through, [1])
-
-
-def test_a_layer_that_was_replaced_gets_a_hook():
-    model, (images, targets, _) = net(norm=False), batch(5)
-    mixer = mixer_for(model, ("2",))
-    model(mixer(images, targets)[0])
-    model[2] = nn.ReLU()
-    mixer.attach(model)
-    model(mixer(images, targets)[0])
-    model(mixer(images, targets)[0])  # would complain of a layer that has not run
-    model[2] = nn.Sequential()
-    del model[2]
-    with rejects(ValueError, r"`layers` must name submodules of the model"):
-        ManifoldMixup(CLASSES, layers=["2.x"]).attach(model)
 
 
 @pytest.mark.parametrize(

@@ -106,17 +106,9 @@ class TestRejected:
         with rejects(ValueError, f"`{name}` must be left out .* have no mixture"):
             self.call({name: torch.rand(8, 4)}, unmixed=("file", name))
 
-    @pytest.mark.parametrize("name", ["index", "inbox_id", "pointer"])
-    def test_other_names_are_no_boxes(self, name):
-        assert name in self.call({name: torch.arange(8)}, unmixed=("file", name))
-
     def test_names_that_are_not_there(self):
         with rejects(ValueError, "`masks` must name entries of the batch, 'image', .* got 'msk'"):
             self.call(masks="msk")
-
-    def test_no_images(self):
-        with rejects(ValueError, "`images` must name at least one entry"):
-            self.call(images=(), unmixed=("file", "image", "depth"))
 
     @pytest.mark.parametrize("mixer", [ManifoldMixup(CLASSES), None])
     def test_mixers_that_mix_no_images(self, mixer):

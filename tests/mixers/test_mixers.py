@@ -2,20 +2,19 @@
 
 import itertools
 
-import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
 
-from batches import CLASSES, IN_PLACE, METHODS, SALIENT, batch, by_masks, net, one_hot, over, run
+from batches import CLASSES, IN_PLACE, METHODS, SALIENT, batch, by_masks, one_hot, over, run
 from cases import each_case
 from comixup import CoMixup, InputMixup, ManifoldMixup, PuzzleMix
 from problems import generator
 from rejections import rejects
 
 # timm#1304, PaddleViT#134: odd last batches; BirdSet PR#274, PaddleDetection PR#101: one sample.
-BATCHES = [1, 2, 19, 20, 21, 100]
-SIZES = [(9,), (1, 1), (2, 2), (3, 5), (8, 8), (17, 6), (2, 3, 4)]
+BATCHES = [1, 2, 21]
+SIZES = [(9,), (1, 1), (3, 5), (17, 6), (2, 3, 4)]
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-6, torch.bfloat16: 1e-2, torch.float16: 2e-3}
 TARGETS = {
     "class indices": lambda t: t,
@@ -97,16 +96,6 @@ def test_any_kind_of_target(method, kind):
     assert_close(targets, copy, rtol=0, atol=0)
 
 
-@over(METHODS)
-def test_channels_last_gives_the_same_numbers(method):
-    images, targets, saliency = batch(6)
-    mixed, soft = run(method(CLASSES, generator=generator(4)), images, targets, saliency)
-    last = images.to(memory_format=torch.channels_last)
-    other, same = run(method(CLASSES, generator=generator(4)), last, targets, saliency)
-    assert_close(other, mixed)
-    assert_close(same, soft, rtol=0, atol=0)
-
-
 @over({**METHODS, "puzzle mix with transport": PuzzleMix})
 def test_channels_last_stays(method):
     images, targets, saliency = batch(6)
@@ -158,12 +147,11 @@ def test_without_a_generator_the_global_seed_rules(method):
 
 
 @over(METHODS)
-@each_case("p", [0.0, 0.4, 1.0])
-def test_p_is_how_often_a_batch_is_mixed(method, p):
+def test_p_is_how_often_a_batch_is_mixed(method):
     # kornia#4649: applied twice, so that the rate was p squared; mmpretrain#875: ignored.
     images, targets, saliency = batch(4, (4, 4))
+    p, times = 0.4, 40
     mixer = method(CLASSES, p=p, generator=generator(6))
-    times = 60
     mixed = 0
     for _ in range(times):
         out, soft = run(mixer, images, targets, saliency)
@@ -187,11 +175,11 @@ class Counting(nn.Module):
 
 
 @over(SALIENT)
-@each_case("p", [0.0, 0.4, 1.0])
-def test_saliency_and_call_toss_one_coin(method, p):
+@each_case("p", [0.0, 0.4])
+def test_saliency_and_call_share_one_draw(method, p):
     images, targets, _ = batch(4, (4, 4))
     mixer, model = method(CLASSES, p=p, generator=generator(7)), Counting()
-    times, mixed = 120, 0
+    times, mixed = 40, 0
     for _ in range(times):
         before = model.calls
         saliency = mixer.saliency(model, images, targets)
@@ -218,30 +206,6 @@ def test_disabled_leaves_batches_and_models_alone(method):
     mixer.enabled = True
     run(mixer, images, targets, saliency)
     assert mixer.last.mixed is True
-
-
-@over(METHODS)
-def test_only_methods_that_need_saliency_run_the_model_for_it(method):
-    images, targets, _ = batch(4, (4, 4))
-    mixer, model = method(CLASSES), Counting()
-    saliency = mixer.saliency(model, images, targets)
-    assert model.calls == int(mixer.needs_saliency)
-    assert (saliency is not None) == mixer.needs_saliency
-
-
-@over(METHODS)
-def test_last_records_what_was_done(method):
-    mixer = method(CLASSES, generator=generator(9))
-    with pytest.raises(RuntimeError, match="`last` must be read after the first batch"):
-        _ = mixer.last
-    given = batch(5)
-    check(mixer, *given)
-    first = mixer.last
-    assert first.mixed
-    assert first.uniform_maps == 0
-    assert first.plan.num_inputs == 5
-    check(mixer, *given)
-    assert mixer.last is not first
 
 
 @over({k: v for k, v in IN_PLACE.items() if "inside" not in k})
@@ -278,12 +242,6 @@ def test_rejects(method, change, error, message):
     given = {"images": IMAGES, "targets": LABELS, "saliency": torch.rand(4, 8, 8)} | change
     with rejects(error, message):
         method(CLASSES)(**given)
-
-
-@over(METHODS)
-def test_class_indices_need_num_classes(method):
-    with rejects(ValueError, r"`num_classes` must be given where `targets` are class indices"):
-        method()(IMAGES, LABELS, torch.rand(4, 8, 8))
 
 
 MAPS = {
@@ -336,22 +294,6 @@ def test_rejects_parameters_of_a_beta_distribution(method, change, error, messag
 def test_rejects_a_seed_in_place_of_a_generator(method):
     with rejects(TypeError, r"`generator` must be a torch\.Generator, got"):
         method(CLASSES, generator=5)
-
-
-def test_saliency_maps_may_be_of_another_size_than_the_images():
-    images, targets, _ = batch(6, (12, 12))
-    coarse = torch.rand(6, 3, 5, generator=generator(0))
-    mixer = CoMixup(CLASSES, generator=generator(0))
-    check(mixer, images, targets, coarse)
-    assert mixer.last.plan.grid == (3, 4)
-
-
-def test_mixed_batches_train_a_model():
-    model, (images, targets, _) = net(), batch(8)
-    mixer = CoMixup(CLASSES, generator=generator(0))
-    mixed, soft = mixer(images, targets, mixer.saliency(model, images, targets))
-    nn.functional.cross_entropy(model(mixed), soft).backward()
-    assert all(bool(p.grad.isfinite().all()) for p in model.parameters())
 
 
 @over({name: method for name, method in METHODS.items() if "inside" not in name})

@@ -77,17 +77,6 @@ def test_loaders_may_reuse_the_tensors_of_an_origin_before_the_backward_pass():
     assert_close(reused.memory.state_dict()["maps"], kept.memory.state_dict()["maps"])
 
 
-def test_the_clean_gradient_of_the_weights_is_that_of_plain_training():
-    mixup, model = one_pass(), small_model()
-    images, targets, _ = batch()
-    inputs, soft = mixup(images, targets, Origin(torch.arange(8)))
-    F.cross_entropy(model(inputs), soft).backward()
-    plain = small_model()
-    F.cross_entropy(plain(images), targets).backward()
-    for one, other in zip(model.parameters(), plain.parameters(), strict=True):
-        assert_close(one.grad, other.grad)
-
-
 @pytest.mark.parametrize("kind", [CoMixup, PuzzleMix])
 def test_a_mixed_batch_is_what_the_mixer_makes_of_the_remembered_maps(kind):
     images, targets, maps = batch()
@@ -117,25 +106,6 @@ def test_maps_follow_flips_and_shifts():
     as_they_lie = mixup.memory.read(Origin(torch.arange(8)), (8, 8))
     scale = seen.flatten(1).amax(1).view(-1, 1, 1)
     assert_close(as_they_lie / 255, seen.flip(2) / scale, atol=0.003, rtol=0)
-
-
-def test_examples_that_were_never_seen_are_mixed_without_a_warning():
-    mixup = one_pass(rate=1.0)
-    images, targets, _ = batch()
-    mixed, _ = mixup(images, targets, Origin(torch.arange(8)))  # warnings are errors here
-    assert mixed.shape == images.shape
-    assert mixup.last.uniform_maps == 8
-
-
-def test_scaled_losses_write_the_same_maps():
-    images, targets, _ = batch()
-    states = []
-    for scale in (1.0, 1024.0):
-        mixup, model = one_pass(), small_model()
-        inputs, soft = mixup(images, targets, Origin(torch.arange(8)))
-        (F.cross_entropy(model(inputs), soft) * scale).backward()
-        states.append(mixup.memory.state_dict()["next"])
-    assert torch.equal(*states)
 
 
 def test_overflowing_gradients_are_not_kept_and_are_warned_of_once():
@@ -223,15 +193,6 @@ def test_maps_that_come_to_no_use_are_warned_of(recwarn):
     for _ in trained(sound, epochs=12):
         sound.end_epoch()
     assert not recwarn
-
-
-def test_mixing_can_be_switched_off():
-    mixup = one_pass(rate=1.0)
-    images, targets, _ = batch()
-    mixup.enabled = False
-    inputs, _ = mixup(images, targets, Origin(torch.arange(8)))
-    assert not mixup.last.mixed
-    assert_close(inputs.detach(), images)
 
 
 def test_wrong_use_is_told():

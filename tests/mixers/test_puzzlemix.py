@@ -4,11 +4,10 @@ import warnings
 
 import pytest
 import torch
-from torch import nn
 from torch.nn.functional import avg_pool2d
 from torch.testing import assert_close
 
-import comixup
+from cases import each_case
 from comixup import PuzzleMix
 from comixup.core.puzzle import best_masks, border_differences, mask_energy, transport
 from comixup.mixers import Puzzle
@@ -75,17 +74,6 @@ def test_images_are_what_the_plan_says(settings, grid):
     assert_close(mixed, mixture(plan, images))
 
 
-def test_blocks_do_move_and_labels_do_differ():
-    mixer = puzzle(grid=4)
-    values, moved = set(), 0
-    for seed in range(10):
-        *_, plan = run(mixer, *batch(seed=seed))
-        values |= set(plan.labels.unique().tolist())
-        moved += int((plan.moves != torch.arange(16).view(4, 4)).sum())
-    assert values == {0, 1, 2}
-    assert moved > 0
-
-
 def test_masks_and_moves_are_those_of_the_images_and_their_partners():
     images, targets, saliency = batch(6)
     mixer = puzzle(grid=4, t_size=4, beta=0.4, eta=0.0, std=(1.0,))
@@ -103,20 +91,6 @@ def test_masks_and_moves_are_those_of_the_images_and_their_partners():
     other = transport(blocks[partners], 1 - z > 0, 0.8)
     assert not torch.equal(own, other)
     assert_close(plan.moves, torch.stack([own, other]))
-
-
-@pytest.mark.parametrize("m", [1, 2, 19, 21])
-def test_targets_are_the_shares_of_the_pixels(m):
-    images, targets, saliency = batch(m)
-    mixer = puzzle()
-    for _ in range(4):
-        mixed, soft, plan = run(mixer, images, targets, saliency)
-        assert mixed.shape == images.shape
-        assert_close(soft.sum(1), torch.ones(m))
-        assert_close(plan.source_ratio((32, 32)).sum(1), torch.ones(m))
-        z = plan.labels.float().flatten(1).mean(1) / 2
-        one_hot = torch.nn.functional.one_hot(targets, 5).float()
-        assert_close(soft, z[:, None] * one_hot + (1 - z)[:, None] * one_hot[plan.partners])
 
 
 def shown_saliency(plan, maps):
@@ -187,32 +161,6 @@ def test_masks_tell_whose_pixels_are_seen(size):
         assert_close(shown, plan.masks[:, :, rows][:, :, :, columns])
 
 
-def test_salient_inputs_are_kept():
-    # One image is salient on the left, its partner on the right: both can be seen whole.
-    saliency = torch.full((2, 16, 16), 1e-3)
-    saliency[0, :, :8] = saliency[1, :, 8:] = 1.0
-    images = torch.rand(2, 3, 16, 16, generator=generator(0))
-    mixer = puzzle(grid=4, beta=0.1, eta=0.0, transport=False, generator=generator(3))
-    partners = []
-    while partners != [1, 0]:
-        mixed, soft, plan = run(mixer, images, torch.tensor([0, 1]), saliency)
-        partners = plan.partners.tolist()
-    assert_close(mixed[0, :, :, :8], images[0, :, :, :8])
-    assert_close(mixed[0, :, :, 8:], images[1, :, :, 8:])
-    assert_close(soft[:, :2], torch.full((2, 2), 0.5))
-
-
-def test_the_prior_follows_the_ratio():
-    images, targets, saliency = batch(20)
-    shares = []
-    for seed in range(8):
-        mixer = puzzle(grid=4, eta=100.0, generator=generator(seed))
-        _, _, plan = run(mixer, images, targets, saliency)
-        shares.append(plan.labels.unique().tolist())
-    assert all(len(labels) == 1 for labels in shares)  # the likeliest label, everywhere
-    assert {labels[0] for labels in shares} == {0, 1, 2}
-
-
 def test_one_grid_is_drawn_per_batch():
     images, targets, saliency = batch(3)
     mixer = puzzle(grid=(2, 8))
@@ -234,43 +182,6 @@ def test_other_dimensions_mix_too(size):
     assert not torch.equal(mixed, images)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
-def test_dtypes_are_kept(dtype):
-    images, targets, saliency = batch()
-    for settings in ({"grid": 4}, {"grid": 8, "transport": False}):
-        mixed, soft, plan = run(puzzle(**settings), images.to(dtype), targets, saliency)
-        assert mixed.dtype == dtype
-        assert soft.dtype == torch.float32
-        assert_close(mixed, plan.mix_images(images).to(dtype), rtol=2e-2, atol=1e-2)
-
-
-def test_memory_formats_change_nothing():
-    images, targets, saliency = batch()
-    mixed, *_ = run(puzzle(grid=4), images, targets, saliency)
-    last = images.to(memory_format=torch.channels_last)
-    assert_close(run(puzzle(grid=4), last, targets, saliency)[0], mixed)
-
-
-def test_the_same_generator_gives_the_same_result_on_any_threads():
-    tensors = batch(40)
-    torch.manual_seed(0)
-    first = [run(puzzle(num_threads=1), *tensors)[:2] for _ in range(2)]
-    torch.manual_seed(1)  # the global generator plays no part
-    second = [run(puzzle(num_threads=3), *tensors)[:2] for _ in range(2)]
-    assert_close(first, second, rtol=0, atol=0)
-    other, *_ = run(puzzle(generator=generator(2)), *tensors)
-    assert not torch.equal(other, first[0][0])
-
-
-def test_nothing_of_the_caller_changes():
-    tensors = batch()
-    versions, copies = [t._version for t in tensors], [t.clone() for t in tensors]
-    mixed, *_ = run(puzzle(), *tensors)
-    assert [t._version for t in tensors] == versions
-    assert_close(list(tensors), copies)
-    assert mixed.data_ptr() != tensors[0].data_ptr()
-
-
 def test_a_plan_mixes_other_tensors_alike():
     images, targets, saliency = batch()
     mixed, _, plan = run(puzzle(grid=4), images, targets, saliency)
@@ -287,32 +198,6 @@ def test_a_plan_mixes_other_tensors_alike():
         plan.mix_images(images.long())
 
 
-def test_gradients_flow_through_the_mixture():
-    images, targets, saliency = batch()
-    images.requires_grad_()
-    mixed, *_ = run(puzzle(grid=4), images, targets, saliency)
-    mixed.sum().backward()
-    assert float(images.grad.sum()) == pytest.approx(mixed.numel(), rel=1e-4)
-
-
-def test_bad_maps_count_as_uniform_and_are_told_of_once():
-    images, targets, saliency = batch()
-    saliency[0], saliency[1], saliency[2, 0, 0] = 0, float("nan"), float("inf")
-    mixer = puzzle()
-    with pytest.warns(UserWarning, match="3 of 6 saliency maps"):
-        mixer(images, targets, saliency)
-    assert mixer.last.uniform_maps == 3
-    mixer(images, targets, saliency)  # says nothing: warnings are errors here
-
-
-def test_broken_images_break_no_other():
-    images, targets, saliency = batch()
-    images[0, 0, 0, 0] = float("nan")
-    mixed, _, plan = run(puzzle(grid=4), images, targets, saliency)
-    clean = [j for j in range(6) if j != 0 and int(plan.partners[j]) != 0]
-    assert torch.isfinite(mixed[clean]).all()
-
-
 def test_uneven_cells_are_mixed_without_transport_and_told_of_once():
     images, targets, saliency = batch(4, (30, 32))
     mixer = puzzle(grid=4)
@@ -325,43 +210,9 @@ def test_uneven_cells_are_mixed_without_transport_and_told_of_once():
     puzzle(grid=4, transport=False)(images, targets, saliency)
 
 
-def test_maps_may_have_another_size():
-    images, targets, _ = batch(4)
-    saliency = torch.rand(4, 8, 8, generator=generator(5))
-    mixed, _, plan = run(puzzle(grid=16, t_size=2), images, targets, saliency)
-    assert plan.labels.shape == (4, 8, 8)  # at most a cell per pixel of the map
-    assert plan.moves.shape == (2, 4, 16, 16)
-    assert_close(mixed, mixture(plan, images))
-
-
-def test_the_clean_pass_is_made_as_set():
-    model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 64, 5))
-    images, targets, _ = batch(size=(8, 8))
-    for weight in (0.0, 1.0):
-        model.zero_grad()
-        mixer = puzzle(clean_weight=weight, grid=4)
-        saliency = mixer.saliency(model, images, targets)
-        assert (model[1].weight.grad is None) == (weight == 0)
-        assert saliency.shape == (6, 8, 8)
-        mixer(images, targets, saliency)
-    step = comixup.training_step(model, mixer, images, targets)
-    assert torch.isfinite(step.loss)
-
-
-def test_mixing_can_be_left_out():
-    images, targets, _ = batch()
-    mixer = puzzle(p=0.0)
-    mixed, soft = mixer(images, targets)
-    assert_close(mixed, images)
-    assert_close(soft, torch.eye(5)[targets])
-    assert not mixer.last.mixed
-
-
-@pytest.mark.parametrize(
+@each_case(
     ("setting", "error", "message"),
     [
-        ({"alpha": 0}, ValueError, "`alpha` must be above 0"),
-        ({"grid": 0}, ValueError, "`grid` must be a positive integer"),
         ({"grid": (4, 2.5)}, ValueError, "`grid` must be a positive integer"),
         ({"grid": ()}, ValueError, "`grid` must hold at least one number"),
         ({"levels": 0}, ValueError, "`levels` must be a positive integer"),
@@ -371,10 +222,8 @@ def test_mixing_can_be_left_out():
         ({"t_eps": -0.1}, ValueError, "`t_eps` must be a number from 0"),
         ({"neighbour": 0}, ValueError, "`neighbour` must be a positive integer"),
         ({"t_size": 0}, ValueError, "`t_size` must be a positive integer"),
-        ({"clean_weight": -1}, ValueError, "`clean_weight` must be a number from 0"),
         ({"std": (0.2, 0.0, 0.2)}, ValueError, "`std` must be above 0"),
         ({"num_threads": 0}, ValueError, "`num_threads` must be a positive integer"),
-        ({"p": 1.5}, ValueError, "`p` must be a number from 0 to 1"),
     ],
 )
 def test_bad_settings_are_rejected(setting, error, message):

@@ -62,27 +62,6 @@ def test_is_what_numpy_computes_from_the_description(per_sample, size):
             assert_close(float(soft[j, i]), 1.0 if i == j else 1 - own[j], rtol=1e-6, atol=1e-6)
 
 
-def test_scales_are_uniform_and_boxes_lie_inside_with_all_of_the_partner():
-    images, targets, _ = batch(2000, (50, 40), channels=1)
-    mixer = ResizeMix(7, per_sample=True, generator=generator(0))
-    mixer(images, targets)
-    plan = mixer.last.plan
-    assert int(plan.begin.min()) == 0
-    assert bool((plan.end.amax((0, 1)) == torch.tensor([50, 40])).all())
-    sides = (plan.end - plan.begin)[:, 0] / torch.tensor([50, 40])
-    assert bool((sides[:, 0] - sides[:, 1]).abs().max() < 1 / 40)  # its proportions, but rounding
-    assert float(sides.min()) > 0.06
-    assert float(sides.max()) < 0.8
-    assert abs(float(sides.mean()) - 0.45) < 0.03
-    # Whatever the place, the mean of what is shown is the partner's.
-    even = torch.rand(6, 1, 40, 40, generator=generator(1))
-    mixer = ResizeMix(7, scale=(0.5, 0.5), per_sample=True, generator=generator(2))
-    mixed, _ = mixer(even, torch.zeros(6, dtype=torch.int64))
-    owner = mixer.last.plan.owner
-    for j, i in enumerate(mixer.last.plan.partners[:, 0].tolist()):
-        assert_close(mixed[j, 0][owner[j] == 1].mean(), even[i].mean())
-
-
 def test_integers_show_the_pixel_in_the_middle():
     masks = torch.arange(6).view(1, 1, 6)
     assert shrunk_to(masks, [2]).tolist() == [[[1, 4]]]

@@ -7,7 +7,6 @@ from torch.testing import assert_close
 from batches import batch
 from cases import each_case
 from comixup.mixers import RMix
-from comixup.mixers._rmix import PERCENTILES
 from problems import generator
 from redraws import beta, permutation
 
@@ -69,33 +68,3 @@ def test_lambda_is_the_images_own_share_where_neither_stands_out():
     torch.randperm(6, generator=draw)
     assert_close(float(ratios[0, 0].mean()), float(beta(2.0, 1, draw)[0]), rtol=1e-5, atol=1e-6)
     assert mixer.last.uniform_maps == 6
-
-
-def test_a_top_cell_beats_a_low_one_from_either_side():
-    images, targets, _ = batch(2, (4, 4))
-    saliency = torch.zeros(2, 4, 4)
-    saliency[0, 0, 0], saliency[1, 3, 3] = 1, 1
-    seen = 0
-    for seed in range(20):
-        mixer = RMix(7, grid=4, generator=generator(seed))
-        mixer(images, targets, saliency)
-        plan = mixer.last.plan
-        if plan.partners[:, 0].tolist() == [1, 0]:
-            seen += 1
-            assert plan.ratios[0, 0, 0, 0] == 1
-            assert plan.ratios[0, 0, 3, 3] == 0
-            assert plan.ratios[1, 0, 0, 0] == 0
-            assert plan.ratios[1, 0, 3, 3] == 1
-    assert seen > 3
-
-
-def test_percentiles_are_ten_values_and_each_image_has_its_own():
-    assert_close(PERCENTILES, (0.0, 0.11, 0.22, 0.33, 0.44, 0.55, 0.66, 0.77, 0.88, 0.99))
-    m = 400
-    saliency = torch.rand(m, 10, 10, generator=generator(0))
-    images = torch.rand(m, 1, 10, 10)
-    mixer = RMix(7, grid=10, alpha=1e6, generator=generator(1))
-    mixer(images, torch.zeros(m, dtype=torch.int64), saliency)
-    plan = mixer.last.plan
-    shown = (plan.ratios[:, 0] == 1).flatten(1).sum(1)  # top of the image, low of its partner
-    assert len(set(shown.tolist())) > 20

@@ -4,9 +4,8 @@ import numpy as np
 import torch
 from torch.testing import assert_close
 
-from batches import batch, telling
+from batches import telling
 from cases import each_case
-from comixup import OnePass, Origin, SaliencyMemory, spectral_residual
 from comixup.mixers import SaliencyMix
 from problems import generator
 from redraws import beta, permutation, uniform
@@ -52,55 +51,3 @@ def test_is_what_numpy_computes_from_the_description(per_sample, size):
         for j, i in enumerate(partners):
             assert_close(float(soft[j, i]), 1.0 if i == j else 1 - own[j], rtol=1e-6, atol=1e-6)
             assert_close(float(soft[j].sum()), 1.0, rtol=1e-6, atol=1e-6)
-
-
-def test_the_box_shows_the_partners_peak_and_lambda_is_the_images_own_share():
-    images, targets, _ = batch(40, (20, 20))
-    saliency = torch.zeros(40, 20, 20)
-    peaks = torch.randint(20, (40, 2), generator=generator(1))
-    saliency[torch.arange(40), peaks[:, 0], peaks[:, 1]] = 1
-    mixer = SaliencyMix(7, alpha=1e6, generator=generator(2))  # lambda is one half
-    mixer(images, targets, saliency)
-    plan = mixer.last.plan
-    partners = plan.partners[:, 0]
-    at_peak = plan.owner[torch.arange(40), peaks[partners, 0], peaks[partners, 1]]
-    assert bool((at_peak == 1).all())
-    inside = ((plan.begin > 0) & (plan.end < 20)).all(-1)[:, 0]
-    areas = (plan.end - plan.begin).prod(-1)[:, 0] / 400
-    assert inside.any()
-    assert not inside.all()
-    assert_close(areas[inside], torch.full_like(areas[inside], 14**2 / 400))  # sqrt(1/2) * 20
-    assert bool((areas[~inside] <= 14**2 / 400).all())
-
-
-def test_maps_of_another_size_lead_to_the_same_place():
-    images, targets, _ = batch(6, (12, 16))
-    small = torch.rand(6, 3, 4, generator=generator(0))
-    large = small.repeat_interleave(4, 1).repeat_interleave(4, 2) + 0.0
-    plans = []
-    for maps in (small, large):
-        mixer = SaliencyMix(7, generator=generator(3))
-        mixer(images, targets, maps)
-        plans.append(mixer.last.plan)
-    # The middle of a cell is between pixels of the finer map, of which the first is its peak.
-    assert bool(((plans[0].begin - plans[1].begin).abs() <= 2).all())
-
-
-def test_it_takes_one_pass_by_remembered_maps_and_by_spectral_ones():
-    images, targets, _ = batch(8)
-    mixer = SaliencyMix(7, generator=generator(0))
-    mixup = OnePass(mixer, SaliencyMemory(8), rate=0.5)
-    for _ in range(2):
-        for turn in range(2):
-            mixed, soft = mixup(images, targets, Origin(torch.arange(8)))
-            (mixed.square().sum() * soft.sum()).backward() if mixed.requires_grad else None
-            assert mixup.last.mixed == bool(turn)
-        mixup.end_epoch()
-    assert mixer.last.uniform_maps == 0  # the memory had maps of all
-    mixer(images, targets, spectral_residual(images))
-    assert mixer.last.mixed
-
-
-def test_its_paper_has_no_clean_loss():
-    assert SaliencyMix(7).clean_weight == 0
-    assert SaliencyMix(7, clean_weight=1.0).clean_weight == 1

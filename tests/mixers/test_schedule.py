@@ -5,12 +5,10 @@ import dataclasses
 
 import pytest
 import torch
-from torch.testing import assert_close
-from torch.utils.data import DataLoader
 
 from batches import CLASSES, METHODS, batch, over, run
 from cases import each_case
-from comixup import CoMixup, InputMixup, OnePass, OnePassCollate, Origin, SaliencyMemory, Schedule
+from comixup import CoMixup, InputMixup, OnePass, Origin, SaliencyMemory, Schedule
 from problems import generator
 from rejections import NAN, rejects
 
@@ -88,10 +86,10 @@ def test_batches_are_mixed_with_probability_p_times_the_fraction(method):
     images, targets, saliency = batch(3, (4, 4))
     p = 0.8
     mixer = method(CLASSES, p=p, generator=generator(1))
-    for fraction in (0.5, 1, 0.0):
+    for fraction in (0.5, 0.0):
         mixer.fraction = fraction
         assert mixer.enabled is (fraction > 0)
-        mixed, times = 0, 50
+        mixed, times = 0, 40
         for _ in range(times):
             run(mixer, images, targets, saliency)
             mixed += mixer.last.mixed
@@ -142,37 +140,3 @@ def test_one_pass_spreads_rate_times_fraction_evenly(rate, fraction):
         mixup(images, targets, Origin(torch.arange(8)))
         mixed.append(mixup.last.mixed)
     assert mixed == turns[:9]
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_workers_read_the_fraction_as_it_is(workers):
-    images, targets, _ = batch(24)
-    triples = [(image, int(t), k) for k, (image, t) in enumerate(zip(images, targets, strict=True))]
-    mixup = one_pass(rate=0.8)
-    loader = DataLoader(
-        triples,
-        1,
-        collate_fn=OnePassCollate(mixup),
-        num_workers=workers,
-        persistent_workers=workers > 0,
-    )
-    counts = []
-    for fraction in (1.0, 0.25, 0.0):
-        mixup.fraction = fraction
-        counts.append(sum(origin is None for _, _, origin in loader))
-    assert counts[0] >= 12
-    assert 1 <= counts[1] <= 11
-    assert counts[2] == 0
-
-
-def test_a_schedule_in_a_loop():
-    schedule, mixer = Schedule(5, first_epoch=1, off_epoch=4), InputMixup(CLASSES)
-    images, targets, _ = batch()
-    mixed = []
-    for epoch in range(schedule.epochs):
-        mixer.fraction = schedule(epoch)
-        out, _ = mixer(images, targets)
-        mixed.append(mixer.last.mixed)
-        if not mixed[-1]:
-            assert_close(out, images, rtol=0, atol=0)
-    assert mixed == [False, True, True, True, False]
