@@ -30,10 +30,6 @@ def test_pixels_of_what_has_no_colours_are_the_values():
     torch.testing.assert_close(data_set((0.0,), (1.0,)).pixels(images), images)
 
 
-def test_the_number_of_classes():
-    assert data_set().num_classes == 5
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
 def test_floats_are_not_divided_by_255(dtype):
     images = torch.full((1, 1, 2, 2), 3.0, dtype=dtype)
