@@ -127,14 +127,6 @@ def test_a_missing_file_is_named(tmp_path, folder):
         load("cifar100", tmp_path)
 
 
-def test_a_missing_folder_is_looked_for_aloud(tmp_path):
-    expected = (
-        rf"cifar10 was not found. Looked in: .*cifar-10-batches-py, {tmp_path}.* COMIXUP_DATA"
-    )
-    with pytest.raises(FileNotFoundError, match=expected):
-        load("cifar10", tmp_path)
-
-
 # ---- Downloads ----------------------------------------------------------------------------------
 
 

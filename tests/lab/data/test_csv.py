@@ -26,14 +26,6 @@ def test_numbers_are_sorted_by_value_and_those_of_equal_value_by_letter(table):
     assert load("folder", path).classes == names
 
 
-def test_numbers_have_any_length(table):
-    names = ("9" * 5_000, "1" + "0" * 5_000, "7") * 2
-    path = table("path,label", *(f"{a}.png,{b}" for a, b in zip("abcdef", names, strict=True)))
-    assert load("folder", path).classes == (names[2], names[0], names[1])
-    with pytest.raises(ValueError, match="`classes` must be names or indices"):
-        load("folder", path, classes=["3" * 5_000])
-
-
 @pytest.mark.parametrize("name", ["ID", ""])
 def test_a_column_that_numbers_the_rows_is_no_class(table, name):
     rows = ("0,a.png,1,0", "1,b.png,0,1", "0,c.png,1,0", "1,d.png,0,1")
@@ -41,13 +33,6 @@ def test_a_column_that_numbers_the_rows_is_no_class(table, name):
     assert data.classes == ("cat", "dog")
     (note,) = data.notes
     assert note.endswith(f"is no class: column {name or 'without a name'}.")
-
-
-def test_a_class_with_one_image_names_the_fraction_and_the_class(table):
-    with pytest.raises(
-        ValueError, match=r"`test_fraction` \(--test-fraction\) .* class 'dog' has 1 in all"
-    ):
-        load("folder", table("path,label", "a.png,cat", "b.png,cat", "c.png,dog"))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 
 from comixup.lab.data import load
-from data_files import batches, write_cifar100, write_folder, write_tiny_imagenet
+from data_files import batches, write_folder, write_tiny_imagenet
 
 
 @pytest.fixture
@@ -99,11 +99,3 @@ def test_a_folder_without_a_good_image_is_rejected(folder):
         pytest.raises(ValueError, match="none of the 6 validation images"),
     ):
         load("folder", folder, skip_bad=True)
-
-
-def test_sets_without_a_file_for_each_image_cannot_skip(tmp_path):
-    write_cifar100(tmp_path)
-    with pytest.raises(ValueError, match="`skip_bad` must be False for 'cifar100', got True"):
-        load("cifar100", tmp_path, skip_bad=True)
-    with pytest.raises(ValueError, match="Only folder, imagenet, tiny-imagenet"):
-        load("digits", skip_bad=True)

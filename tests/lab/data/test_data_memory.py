@@ -115,15 +115,6 @@ def test_workers_change_nothing():
     assert_same(*origins)
 
 
-def test_only_the_sets_own_size_is_offered():
-    split = memory_split()
-    assert_same(batches(split, 8, image_size=6), batches(split, 8))
-    with pytest.raises(ValueError, match=r"`image_size` must be None or 6, .* got 32"):
-        split.loader(8, image_size=32)
-    with pytest.raises(ValueError, match=r"`min_scale` must be None for .* got 0.08"):
-        split.loader(8, min_scale=0.08)
-
-
 def test_floats_are_kept_as_they_are_and_copied():
     split = memory_split(count=4)
     split = type(split)(torch.rand(4, 3, 6, 6), split.targets, (0,), (1,))

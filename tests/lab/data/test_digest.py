@@ -8,7 +8,6 @@ import pytest
 
 from cases import each_case
 from comixup.lab.data import DataSet, load
-from comixup.lab.data._split import file_sources
 from data_files import (
     memory_split,
     write_cifar100,
@@ -183,15 +182,6 @@ def test_images_in_memory_count_pixel_by_pixel():
 )
 def test_names_of_classes_do_not_run_together(first, second):
     assert a_set(classes=first).digest() != a_set(classes=second).digest()
-
-
-def test_names_of_files_do_not_run_together(tmp_path):
-    for name, size in (("1", 23), ("12", 3), ("a", 1), ("b", 1)):
-        (tmp_path / name).write_bytes(b"x" * size)
-    names = ("1", "12", "a", "b")
-    one, two, a, b = (file_sources([tmp_path / name], None).tolist() for name in names)
-    assert one != two
-    assert a != b
 
 
 @pytest.mark.data

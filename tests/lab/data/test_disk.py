@@ -101,17 +101,3 @@ def test_a_damaged_image_is_named(tmp_path):
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(ValueError, match=r"bee.01\.png cannot be read as an image: .* Replace"):
         run(split, augment=None, workers=1)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"image_size": 0}, "`image_size` must be a positive integer, got 0"),
-        ({"min_scale": 0}, "`min_scale` must be above 0, got 0"),
-        ({"min_scale": 1.5}, "`min_scale` must be a number from 0 to 1, got 1.5"),
-        ({"workers": -1}, "`workers` must be an integer of at least 0, got -1"),
-    ],
-)
-def test_wrong_settings_are_rejected(pictures, settings, message):
-    with pytest.raises(ValueError, match=message):
-        pictures.train.loader(4, **settings)

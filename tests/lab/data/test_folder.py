@@ -36,21 +36,6 @@ def test_test_may_lack_a_class_and_keeps_the_others_numbers(root):
     assert load("folder", root).test.targets.tolist() == [1, 1, 1]
 
 
-def test_images_outside_of_class_folders_are_explained(tmp_path):
-    (tmp_path / "train" / "a").mkdir(parents=True)
-    (tmp_path / "val").mkdir()
-    smooth_picture(9, 9, seed=0).save(tmp_path / "val" / "a.png")
-    with pytest.raises(FileNotFoundError, match=r"val has no folders of classes. Put its images"):
-        load("folder", tmp_path)
-
-
-def test_a_test_split_without_images_is_named(root):
-    for path in (root / "val").glob("*/*.*g"):
-        path.unlink()
-    with pytest.raises(FileNotFoundError, match="val has no images in any of its folders"):
-        load("folder", root)
-
-
 @pytest.mark.parametrize("name", ["folder", "imagenet"])
 def test_missing_folders_are_looked_for_aloud(tmp_path, name):
     with pytest.raises(

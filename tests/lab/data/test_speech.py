@@ -68,12 +68,6 @@ def test_a_missing_clip_is_named(tmp_path, folder):
         load("speech-commands", tmp_path)
 
 
-def test_an_empty_list_is_noticed(tmp_path, folder):
-    (folder / "testing_list.txt").write_text("")
-    with pytest.raises(FileNotFoundError, match="has no clips of test"):
-        load("speech-commands", tmp_path)
-
-
 # ---- Odd files ----------------------------------------------------------------------------------
 
 
@@ -129,7 +123,7 @@ def test_odd_clips_are_named(tmp_path, content, reason):
 def test_damaged_headers_raise_nothing_else(tmp_path):
     rng = np.random.default_rng(0)
     content, path = riff(SAMPLES[:200].tobytes()), tmp_path / "clip.wav"
-    for _ in range(300):
+    for _ in range(100):
         damaged = bytearray(content)
         for place in rng.integers(0, 44, rng.integers(1, 4)):
             damaged[place] = rng.choice([0, 1, 128, 255, rng.integers(256)])
@@ -166,16 +160,6 @@ def test_lists_lead_nowhere_else(tmp_path, folder, line):
     with (folder / "testing_list.txt").open("a") as file:
         file.write(f"{line}\n")
     with pytest.raises(FileNotFoundError, match="is not whole: "):
-        load("speech-commands", tmp_path)
-
-
-@pytest.mark.parametrize("target", [None, ".."])
-def test_a_word_without_clips_is_named(tmp_path, folder, target):
-    if target is None:
-        (folder / "zero").mkdir()
-    else:
-        (folder / "zero").symlink_to(target)
-    with pytest.raises(FileNotFoundError, match=r"zero has no clips \(\.wav\)"):
         load("speech-commands", tmp_path)
 
 

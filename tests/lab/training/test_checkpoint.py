@@ -19,7 +19,7 @@ from comixup.lab.training._folder import (
     load_state,
     save_state,
 )
-from small_runs import contents, recipe, saved, train_here
+from small_runs import contents, saved, train_here
 
 IDENTITY = {"lr": 1, "seed": 0}
 
@@ -56,10 +56,6 @@ def test_what_is_read_is_what_was_written(path):
     assert_close(state.model, expected.model, rtol=0, atol=0)
     state.model = expected.model
     assert state == expected
-
-
-def test_no_checkpoint_is_none(tmp_path):
-    assert load_state(tmp_path / CHECKPOINT, IDENTITY) is None
 
 
 def test_a_truncated_file_and_random_bytes(path):
@@ -236,20 +232,3 @@ def test_weights_that_do_not_fit_are_rejected_and_nothing_is_changed(data, runs,
     after = contents(folder)
     assert {name: after[name] for name in before} == before
     (folder / CHECKPOINT).write_bytes(good)
-
-
-@pytest.mark.parametrize(
-    ("changes", "match"),
-    [
-        ({"lr": 0.5}, "lr was .*, is "),
-    ],
-)
-def test_a_changed_recipe_is_rejected_and_nothing_is_changed(data, runs, changes, match):
-    folder = train_here(data, runs)
-    (folder / "run.json").unlink(
-        missing_ok=True
-    )  # or else the other run would have a folder of its own
-    before = contents(folder)
-    with pytest.raises(ValueError, match=match):
-        train_here(data, runs, chosen=recipe(**changes))
-    assert contents(folder) == before

@@ -48,7 +48,7 @@ def test_is_torchs_binary_cross_entropy_of_the_probabilities(kind, size):
 
 
 @each_case("dtype", [torch.float32, torch.float64])
-@each_case("gap", [20.0, 90.0, 500.0, 1e4, 1e30])
+@each_case("gap", [20.0, 500.0, 1e30])
 def test_a_certain_and_wrong_answer_has_its_exact_loss_and_gradient(gap, dtype):
     logits = torch.tensor([[gap, 0.0, 0.0, 0.0]], dtype=dtype, requires_grad=True)
     loss = mean_binary_cross_entropy(logits, torch.tensor([2]))

@@ -34,18 +34,6 @@ def test_shuffled_saliency_is_another_inputs():
         torch.testing.assert_close(mixed, expected)
 
 
-def test_settings_reach_the_mixer():
-    mixer = made(Method("comixup", {"beta": 0.5, "partition_size": 4}))
-    assert (mixer.beta, mixer.partition_size) == (0.5, 4)
-    assert made(Method("cutmix", {"alpha": 0.2, "num_inputs": 3})).num_inputs == 3
-
-
-def test_lists_become_tuples_as_json_has_none():
-    mixer = made(Method("manifold", {"layers": ["a", "b"]}))
-    assert tuple(mixer.layers) == ("a", "b")
-    assert make_mixer(Method("comixup", {"grid": [2, 3]}), 7, torch.Generator()).grid == (2, 3)
-
-
 @pytest.mark.parametrize(
     ("method", "message"),
     [

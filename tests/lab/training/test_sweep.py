@@ -63,16 +63,6 @@ def test_each_setting_is_varied_alone():
 PAPER = RECIPES["cifar100-sensitivity"]
 
 
-def test_own_values_are_those_of_the_recipe():
-    sensitivity = RECIPES["cifar100-sensitivity"]
-    cells = sweep_variants(sensitivity, {"beta": [0.16, 0.32], "gamma": [1.0]}, "beta-0.16")
-    assert [(cell.name, cell.default) for cell in cells] == [
-        ("beta-0.16", True),
-        ("beta-0.16-beta-0.32", False),
-        ("beta-0.16", True),
-    ]
-
-
 def test_values_may_be_no_numbers():
     cells = sweep_variants(SMALL, {"resolve": [False, True], "clip": ["hard", None, "soft"]})
     assert [(c.value, c.name, c.default) for c in cells] == [
@@ -181,14 +171,6 @@ def test_table_for_the_terminal():
     assert ["beta", "0", "2", "11.00 ± 1.41"] in cells
     assert ["beta", "0.32 *", "1", "9.00"] in cells
     assert ["beta", "0.4", "0", "-"] in cells
-
-
-def test_markdown_of_a_sweep(tmp_path):
-    found = filled(PAPER, {"omega": [1e-3, 5e-4]}, [[10.0, 12.0], [9.0]])
-    write_tables(found, tmp_path)
-    lines = (tmp_path / "sensitivity.md").read_text().splitlines()
-    assert lines[2] == "| omega | 0.0005 | 2 | 11.00 ± 1.41 |"
-    assert lines[3] == "| omega | 0.001 * | 1 | 9.00 |"
 
 
 def test_means_and_seeds_are_drawn_and_the_own_value_marked():
