@@ -97,13 +97,6 @@ def test_it_does_not_depend_on_the_order_of_listing(root, tmp_path, monkeypatch)
     assert {name: load(name, place).digest() for name, place in names.items()} == before
 
 
-def test_cached_sets_have_the_digest_of_decoded_ones(tmp_path, monkeypatch):
-    write_tiny_imagenet(tmp_path)
-    first, second = (load("tiny-imagenet", tmp_path).digest() for _ in range(2))
-    monkeypatch.setenv("COMIXUP_CACHE", "off")
-    assert first == second == load("tiny-imagenet", tmp_path).digest()
-
-
 # ---- What it depends on -------------------------------------------------------------------------
 
 

@@ -48,24 +48,8 @@ def test_spectrograms_follow_the_definition(tmp_path, folder):
         torch.testing.assert_close(got, expected, rtol=2e-3, atol=2e-3)  # kept in half precision
 
 
-def test_loaders_yield_them_as_they_are(tmp_path, folder):
-    data = load("speech-commands", tmp_path)
-    images, _ = next(data.train.loader(9, augment="crop-flip").epoch(0))
-    assert images.dtype == torch.float32
-    order = data.train.loader(9, augment="crop-flip")._order.indices(0)
-    torch.testing.assert_close(images, data.train.images[order].float(), rtol=0, atol=0)
-    torch.testing.assert_close(images.mean((1, 2, 3)), torch.zeros(9), rtol=0, atol=1e-3)
-    torch.testing.assert_close(images.std((1, 2, 3)), torch.ones(9), rtol=0, atol=1e-3)
-
-
 def test_silence_has_no_infinities():
     torch.testing.assert_close(spectrograms(torch.zeros(2, 16_000)), torch.zeros(2, 160, 100))
-
-
-def test_a_missing_clip_is_named(tmp_path, folder):
-    (folder / "up" / "clip_4.wav").unlink()
-    with pytest.raises(FileNotFoundError, match=r"not whole: up/clip_4.wav of testing_list.txt"):
-        load("speech-commands", tmp_path)
 
 
 # ---- Odd files ----------------------------------------------------------------------------------
@@ -155,7 +139,7 @@ def test_clips_that_are_listed_twice_are_named(tmp_path, folder, name, line):
         load("speech-commands", tmp_path)
 
 
-@pytest.mark.parametrize("line", ["../up/clip_1.wav", "/etc/passwd"])
+@pytest.mark.parametrize("line", ["../up/clip_1.wav", "up/clip_9.wav"])
 def test_lists_lead_nowhere_else(tmp_path, folder, line):
     with (folder / "testing_list.txt").open("a") as file:
         file.write(f"{line}\n")

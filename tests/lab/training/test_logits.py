@@ -5,7 +5,6 @@ import json
 import pytest
 import torch
 import torch.nn.functional as F
-from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
@@ -14,7 +13,7 @@ from comixup.lab import models
 from comixup.lab.data import load
 from comixup.lab.evaluation import measure, predict
 from comixup.lab.training import Hardware, TrainingStopped
-from comixup.lab.training._export import logits_bytes, read_logits, safetensors_bytes
+from comixup.lab.training._export import logits_bytes, read_logits
 from comixup.lab.training._folder import LOGITS, RESULT, WEIGHTS
 from comixup.lab.training._measures import measures
 from comixup.lab.training._trainer import Trainer
@@ -125,14 +124,6 @@ def test_damaged_and_missing_files_are_rejected(tmp_path):
 
 
 # ---- Files that follow from their content -------------------------------------------------------
-
-
-def test_what_is_written_is_read(tmp_path):
-    tensors = {"b": torch.arange(3), "a": torch.rand(2, 5, generator=generator(0)).half()}
-    (tmp_path / "x").write_bytes(safetensors_bytes(tensors, {"z": "1", "ä": "ö"}))
-    assert_close(load_file(tmp_path / "x"), tensors, rtol=0, atol=0)
-    with safe_open(tmp_path / "x", "pt") as file:
-        assert file.metadata() == {"z": "1", "ä": "ö"}
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,6 @@ from comixup.lab.training._losses import balanced_weights, losses
 from comixup.lab.training._own_images import (
     Summary,
     default_network,
-    describe_images,
     recipe_for,
     report_near_copies,
     summarize,
@@ -140,17 +139,6 @@ def test_the_rate_follows_half_a_cosine():
     middle = recipe.lr_at((start + end) / 2)
     assert (zero, middle) == (0, pytest.approx(high / 2))
     assert recipe.lr_at(start + 0.25 * (end - start)) == pytest.approx(high * 0.853553, rel=1e-5)
-
-
-def test_imbalance_is_told(tmp_path):
-    root = tmp_path / "colours"
-    write_images(root / "train", {"blue": 2, "green": 6})
-    write_images(root / "val", {"green": 2}, shift=3)
-    said = "\n".join(describe_images(load("folder", root), tiny(root)))
-    assert "8 train, 2 test images of 2 classes" in said
-    assert "Classes have 2 to 6 training images" in said
-    assert "--class-weights balanced" in said
-    assert "Left out" not in said
 
 
 def test_near_copies_are_reported(tmp_path):

@@ -36,11 +36,6 @@ def test_lines_for_a_log():
     ]
 
 
-def test_an_epoch_without_evaluation_has_no_errors():
-    row = {name: value for name, value in ROW.items() if name != "test_error"}
-    assert "error" not in shown(lambda reporter: reporter.epoch(row))
-
-
 MIXED = {**ROW, "inputs_per_output": 2.43, "unmixed_outputs": 7.7}
 
 

@@ -166,15 +166,6 @@ def test_one_seed_gives_one_result_and_another_gives_another(given):
     assert not torch.equal(noises[0], noises[2])
 
 
-def test_frozen_weights_need_no_gradient():
-    model, images = deep(), images_of(size=(4, 4))
-    free = copy.deepcopy(model)
-    model.requires_grad_(False)
-    loss = vat_loss(model, images, epsilon=0.3, generator=generator(11))
-    assert_close(loss, vat_loss(free, images, epsilon=0.3, generator=generator(11)))
-    assert not loss.requires_grad
-
-
 def test_works_inside_the_callers_no_grad():
     model, images = deep(), images_of(size=(4, 4))
     with torch.no_grad():
