@@ -106,14 +106,3 @@ def test_what_cannot_be_augmented_is_rejected():
         ValueError, match='`augment` must be "crop-flip" or "none" for spectrograms'
     ):
         floats.loader(8, augment="trivial")
-
-
-def test_grey_images_are_augmented_too():
-    shown = [
-        torch.cat(
-            [images for images, _ in memory_split(channels=1).loader(8, augment=augment).epoch(0)]
-        )
-        for augment in ("crop-flip", "trivial")
-    ]
-    assert shown[0].shape == shown[1].shape
-    assert (shown[0] != shown[1]).any()

@@ -37,12 +37,6 @@ def official(monkeypatch):
     accept_official(monkeypatch)
 
 
-def test_the_tests_files_are_what_python_2_wrote(folder, written):
-    content = pickle.loads((folder / "train").read_bytes(), encoding="bytes")
-    np.testing.assert_array_equal(content[b"data"], written["train"][0])
-    assert content[b"fine_labels"] == written["train"][1]
-
-
 def test_cifar100_is_read(tmp_path, written):
     data = load("cifar100", tmp_path)
     assert data.classes == ("thing 0", "thing 1", "thing 2", "thing 3")
@@ -72,7 +66,6 @@ def test_cifar10_is_read_from_all_five_files(tmp_path):
 
 
 def test_the_root_may_be_the_folder_itself(folder, tmp_path):
-    assert len(load("cifar100", folder).test) == 20
     folder.rename(tmp_path / "other name")
     assert len(load("cifar100", tmp_path / "other name").test) == 20
 
@@ -115,11 +108,9 @@ def test_a_hostile_file_is_rejected_unread(tmp_path, folder, known, file):
     assert canary.exists()  # read, it would have run
 
 
-@pytest.mark.parametrize(
-    "damage", [lambda c: c[:-1], lambda c: c[:99] + b"x" + c[100:], lambda c: b""]
-)
-def test_a_damaged_file_is_named(tmp_path, folder, known, damage):
-    content = damage((folder / "test").read_bytes())
+def test_a_damaged_file_is_named(tmp_path, folder, known):
+    content = bytearray((folder / "test").read_bytes())
+    content[99] ^= 1
     (folder / "test").write_bytes(content)
     with pytest.raises(ValueError, match=r"test is damaged or changed: .*download=True"):
         load("cifar100", tmp_path)
@@ -134,14 +125,6 @@ def test_a_missing_file_is_named(tmp_path, folder):
     (folder / "test").unlink()
     with pytest.raises(FileNotFoundError, match="cifar-100-python is not whole: test missing"):
         load("cifar100", tmp_path)
-
-
-def test_a_missing_folder_is_looked_for_aloud(tmp_path):
-    expected = (
-        rf"cifar10 was not found. Looked in: .*cifar-10-batches-py, {tmp_path}.* COMIXUP_DATA"
-    )
-    with pytest.raises(FileNotFoundError, match=expected):
-        load("cifar10", tmp_path)
 
 
 # ---- Downloads ----------------------------------------------------------------------------------
@@ -174,14 +157,6 @@ def half(handler, content):
 
 def other_bytes(handler, content):
     whole(handler, content[:-1] + bytes([content[-1] ^ 1]))
-
-
-def missing(handler, content):
-    handler.send_error(404)
-
-
-def no_http(handler, content):
-    handler.wfile.write(b"\x1b[2J\xff\n\n")
 
 
 def to_a_file(handler, content):
@@ -225,14 +200,13 @@ def test_what_is_missing_is_fetched_once(tmp_path, server):
     assert server.requests == asked
 
 
-@pytest.mark.parametrize("damage", [lambda c: c[:-1], lambda c: c[:-1] + b"x", lambda c: b""])
-def test_a_damaged_archive_that_lies_there_is_fetched_again(tmp_path, server, damage):
-    (tmp_path / f"{FOLDER}.tar.gz").write_bytes(damage(server.content))
+def test_a_damaged_archive_that_lies_there_is_fetched_again(tmp_path, server):
+    (tmp_path / f"{FOLDER}.tar.gz").write_bytes(server.content[:-1])
     load("cifar100", tmp_path, download=True)
     assert server.requests
 
 
-@pytest.mark.parametrize("answer", [half, other_bytes, missing, no_http, to_a_file])
+@pytest.mark.parametrize("answer", [half, other_bytes, to_a_file])
 def test_failed_transfers_are_told_and_repeated(tmp_path, server, answer):
     server.answer, root = answer, tmp_path / "root"
     with pytest.raises(RuntimeError, match=r"CIFAR100 could not be fetched from .* other means"):
@@ -240,12 +214,6 @@ def test_failed_transfers_are_told_and_repeated(tmp_path, server, answer):
     assert not (root / FOLDER).exists()  # nothing is unpacked before its MD5 is right
     server.answer = whole
     assert len(load("cifar100", root, download=True).test) == 20
-
-
-def test_a_root_that_cannot_be_written_to_is_named(tmp_path, server):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(RuntimeError, match=r"CIFAR100 could not be fetched .*(Not a dir|exists)"):
-        load("cifar100", tmp_path / "file" / "below", download=True)
 
 
 def test_two_at_once_both_succeed(tmp_path, server):
@@ -260,11 +228,6 @@ def test_two_at_once_both_succeed(tmp_path, server):
     for thread in threads:
         thread.join(timeout=60)
     assert results == [40] * 4
-
-
-def test_what_is_there_is_not_fetched_again(tmp_path, written):
-    # There is no network to be asked, and none is.
-    assert len(load("cifar100", tmp_path, download=True).train) == 40
 
 
 # ---- The official files -------------------------------------------------------------------------
@@ -282,13 +245,3 @@ def test_the_official_files(official):
     torch.testing.assert_close(pixels.std((0, 2, 3)), torch.tensor(data.std), rtol=0, atol=0.01)
     whole = batches(data.test, 1000)
     assert_same(batches(data.test, 1000, first_step=7), whole[7:])
-
-
-@pytest.mark.data
-def test_a_cut_official_file_is_noticed(tmp_path, official):
-    folder = tmp_path / FOLDER
-    shutil.copytree(os.path.join(os.environ["COMIXUP_DATA"], FOLDER), folder)
-    with (folder / "train").open("rb+") as file:
-        file.truncate(10**8)
-    with pytest.raises(ValueError, match=r"train is damaged or changed"):
-        load("cifar100", tmp_path)

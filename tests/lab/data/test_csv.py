@@ -1,7 +1,3 @@
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 
@@ -23,67 +19,20 @@ def table(tmp_path):
     return write
 
 
-def test_paths_labels_and_splits(table):
-    lines = [f"{letter}.png,{'cat' if letter in 'aceg' else 'ant'},train" for letter in "abcdefgh"]
-    data = load("folder", table("path,label,split", *lines, "i.png,ant,val", "j.png,cat,test"))
-    assert data.classes == ("ant", "cat")
-    assert [path.name for path in data.train.paths] == [f"{letter}.png" for letter in "abcdefgh"]
-    assert data.train.targets.tolist() == [1, 0, 1, 0, 1, 0, 1, 0]
-    assert [path.name for path in data.validation.paths] == ["i.png"]
-    assert [path.name for path in data.test.paths] == ["j.png"]
+def test_numbers_are_sorted_by_value_and_those_of_equal_value_by_letter(table):
+    # Else the order of a set would decide, which is another in every process.
+    names = ("00001", "0001", "001", "01", "1", "002", "02", "2", "10")
+    path = table("path,labels,split", f"a.png,{';'.join(names[::-1])},train", "b.png,1,test")
+    assert load("folder", path).classes == names
 
 
-def test_without_splits_a_fifth_of_each_class_is_tested_on(table):
-    lines = [f"{letter}.png,{letter in 'abcde'}" for letter in "abcdefghij"]
-    data = load("folder", table("File,Class", *lines))
-    assert sorted(data.test.targets.tolist()) == [0, 1]
-    assert len(data.train) == 8
-    assert not {*data.train.paths} & {*data.test.paths}
-
-
-def test_numbers_are_sorted_by_value(table):
-    lines = [f"{letter}.png,{label}" for letter, label in zip("abcd", (10, 9, 10, 9), strict=True)]
-    assert load("folder", table("path,label", *lines)).classes == ("9", "10")
-
-
-def test_numbers_of_equal_value_are_sorted_by_letter_whatever_the_hash_seed(table):
-    names = ("1", "01", "001", "2", "02")
-    path = table(
-        "path,label", *(f"{a}.png,{b}" for a, b in zip("abcdefghij", names * 2, strict=True))
-    )
-    code = (
-        "import sys; from comixup.lab.data import load; print(load('folder', sys.argv[1]).classes)"
-    )
-    for seed in ("0", "1", "2", "3"):
-        environment = {**os.environ, "PYTHONHASHSEED": seed}
-        said = subprocess.run(
-            [sys.executable, "-c", code, path], env=environment, capture_output=True, check=True
-        )
-        assert said.stdout.decode().strip() == "('001', '01', '1', '02', '2')"
-
-
-def test_numbers_have_any_length(table):
-    names = ("9" * 5_000, "1" + "0" * 5_000, "7") * 2
-    path = table("path,label", *(f"{a}.png,{b}" for a, b in zip("abcdef", names, strict=True)))
-    assert load("folder", path).classes == (names[2], names[0], names[1])
-    with pytest.raises(ValueError, match="`classes` must be names or indices"):
-        load("folder", path, classes=["3" * 5_000])
-
-
-@pytest.mark.parametrize("name", ["id", "ID", "index", ""])
+@pytest.mark.parametrize("name", ["ID", ""])
 def test_a_column_that_numbers_the_rows_is_no_class(table, name):
     rows = ("0,a.png,1,0", "1,b.png,0,1", "0,c.png,1,0", "1,d.png,0,1")
     data = load("folder", table(f"{name},path,cat,dog", *rows))
     assert data.classes == ("cat", "dog")
     (note,) = data.notes
     assert note.endswith(f"is no class: column {name or 'without a name'}.")
-
-
-def test_a_class_with_one_image_names_the_fraction_and_the_class(table):
-    with pytest.raises(
-        ValueError, match=r"`test_fraction` \(--test-fraction\) .* class 'dog' has 1 in all"
-    ):
-        load("folder", table("path,label", "a.png,cat", "b.png,cat", "c.png,dog"))
 
 
 @pytest.mark.parametrize(
@@ -117,13 +66,10 @@ def test_any_number_of_labels(table, lines):
     ("lines", "message"),
     [
         (["path,label", "a.png,cat", "z.png,dog"], "line 3, must name an image file"),
-        (["path,label", "a.png,cat", f"{'1' * 5000},dog"], "line 3, must name an image file"),
         (["path,label", "a.png,cat", "b.png,"], "line 3, must have a label"),
         (["path,label", "a.png,cat", "a.png,dog"], "one line for each image"),
         (["path,label", "a.png,cat", "b.png,cat"], "two classes at least"),
-        (["path,label", "a.png,cat", "b.png"], "line 3, must have 2 cells"),
         (["path,label"], "must have lines with images"),
-        (["path,path", "a.png,b.png"], "must have different columns"),
         (["name,label", "a.png,cat"], "must have a column path"),
         (
             ["path,label,split", "a.png,cat,later", "b.png,ox,train"],
@@ -138,3 +84,13 @@ def test_any_number_of_labels(table, lines):
 def test_what_is_wrong_in_a_table_is_named(table, lines, message):
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         load("folder", table(*lines))
+
+
+def test_paths_labels_and_splits(table):
+    lines = [f"{letter}.png,{'cat' if letter in 'aceg' else 'ant'},train" for letter in "abcdefgh"]
+    data = load("folder", table("path,label,split", *lines, "i.png,ant,val", "j.png,cat,test"))
+    assert data.classes == ("ant", "cat")
+    assert [path.name for path in data.train.paths] == [f"{letter}.png" for letter in "abcdefgh"]
+    assert data.train.targets.tolist() == [1, 0, 1, 0, 1, 0, 1, 0]
+    assert [path.name for path in data.validation.paths] == ["i.png"]
+    assert [path.name for path in data.test.paths] == ["j.png"]

@@ -4,15 +4,12 @@ import pickle
 import struct
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from comixup.lab._progress import track
-from comixup.lab.data import _cache
-from comixup.lab.data._cache import cache_folder, cached
+from comixup.lab.data._cache import cached
 
 SHAPE = (3, 4)
 
@@ -58,13 +55,7 @@ def test_an_array_is_made_once(cache, files):
     assert len(list(cache.iterdir())) == 1
 
 
-def test_what_is_written_to_the_array_does_not_reach_the_file(cache, files):
-    make = Maker()
-    torch.from_numpy(keep(files, make)).zero_()  # torch warns of arrays it may not write to
-    np.testing.assert_array_equal(keep(files, make)[0], [1, 2, 3, 4])
-
-
-@pytest.mark.parametrize("change", ["size", "time", "name", "number"])
+@pytest.mark.parametrize("change", ["size", "time", "name"])
 def test_other_files_make_another_array_that_replaces_it(cache, files, change):
     make = Maker()
     keep(files, make)
@@ -73,11 +64,8 @@ def test_other_files_make_another_array_that_replaces_it(cache, files, change):
         files[0].write_text("something longer")
     elif change == "time":
         os.utime(files[0], ns=(1, 1))
-    elif change == "name":
-        files = [files[0].rename(files[0].with_name("c")), files[1]]
     else:
-        files = [*files, files[0].with_name("d")]
-        files[-1].write_text("more")
+        files = [files[0].rename(files[0].with_name("c")), files[1]]
     np.testing.assert_array_equal(keep(files, make)[0], [3, 4, 5, 6])
     assert sorted(path.name.split("-")[0] for path in cache.iterdir()) == ["other", "some"]
 
@@ -106,25 +94,15 @@ def save(array):
     return write
 
 
-def save_zipped(path):
-    with path.open("wb") as file:
-        np.savez(file, np.zeros(SHAPE, np.uint8))
-
-
 def write_pickle(path):
     path.write_bytes(pickle.dumps(Canary(path.parent / "canary")))
 
 
-def header(text, version=1):
+def described(shape="(3, 4)", kind="'|u1'"):
     """An array's file with a header of one's choice."""
-    length = struct.pack("<H" if version == 1 else "<I", len(text))
-    return lambda path: path.write_bytes(
-        b"\x93NUMPY" + bytes([version, 0]) + length + text.encode("latin1") + bytes(12)
-    )
-
-
-def described(shape="(3, 4)", kind="'|u1'", order="False"):
-    return header(f"{{'descr': {kind}, 'fortran_order': {order}, 'shape': {shape}, }}\n")
+    text = f"{{'descr': {kind}, 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    start = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text))
+    return lambda path: path.write_bytes(start + text + bytes(12))
 
 
 def pipe(path):
@@ -132,40 +110,23 @@ def pipe(path):
     os.mkfifo(path)
 
 
-def link(target):
-    def make(path):
-        path.unlink()
-        path.symlink_to(target)
-
-    return make
+def device(path):
+    path.unlink()
+    path.symlink_to("/dev/zero")
 
 
 DAMAGE = {
     "one bit": damage_value,
-    "one byte less": lambda path: path.write_bytes(path.read_bytes()[:-1]),
-    "the start": lambda path: path.write_bytes(path.read_bytes()[:20]),
     "empty": lambda path: path.write_bytes(b""),
-    "zeros": lambda path: path.write_bytes(bytes(path.stat().st_size)),
     "another shape": save(np.zeros((2, 2), np.uint8)),
     "another type": save(np.zeros(SHAPE, np.float32)),
-    "objects": save(np.array([{}], dtype=object)),
     "hostile objects": save(np.array([Canary("canary")], dtype=object)),
     "a pickle": write_pickle,
-    "a zip file": save_zipped,
     "a huge shape": described(f"({2**40}, {2**40})"),
-    "a negative shape": described("(-3, -4)"),
-    "a shape of text": described("('a',)"),
-    "no shape": described("None"),
-    "another order": described(order="True"),
     "structure in depth": described("(" * 300),
-    "signs in depth": described("(" + "-" * 9000 + "1,)"),
     "a program": described("__import__('os').mkdir('canary')"),
-    "strange types": described(kind="[('a', [('b', '|O')])]"),
-    "a long header": header("{" + " " * 20_000 + "}", version=2),
-    "version 9": header("{}", version=9),
     "a pipe": pipe,
-    "a device": link("/dev/zero"),
-    "a way round": link("/dev/stdin"),
+    "a device": device,
 }
 
 
@@ -183,16 +144,6 @@ def test_a_damaged_file_is_made_again_with_a_message(cache, files, damage, monke
     keep(files, make)
     assert make.made == 2
     assert not list(tmp_path.rglob("canary"))
-
-
-def test_an_interrupted_write_leaves_nothing(cache, files, monkeypatch):
-    def interrupted(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(np, "save", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        keep(files, Maker())
-    assert list(cache.iterdir()) == []
 
 
 def test_what_a_kill_left_is_removed_after_a_day(cache, files):
@@ -219,36 +170,7 @@ def test_a_full_disk_leaves_nothing_and_the_array_is_there(cache, files, monkeyp
     assert list(cache.iterdir()) == []
 
 
-def test_an_array_that_another_process_removes_at_once_is_there(cache, files, monkeypatch):
-    write_itself = _cache._write
-
-    def write(*arguments):
-        path = write_itself(*arguments)
-        path.unlink()
-        return path
-
-    monkeypatch.setattr(_cache, "_write", write)
-    np.testing.assert_array_equal(keep(files, Maker())[0], [1, 2, 3, 4])
-
-
-def test_an_array_that_vanishes_before_it_is_read_is_made(cache, files, monkeypatch, recwarn):
-    make = Maker()
-    keep(files, make)
-    [path] = cache.iterdir()
-    read_itself = _cache._read
-
-    def read(found, *arguments):
-        if make.made == 1:
-            path.unlink()
-        return read_itself(found, *arguments)
-
-    monkeypatch.setattr(_cache, "_read", read)
-    np.testing.assert_array_equal(keep(files, make)[0], [2, 3, 4, 5])
-    assert not recwarn.list
-
-
-@pytest.mark.parametrize("alike", [True, False])
-def test_at_the_same_instant_everyone_has_a_good_array(cache, files, alike):
+def test_at_the_same_instant_everyone_has_a_good_array(cache, files):
     together = threading.Barrier(6, timeout=30)
     arrays = []
 
@@ -256,7 +178,7 @@ def test_at_the_same_instant_everyone_has_a_good_array(cache, files, alike):
         def make():
             together.wait()
             # Sums may come out differently in the last bit on another number of threads.
-            return np.full(SHAPE, 7 if alike else number, np.uint8)
+            return np.full(SHAPE, number, np.uint8)
 
         arrays.append((number, keep(files, make)))
 
@@ -267,16 +189,10 @@ def test_at_the_same_instant_everyone_has_a_good_array(cache, files, alike):
         thread.join(timeout=60)
     assert sorted(number for number, _ in arrays) == list(range(6))
     for number, array in arrays:
-        np.testing.assert_array_equal(array, np.full(SHAPE, 7 if alike else number))
+        np.testing.assert_array_equal(array, np.full(SHAPE, number))
     make = Maker()
     assert keep(files, make).min() == keep(files, make).max()
     assert make.made == 0
-
-
-def test_sources_that_are_gone_are_named(cache, files):
-    files[0].unlink()
-    with pytest.raises(FileNotFoundError, match=r"data/a cannot be found: .* Restore it"):
-        keep(files, Maker())
 
 
 def test_off_keeps_nothing(files, monkeypatch, tmp_path):
@@ -289,19 +205,7 @@ def test_off_keeps_nothing(files, monkeypatch, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
-def test_where_nothing_can_be_written_there_is_an_error_message(files, monkeypatch):
-    monkeypatch.setenv("COMIXUP_CACHE", str(files[0]))  # a file, not a folder
-    with pytest.warns(UserWarning, match=r"could not be cached in .* COMIXUP_CACHE"):
-        np.testing.assert_array_equal(keep(files, Maker())[0], [1, 2, 3, 4])
-
-
-def test_the_folder_is_the_users(monkeypatch, tmp_path):
-    monkeypatch.delenv("COMIXUP_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache_folder() == tmp_path / "comixup"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cache_folder() == Path.home() / ".cache" / "comixup"
-
-
-def test_a_progress_bar_passes_everything_on():
-    assert list(track(iter("abc"), 3, "letters")) == ["a", "b", "c"]
+def test_what_is_written_to_the_array_does_not_reach_the_file(cache, files):
+    make = Maker()
+    torch.from_numpy(keep(files, make)).zero_()  # torch warns of arrays it may not write to
+    np.testing.assert_array_equal(keep(files, make)[0], [1, 2, 3, 4])

@@ -2,6 +2,7 @@ import pytest
 import torch
 from torchvision.transforms import v2
 
+from cases import each_case
 from comixup import SaliencyMemory
 from comixup.lab.data._in_memory import cropped, draw_crops
 from comixup.lab.data._split import Order
@@ -21,8 +22,7 @@ def crop_slowly(image, row, column, mirrored, pad):
     return output
 
 
-@pytest.mark.parametrize(("size", "channels"), [((5, 5), 3), ((4, 7), 1)])
-@pytest.mark.parametrize("pad", [0, 1, 3])
+@pytest.mark.parametrize(("size", "channels", "pad"), [((5, 5), 3, 1), ((4, 7), 1, 3)])
 def test_crops_are_those_of_single_images(size, channels, pad):
     places = [(r, c, m) for r in range(2 * pad + 1) for c in range(2 * pad + 1) for m in (0, 1)]
     images = memory_split(len(places), channels, size).images
@@ -61,11 +61,6 @@ def test_every_place_and_both_sides_are_drawn_equally_often():
     assert float(((counts - expected) ** 2 / expected).sum()) < 40.8
 
 
-def test_without_flip_nothing_is_mirrored():
-    share = Order(100, 100, shuffled=True).share(0)
-    assert draw_crops(share, memory_split(flip=False), (0, 0, 0))[2].sum() == 0
-
-
 def test_evaluation_is_in_order_and_plain():
     split = memory_split(count=11)
     got = batches(split, 4, seed=3, epoch=2)
@@ -79,51 +74,14 @@ def test_evaluation_is_in_order_and_plain():
     assert got[0][1].dtype == torch.int64
 
 
-def test_floats_are_kept_as_they_are_and_copied():
-    split = memory_split(count=4)
-    split = type(split)(torch.randn(4, 3, 6, 6, generator=seeded(0)), split.targets, (0,), (1,))
-    before = split.images.clone()
-    [(images, _)] = batches(split, 4)
-    torch.testing.assert_close(images, before, rtol=0, atol=0)
-    images.zero_()
-    torch.testing.assert_close(split.images, before, rtol=0, atol=0)
-
-
-def seeded(seed):
-    return torch.Generator().manual_seed(seed)
-
-
-def test_an_epoch_shows_every_image_once():
-    split = memory_split(count=24, pad=0, flip=False)
-    images = torch.cat([images for images, _ in batches(split, 8, augment="crop-flip")])
-    expected = torch.cat([images for images, _ in batches(split, 8)])
-    assert (images != expected).any()
-    assert sorted(map(bytes_of, images)) == sorted(map(bytes_of, expected))
-
-
-def bytes_of(image):
-    return image.numpy().tobytes()
-
-
-@pytest.mark.parametrize("augment", [None, "none", "crop-flip", "trivial", "rand", "auto"])
-@pytest.mark.parametrize("first_step", [0, 1, 2, 3])
-def test_going_on_in_mid_epoch_changes_nothing(augment, first_step):
-    split = memory_split()
-    whole = batches(split, 8, augment=augment, seed=1, epoch=5)
-    rest = batches(split, 8, augment=augment, seed=1, epoch=5, first_step=first_step)
-    assert len(whole) == 3
-    assert_same(rest, whole[first_step:])
-
-
-@pytest.mark.parametrize("augment", [None, "none", "crop-flip", "trivial", "rand", "auto"])
-@pytest.mark.parametrize("parts", [2, 3])
-def test_processes_together_have_what_one_has(augment, parts):
+@each_case("augment", [None, "none", "crop-flip", "trivial", "rand", "auto"])
+def test_going_on_in_mid_epoch_and_processes_change_nothing(augment):
     split = memory_split(count=25)
-    whole = batches(split, 9, augment=augment, seed=1, epoch=5)
-    shares = [
-        batches(split, 9, augment=augment, seed=1, epoch=5, rank=part, world_size=parts)
-        for part in range(parts)
-    ]
+    settings = {"augment": augment, "seed": 1, "epoch": 5}
+    whole = batches(split, 9, **settings)
+    assert len(whole) == 3
+    assert_same(batches(split, 9, first_step=2, **settings), whole[2:])
+    shares = [batches(split, 9, **settings, rank=rank, world_size=3) for rank in range(3)]
     joined = [
         tuple(torch.cat(pieces) for pieces in zip(*step, strict=True))
         for step in zip(*shares, strict=True)
@@ -131,46 +89,25 @@ def test_processes_together_have_what_one_has(augment, parts):
     assert_same(joined, whole)
 
 
-def test_an_empty_share_is_an_empty_batch():
-    got = batches(memory_split(count=9), 8, rank=2, world_size=3)
-    assert [images.shape for images, _ in got] == [(2, 3, 6, 6), (0, 3, 6, 6)]
-    assert got[1][1].shape == (0,)
-    assert got[1][0].dtype == torch.float32
-
-
-def test_seeds_and_epochs_differ():
-    split = memory_split()
-    first = batches(split, 8, augment="crop-flip", seed=0, epoch=0)[0][0]
-    for seed, epoch in [(1, 0), (0, 1)]:
-        assert (batches(split, 8, augment="crop-flip", seed=seed, epoch=epoch)[0][0] != first).any()
-
-
-def test_the_global_generator_is_neither_read_nor_moved():
-    split = memory_split()
+def test_the_global_generators_state_and_the_number_of_threads_stay():
+    split, before = memory_split(), torch.get_num_threads()
     torch.manual_seed(0)
     first = batches(split, 8, augment="crop-flip")
     state = torch.get_rng_state()
     torch.manual_seed(1)
-    assert_same(batches(split, 8, augment="crop-flip"), first)
+    try:
+        torch.set_num_threads(2)
+        assert_same(batches(split, 8, augment="crop-flip"), first)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
     torch.manual_seed(0)
     assert torch.get_rng_state().equal(state)
 
 
-def test_the_number_of_threads_is_given_back():
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(2)
-        one = batches(memory_split(), 8, augment="crop-flip")
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
-    assert_same(batches(memory_split(), 8, augment="crop-flip"), one)
-
-
 @pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
-@pytest.mark.parametrize("augment", ["crop-flip", "rand"])
-def test_workers_change_nothing(augment):
-    split, memory = memory_split(), SaliencyMemory(23, cells=3)
+def test_workers_change_nothing():
+    split, memory, augment = memory_split(), SaliencyMemory(23, cells=3), "rand"
     alone = batches(split, 8, augment=augment, seed=1)
     assert_same(batches(split, 8, augment=augment, seed=1, workers=2), alone)
     loaders = [split.loader(8, augment=augment, workers=count) for count in (0, 2)]
@@ -178,24 +115,11 @@ def test_workers_change_nothing(augment):
     assert_same(*origins)
 
 
-def test_subsets_keep_their_order_and_settings():
-    split = memory_split()
-    part = split.subset(torch.tensor([5, 2, 9]))
-    torch.testing.assert_close(part.images, split.images[[5, 2, 9]])
-    torch.testing.assert_close(part.targets, split.targets[[5, 2, 9]])
-    assert (part.pad, part.flip, part.mean, part.std) == (2, True, MEAN, STD)
-
-
-def test_only_the_sets_own_size_is_offered():
-    split = memory_split()
-    assert_same(batches(split, 8, image_size=6), batches(split, 8))
-    with pytest.raises(ValueError, match=r"`image_size` must be None or 6, .* got 32"):
-        split.loader(8, image_size=32)
-    with pytest.raises(ValueError, match=r"`min_scale` must be None for .* got 0.08"):
-        split.loader(8, min_scale=0.08)
-
-
-def test_loaders_say_at_once_what_is_wrong():
-    loader = memory_split().loader(8)
-    with pytest.raises(ValueError, match="`first_step` must be at most 3"):
-        loader.epoch(0, 4)  # without a batch having been asked for
+def test_floats_are_kept_as_they_are_and_copied():
+    split = memory_split(count=4)
+    split = type(split)(torch.rand(4, 3, 6, 6), split.targets, (0,), (1,))
+    before = split.images.clone()
+    [(images, _)] = batches(split, 4)
+    torch.testing.assert_close(images, before, rtol=0, atol=0)
+    images.zero_()
+    torch.testing.assert_close(split.images, before, rtol=0, atol=0)

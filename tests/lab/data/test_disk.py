@@ -67,27 +67,14 @@ def test_the_crop_of_an_image_depends_on_seed_epoch_and_index(pictures):
         assert ((other != by_index(7)).flatten(1).any(1)).all()
 
 
-@pytest.mark.parametrize("augment", [None, "none", "crop-flip", "trivial", "rand", "auto"])
-def test_going_on_in_mid_epoch_changes_nothing(pictures, augment):
+@pytest.mark.parametrize("augment", [None, "crop-flip", "rand"])
+def test_going_on_in_mid_epoch_and_processes_change_nothing(pictures, augment):
     whole = run(pictures.train, augment=augment, epoch=1)
     assert len(whole) == 4
     assert_same(run(pictures.train, augment=augment, epoch=1, first_step=2), whole[2:])
-
-
-def test_going_on_reads_nothing_of_what_came_before(tmp_path):
-    split = load("folder", write_folder(tmp_path)).train
-    whole = run(split)
-    for path in split.files[split.loader(4, augment="crop-flip", seed=2)._order.indices(0)[:8]]:
-        (tmp_path / path.decode()).unlink()
-    assert_same(run(split, first_step=2), whole[2:])
-    with pytest.raises(ValueError, match="cannot be read as an image"):
-        run(split)
-
-
-@pytest.mark.parametrize("augment", [None, "none", "crop-flip", "trivial", "rand", "auto"])
-def test_processes_together_have_what_one_has(pictures, augment):
-    whole = run(pictures.train, augment=augment)
-    shares = [run(pictures.train, augment=augment, rank=rank, world_size=2) for rank in range(2)]
+    shares = [
+        run(pictures.train, augment=augment, epoch=1, rank=rank, world_size=2) for rank in range(2)
+    ]
     joined = [
         tuple(torch.cat(pieces) for pieces in zip(*step, strict=True))
         for step in zip(*shares, strict=True)
@@ -96,56 +83,21 @@ def test_processes_together_have_what_one_has(pictures, augment):
     assert_same(joined, whole[:3] if augment else whole)
 
 
-def test_an_empty_share_is_an_empty_batch(pictures):
-    got = run(pictures.test, augment=None, rank=3, world_size=4)
-    assert [images.shape for images, _ in got] == [(1, 3, SIZE, SIZE), (0, 3, SIZE, SIZE)]
-    assert got[1][0].dtype == torch.float32
-    assert got[1][1].dtype == torch.int64
-
-
 @forks
-@pytest.mark.parametrize("augment", [None, "none", "crop-flip", "trivial", "rand", "auto"])
-def test_workers_change_nothing(pictures, augment):
-    alone = run(pictures.train, augment=augment)
-    for workers in (1, 2):
-        assert_same(run(pictures.train, augment=augment, workers=workers), alone)
-
-
-@forks
-@pytest.mark.parametrize("workers", [0, 1])
-def test_the_global_generator_is_neither_read_nor_moved(pictures, workers):
+@pytest.mark.parametrize("workers", [0, 2])
+def test_workers_change_nothing_and_the_global_generator_is_left_alone(pictures, workers):
     torch.manual_seed(0)
     before = torch.get_rng_state()
-    first = run(pictures.train, workers=workers)
+    first = run(pictures.train, augment="rand")
     assert torch.get_rng_state().equal(before)
     torch.manual_seed(1)
-    assert_same(run(pictures.train, workers=workers), first)
+    assert_same(run(pictures.train, augment="rand", workers=workers), first)
 
 
 @forks
-@pytest.mark.parametrize("workers", [0, 1])
-def test_a_damaged_image_is_named(tmp_path, workers):
+def test_a_damaged_image_is_named(tmp_path):
     split = load("folder", write_folder(tmp_path)).test
     path = tmp_path / "val" / "bee" / "01.png"
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(ValueError, match=r"bee.01\.png cannot be read as an image: .* Replace"):
-        run(split, augment=None, workers=workers)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"image_size": 0}, "`image_size` must be a positive integer, got 0"),
-        ({"min_scale": 0}, "`min_scale` must be above 0, got 0"),
-        ({"min_scale": 1.5}, "`min_scale` must be a number from 0 to 1, got 1.5"),
-        ({"workers": -1}, "`workers` must be an integer of at least 0, got -1"),
-    ],
-)
-def test_wrong_settings_are_rejected(pictures, settings, message):
-    with pytest.raises(ValueError, match=message):
-        pictures.train.loader(4, **settings)
-
-
-def test_the_usual_size_is_224(pictures):
-    assert next(pictures.test.loader(1).epoch(0))[0].shape == (1, 3, 224, 224)
-    assert pictures.shape == (3, 224, 224)
+        run(split, augment=None, workers=1)

@@ -12,14 +12,13 @@ import torch
 from PIL import Image
 from torchvision import tv_tensors
 
+from cases import each_case
 from comixup.lab._image_files import read_image
 from comixup.lab._pictures import CenterView
-from comixup.lab._preprocess import CenterCrop
-from comixup.lab.data import load
 from comixup.lab.data._scan import scan
 from comixup.lab.data._tiny_imagenet import _decode
 from comixup.lab.models import Preprocessing
-from data_files import batches, smooth_picture, write_folder
+from data_files import smooth_picture
 
 SIDE = 16
 RAMP = np.linspace(0, 65535, SIDE * SIDE).astype(np.uint16).reshape(SIDE, SIDE)
@@ -77,27 +76,11 @@ def test_pictures_that_a_network_is_given_are_read_as_files_are(tmp_path):
         preprocessing.view(Image.new("F", (4, 4)))
 
 
-@pytest.mark.parametrize("order", ["<", ">"])
+@each_case("order", ["<", ">"])
 def test_16_bit_tiffs_of_both_byte_orders(tmp_path, order):
     path = tmp_path / "a.tif"
     write_tiff(path, RAMP.astype(f"{order}u2"), order)
     np.testing.assert_array_equal(read(path), grey(RAMP >> 8))
-
-
-def test_12_bits_are_scaled_by_12_bits(tmp_path):
-    path = tmp_path / "a.tif"
-    first, second = (RAMP.reshape(-1) >> 4).astype(int).reshape(-1, 2).T
-    packed = np.stack([first >> 4, (first & 15) << 4 | second >> 8, second & 255], axis=1)
-    write_tiff(path, packed.astype(np.uint8), bits=12)
-    np.testing.assert_array_equal(read(path), grey(RAMP >> 8))
-
-
-@pytest.mark.parametrize("maximum", [1023, 65535])
-def test_pgms_are_scaled_by_their_maximum(tmp_path, maximum):
-    path = tmp_path / "a.pgm"
-    values = (RAMP.astype(np.int64) * maximum // 65535).astype(">u2")
-    path.write_bytes(f"P5 {SIDE} {SIDE} {maximum}\n".encode() + values.tobytes())
-    np.testing.assert_allclose(read(path), grey(RAMP >> 8), atol=1)
 
 
 def test_16_bit_colours_keep_their_upper_byte(tmp_path):
@@ -124,19 +107,6 @@ def png_of(values, colour_type):
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
 
-def test_a_16_bit_set_is_neither_white_nor_black(tmp_path):
-    write_folder(tmp_path, train=2, test=2)
-    for folder in (tmp_path / "val").iterdir():
-        for path in folder.glob("*.*g"):
-            path.unlink()
-        Image.fromarray(RAMP).save(folder / "a.png")
-    data = load("folder", tmp_path)
-    [(images, _)] = batches(data.test, 2, image_size=SIDE)
-    pixels = data.pixels(images)
-    assert 0.4 < pixels.mean() < 0.6
-    assert pixels.std() > 0.2
-
-
 # ---- Rejected by name ---------------------------------------------------------------------------
 
 
@@ -159,17 +129,10 @@ def test_pixels_without_a_known_white_are_rejected(tmp_path, values, settings, g
         read_image(path)
 
 
-def test_float_maps_are_rejected(tmp_path):
-    path = tmp_path / "a.ppm"
-    path.write_bytes(f"Pf\n{SIDE} {SIDE}\n-1.0\n".encode() + RAMP.astype("<f4").tobytes())
-    with pytest.raises(ValueError, match="got floats"):
-        read_image(path)
-
-
 # ---- Other modes --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGBA", "CMYK", "YCbCr", "LAB"])
+@each_case("mode", ["1", "L", "LA", "P", "RGBA", "CMYK", "YCbCr", "LAB"])
 def test_modes_are_the_colours_they_stand_for(tmp_path, mode):
     picture = smooth_picture(SIDE, SIDE, seed=1)
     if mode == "LAB":
@@ -183,7 +146,7 @@ def test_modes_are_the_colours_they_stand_for(tmp_path, mode):
     np.testing.assert_array_equal(read(path), np.asarray(stored.convert("RGB")))
 
 
-@pytest.mark.parametrize("transparency", [3, bytes(range(200))], ids=["one colour", "by colour"])
+@each_case("transparency", [3, bytes(range(200))])
 def test_palettes_with_transparency_keep_their_colours(tmp_path, transparency):
     picture = smooth_picture(SIDE, SIDE, seed=1).quantize(32)
     path = tmp_path / "a.png"
@@ -191,25 +154,11 @@ def test_palettes_with_transparency_keep_their_colours(tmp_path, transparency):
     np.testing.assert_array_equal(read(path), np.asarray(picture.convert("RGB")))
 
 
-def test_premultiplied_grey_is_read(tmp_path):
-    picture = smooth_picture(SIDE, SIDE, seed=1, mode="LA")
-    path = tmp_path / "a.tif"
-    picture.save(path)
-    content = path.read_bytes()
-    path.write_bytes(
-        content.replace(struct.pack("<HHII", 338, 3, 1, 2), struct.pack("<HHII", 338, 3, 1, 1))
-    )
-    with Image.open(path) as opened:
-        assert opened.mode == "La"
-    np.testing.assert_array_equal(read(path), np.asarray(picture.convert("RGB")))
-
-
-@pytest.mark.parametrize("kind", ["GIF", "PNG", "TIFF", "WEBP"])
+@each_case("kind", ["GIF", "PNG", "TIFF"])
 def test_of_several_frames_the_first_is_read(tmp_path, kind):
     first, second = (Image.new("RGB", (SIDE, SIDE), colour) for colour in ("red", "blue"))
     path = tmp_path / "a.png"
-    lossless = {"lossless": True} if kind == "WEBP" else {}
-    first.save(path, format=kind, save_all=True, append_images=[second], **lossless)
+    first.save(path, format=kind, save_all=True, append_images=[second])
     with Image.open(path) as opened:
         assert opened.n_frames == 2
     np.testing.assert_array_equal(read(path), np.asarray(first))
@@ -224,15 +173,7 @@ def picture_of(width, height):
     return buffer.getvalue()
 
 
-def test_decompression_bombs_are_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
-    path = tmp_path / "a.png"
-    path.write_bytes(picture_of(50, 50))
-    with pytest.raises(ValueError, match=r"a\.png cannot be read .* decompression bomb .* Replace"):
-        read_image(path)
-
-
-def test_bombs_in_tiny_imagenet_are_not_decoded(tmp_path, monkeypatch):
+def test_decompression_bombs_are_not_decoded(tmp_path, monkeypatch):
     path = tmp_path / "a.JPEG"
     path.write_bytes(picture_of(9000, 9000))
 
@@ -244,18 +185,12 @@ def test_bombs_in_tiny_imagenet_are_not_decoded(tmp_path, monkeypatch):
         _decode(path)
 
 
-@pytest.mark.parametrize("size", [(1, 60_000), (60_000, 1), (3, 4000)])
+@each_case("size", [(1, 60_000), (3, 4000)])
 def test_long_lines_do_not_fill_the_memory_when_resized(size):
     picture = Image.new("RGB", size, (10, 20, 30))
     shown = CenterView(224)(picture)
     assert shown.shape == (3, 224, 224)
     assert shown.flatten(1).float().mean(1).tolist() == [10, 20, 30]
-
-
-def test_pictures_of_usual_shapes_are_resized_whole():
-    assert CenterCrop.of((160, 10), 56).cut_size == (160, 10)
-    assert CenterCrop.of((161, 10), 56).cut_size == (161, 10)
-    assert CenterCrop.of((10, 300), 56).cut_size == (10, 160)
 
 
 @pytest.mark.parametrize("size", [(40, 30), (3, 4000), (4000, 3)])
@@ -290,12 +225,12 @@ def test_pipes_do_not_hold_up_the_reader(tmp_path):
     assert "a.png cannot be read as an image: it is not a regular file" in problem_of(path)
 
 
-@pytest.mark.parametrize("kind", ["JPEG", "PNG", "BMP", "PPM", "TIFF", "GIF", "WEBP"])
+@each_case("kind", ["JPEG", "PNG", "BMP", "TIFF", "GIF", "WEBP"])
 def test_cut_files_are_rejected_wherever_they_end(tmp_path, kind):
     path = tmp_path / "a.png"
     smooth_picture(12, 9, seed=4).save(path, format=kind)
     content, whole = path.read_bytes(), read(path)
-    for length in range(0, len(content), 7):
+    for length in (*range(0, len(content), len(content) // 12), len(content) - 2):
         path.write_bytes(content[:length])
         problem = problem_of(path)
         if problem is None:  # nothing but the end mark is missing

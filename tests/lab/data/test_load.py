@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from comixup.lab.data import load, names
-from data_files import write_cifar100, write_folder, write_tiny_imagenet
+from comixup.lab.data import load
+from data_files import write_cifar100
 
 
 @pytest.fixture
@@ -15,30 +15,9 @@ def rows(split):
     return [tuple(image) for image in split.images.flatten(1).tolist()]
 
 
-def test_names():
-    assert names() == [
-        "cifar10",
-        "cifar100",
-        "digits",
-        "folder",
-        "imagenet",
-        "speech-commands",
-        "tiny-imagenet",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
-        ("cifar-100", "Did you mean cifar100"),
-        ("CIFAR10", "Did you mean cifar10"),
-        ("tinyimagenet", "Did you mean tiny-imagenet"),
-        ("xyz", r"got 'xyz'\.$"),
-    ],
-)
-def test_unknown_names_are_met_with_known_ones(name, hint):
-    with pytest.raises(ValueError, match=rf"`name` must be one of \['cifar10', .*{hint}"):
-        load(name)
+def test_unknown_names_are_met_with_known_ones():
+    with pytest.raises(ValueError, match=r"`name` must be one of .*Did you mean cifar100"):
+        load("cifar-100")
 
 
 def test_few_labels_are_drawn_by_the_seed(root):
@@ -52,12 +31,6 @@ def test_few_labels_are_drawn_by_the_seed(root):
     other = load("cifar100", root, images_per_class=3, seed=2)
     assert rows(other.train) != rows(data.train)
     assert len(data.test) == 20
-
-
-def test_all_labels_of_a_class_may_be_asked_for(root):
-    assert rows(load("cifar100", root, images_per_class=10).train) == rows(
-        load("cifar100", root).train
-    )
 
 
 def test_validation_images_are_held_out_of_each_class(root):
@@ -78,46 +51,18 @@ def test_fewer_labels_leave_the_validation_images_as_they_are(root):
     assert len(data.train) == 8
 
 
-def test_at_least_one_image_is_held_out_and_one_left(root):
-    few = load("cifar100", root, validation=0.001)
-    assert few.validation.targets.bincount().tolist() == [1, 1, 1, 1]
-    many = load("cifar100", root, validation=0.999)
-    assert many.train.targets.bincount().tolist() == [1, 1, 1, 1]
-
-
-def test_sets_on_disk_have_subsets_too(tmp_path):
-    root = write_folder(tmp_path)
-    data = load("folder", root, validation=0.3, images_per_class=4)
-    assert data.train.targets.tolist() == [0] * 4 + [1] * 4
-    assert data.validation.targets.tolist() == [0, 0, 1, 1]
-    assert not set(data.train.files) & set(data.validation.files)
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"images_per_class": 0}, "`images_per_class` must be a positive integer, got 0"),
         ({"images_per_class": 11}, "must be at most 10, .* class 'thing 0', got 11"),
         ({"validation": 0}, "`validation` must be between 0 and 1, got 0"),
-        ({"validation": 1.0}, "`validation` must be between 0 and 1, got 1.0"),
-        ({"validation": 1.5}, "`validation` must be a number from 0 to 1, got 1.5"),
         ({"seed": -1}, "`seed` must be an integer of at least 0, got -1"),
     ],
 )
 def test_wrong_settings_are_rejected(root, settings, message):
     with pytest.raises(ValueError, match=message):
         load("cifar100", root, **settings)
-
-
-def test_a_class_of_one_image_cannot_be_divided(tmp_path):
-    write_cifar100(tmp_path, train=4)
-    with pytest.raises(ValueError, match="class 'thing 0' has 1 in all"):
-        load("cifar100", tmp_path, validation=0.5)
-
-
-def test_only_cifar_is_fetched(tmp_path):
-    with pytest.raises(ValueError, match="`download` must be False for 'tiny-imagenet'"):
-        load("tiny-imagenet", tmp_path, download=True)
 
 
 def test_the_global_generator_is_left_alone(root):
@@ -153,9 +98,7 @@ def test_indices_may_be_words_and_names_come_first(root):
         ([], "different classes, one at least"),
         ([1, 1], "different classes"),
         ([4], "names or indices, from 0 to 3"),
-        ([-1], "names or indices"),
         ([True], "names or indices"),
-        ([0.5], "names or indices"),
         (["thing"], "names or indices"),
     ],
     ids=str,
@@ -163,15 +106,6 @@ def test_indices_may_be_words_and_names_come_first(root):
 def test_classes_that_are_none_are_rejected(root, classes, message):
     with pytest.raises(ValueError, match=f"`classes` must .*{message}"):
         load("cifar100", root, classes=classes)
-
-
-def test_a_name_of_two_classes_is_not_guessed(tmp_path):
-    write_tiny_imagenet(tmp_path)
-    words = "n01\tcrane\nn02\tcrane, a bird\nn03\tdog\n"
-    (tmp_path / "tiny-imagenet-200" / "words.txt").write_text(words)
-    assert load("tiny-imagenet", tmp_path, classes=["dog", 1]).classes == ("crane", "dog")
-    with pytest.raises(ValueError, match=r"got 'crane', the name of classes 0 and 1 .* its index"):
-        load("tiny-imagenet", tmp_path, classes=["crane", "dog"])
 
 
 def test_images_held_out_by_a_seed_of_their_own_are_the_same_for_all_seeds(root):
@@ -185,8 +119,3 @@ def test_images_held_out_by_a_seed_of_their_own_are_the_same_for_all_seeds(root)
     assert kept != others
     assert held(seed=0)[0] != held(seed=1)[0]
     assert held(seed=9)[0] == first
-
-
-def test_a_seed_to_hold_out_by_needs_something_to_hold_out(root):
-    with pytest.raises(ValueError, match="`validation_seed` must be None where nothing is held"):
-        load("cifar100", root, validation_seed=0)

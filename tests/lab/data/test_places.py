@@ -2,7 +2,6 @@ import pytest
 
 from comixup.lab.data import load
 from comixup.lab.data._roots import data_root
-from data_files import write_cifar100
 
 
 def test_the_root_is_given_or_named_by_the_environment_or_data(tmp_path, monkeypatch):
@@ -14,19 +13,8 @@ def test_the_root_is_given_or_named_by_the_environment_or_data(tmp_path, monkeyp
     assert data_root(None) == tmp_path / "data"
 
 
-def test_load_uses_the_environment(tmp_path, monkeypatch):
-    write_cifar100(tmp_path)
-    monkeypatch.setenv("COMIXUP_DATA", str(tmp_path))
-    assert len(load("cifar100").train) == 40
-
-
 def test_a_file_is_no_root(tmp_path):
     archive = tmp_path / "cifar-100-python.tar.gz"
     archive.write_bytes(b"")
     with pytest.raises(ValueError, match=r"`root` must be a folder, got the file .*tar.gz. Unpack"):
         load("cifar100", archive)
-
-
-def test_a_missing_root_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"Looked in: .*nowhere"):
-        load("cifar100", tmp_path / "nowhere")

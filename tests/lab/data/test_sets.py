@@ -25,15 +25,6 @@ def test_pixels_undo_normalization():
     torch.testing.assert_close(images, before, rtol=0, atol=0)
 
 
-def test_pixels_of_what_has_no_colours_are_the_values():
-    images = torch.randn(2, 3, 4, 4, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(data_set((0.0,), (1.0,)).pixels(images), images)
-
-
-def test_the_number_of_classes():
-    assert data_set().num_classes == 5
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
 def test_floats_are_not_divided_by_255(dtype):
     images = torch.full((1, 1, 2, 2), 3.0, dtype=dtype)

@@ -1,15 +1,15 @@
 import contextlib
 import os
 import struct
-import sys
 
 import numpy as np
 import pytest
 import torch
 
+from cases import each_case
 from comixup.lab.data import load
 from comixup.lab.data._speech import read_wave, spectrograms
-from data_files import tone, write_speech, write_wave
+from data_files import tone, write_speech
 
 
 @pytest.fixture
@@ -48,68 +48,8 @@ def test_spectrograms_follow_the_definition(tmp_path, folder):
         torch.testing.assert_close(got, expected, rtol=2e-3, atol=2e-3)  # kept in half precision
 
 
-def test_loaders_yield_them_as_they_are(tmp_path, folder):
-    data = load("speech-commands", tmp_path)
-    images, _ = next(data.train.loader(9, augment="crop-flip").epoch(0))
-    assert images.dtype == torch.float32
-    order = data.train.loader(9, augment="crop-flip")._order.indices(0)
-    torch.testing.assert_close(images, data.train.images[order].float(), rtol=0, atol=0)
-    torch.testing.assert_close(images.mean((1, 2, 3)), torch.zeros(9), rtol=0, atol=1e-3)
-    torch.testing.assert_close(images.std((1, 2, 3)), torch.ones(9), rtol=0, atol=1e-3)
-
-
 def test_silence_has_no_infinities():
     torch.testing.assert_close(spectrograms(torch.zeros(2, 16_000)), torch.zeros(2, 160, 100))
-
-
-def test_the_root_may_be_the_folder_itself(folder):
-    assert len(load("speech-commands", folder).test) == 3
-
-
-def test_the_official_validation_clips_are_not_replaced(tmp_path, folder):
-    with pytest.raises(ValueError, match="`validation` must be None for 'speech-commands'"):
-        load("speech-commands", tmp_path, validation=0.2)
-
-
-def test_a_missing_clip_is_named(tmp_path, folder):
-    (folder / "up" / "clip_4.wav").unlink()
-    with pytest.raises(FileNotFoundError, match=r"not whole: up/clip_4.wav of testing_list.txt"):
-        load("speech-commands", tmp_path)
-
-
-def test_an_empty_list_is_noticed(tmp_path, folder):
-    (folder / "testing_list.txt").write_text("")
-    with pytest.raises(FileNotFoundError, match="has no clips of test"):
-        load("speech-commands", tmp_path)
-
-
-def test_a_missing_list_is_named(tmp_path, folder):
-    (folder / "validation_list.txt").unlink()
-    with pytest.raises(FileNotFoundError, match=r"not whole: validation_list.txt missing"):
-        load("speech-commands", tmp_path)
-
-
-@pytest.mark.parametrize("length", [0, 20, 1000])
-def test_a_cut_clip_is_named(tmp_path, folder, length):
-    path = folder / "up" / "clip_2.wav"
-    path.write_bytes(path.read_bytes()[:length])
-    with pytest.raises(ValueError, match=r"clip_2.wav cannot be read as a clip: .* Unpack"):
-        load("speech-commands", tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("kind", "got"),
-    [
-        ({"rate": 8000}, "8000, 1 and 2"),
-        ({"channels": 2}, "16000, 2 and 2"),
-        ({"width": 1}, "16000, 1 and 1"),
-    ],
-)
-def test_clips_of_other_kinds_are_rejected(tmp_path, kind, got):
-    path = tmp_path / "clip.wav"
-    write_wave(path, tone(0), **kind)
-    with pytest.raises(ValueError, match=f"clip.wav must have 16000 samples .* got {got}"):
-        read_wave(path)
 
 
 # ---- Odd files ----------------------------------------------------------------------------------
@@ -135,43 +75,28 @@ def test_a_header_of_ones_own_is_read(tmp_path):
     path.write_bytes(riff(SAMPLES[:100].tobytes()))
     np.testing.assert_array_equal(read_wave(path)[:100], SAMPLES[:100] / np.float32(2**15))
     np.testing.assert_array_equal(read_wave(path)[100:], np.zeros(15_900))
-
-
-def test_a_second_of_a_stream_is_a_second(tmp_path):
     # Programs that write to a pipe cannot know the length, and declare the largest.
-    path = tmp_path / "clip.wav"
     path.write_bytes(riff(SAMPLES.tobytes(), declared=2**32 - 1, size=2**32 - 1))
     np.testing.assert_array_equal(read_wave(path), SAMPLES[:16_000] / np.float32(2**15))
 
 
 ODD = {
     "8 bits": (riff(bytes(16_000), bits=8), "16000, 1 and 1"),
-    "24 bits": (riff(bytes(48_000), bits=24), "16000, 1 and 3"),
-    "32 bits": (riff(bytes(64_000), bits=32), "16000, 1 and 4"),
     "floats": (riff(bytes(64_000), kind=3, bits=32), "unknown format: 3"),
-    "a-law": (riff(bytes(16_000), kind=6, bits=8), "unknown format: 6"),
-    "adpcm": (riff(bytes(8000), kind=2, bits=4), "unknown format: 2"),
     "stereo": (riff(bytes(64_000), channels=2), "16000, 2 and 2"),
-    "many channels": (riff(bytes(64_000), channels=32_000), "16000, 32000 and 2"),
     "other rate": (riff(bytes(88_200), rate=44_100), "44100, 1 and 2"),
-    "rate 0": (riff(bytes(32_000), rate=0), "0, 1 and 2"),
     "no channels": (riff(bytes(32_000), channels=0), "bad # of channels"),
-    "no bits": (riff(bytes(32_000), bits=0), "bad sample width"),
     "no samples": (riff(b""), "it has no samples"),
-    "half a sample": (riff(b"x"), "it has no samples"),
     "too few samples": (riff(bytes(2000), declared=4000), "it ends too early"),
     "a huge length": (riff(bytes(2000), declared=2**32 - 1, size=2**32 - 1), "it ends too early"),
-    "half a header": (riff(bytes(2000))[:30], "it ends too early|missing"),
-    "no data": (riff(b"")[:36], "missing"),
     "a strange chunk": (riff(bytes(2000), size=5), "missing|too early|WAVE|RuntimeError"),
     "data first": (b"RIFF\x20\0\0\0WAVEdata\x02\0\0\0abfmt ", "data chunk before fmt chunk"),
     "another kind of file": (b"RIFX" + riff(bytes(2000))[4:], "does not start with RIFF"),
-    "a video": (riff(bytes(2000)).replace(b"WAVE", b"AVI "), "not a WAVE file"),
     "nothing": (b"", "it ends too early"),
 }
 
 
-@pytest.mark.parametrize(("content", "reason"), ODD.values(), ids=ODD)
+@each_case(("content", "reason"), ODD.values(), ids=ODD)
 def test_odd_clips_are_named(tmp_path, content, reason):
     path = tmp_path / "clip.wav"
     path.write_bytes(content)
@@ -179,22 +104,10 @@ def test_odd_clips_are_named(tmp_path, content, reason):
         read_wave(path)
 
 
-def test_extensible_headers_are_right_or_rejected(tmp_path):
-    # Python reads them from 3.12 on.
-    pcm = struct.pack("<HHI", 22, 16, 4) + bytes.fromhex("0100000000001000800000aa00389b71")
-    path = tmp_path / "clip.wav"
-    path.write_bytes(riff(SAMPLES.tobytes(), kind=0xFFFE, extra=pcm))
-    if sys.version_info >= (3, 12):
-        np.testing.assert_array_equal(read_wave(path), SAMPLES[:16_000] / np.float32(2**15))
-    else:
-        with pytest.raises(ValueError, match=r"clip\.wav cannot be read as a clip: unknown format"):
-            read_wave(path)
-
-
 def test_damaged_headers_raise_nothing_else(tmp_path):
     rng = np.random.default_rng(0)
     content, path = riff(SAMPLES[:200].tobytes()), tmp_path / "clip.wav"
-    for _ in range(300):
+    for _ in range(100):
         damaged = bytearray(content)
         for place in rng.integers(0, 44, rng.integers(1, 4)):
             damaged[place] = rng.choice([0, 1, 128, 255, rng.integers(256)])
@@ -214,7 +127,6 @@ def test_a_pipe_is_no_clip(tmp_path):
     ("name", "line"),
     [
         ("testing_list.txt", "yes/clip_4.wav"),
-        ("testing_list.txt", "up/clip_0.wav"),
         ("validation_list.txt", "up/clip_0.wav"),
     ],
 )
@@ -227,23 +139,11 @@ def test_clips_that_are_listed_twice_are_named(tmp_path, folder, name, line):
         load("speech-commands", tmp_path)
 
 
-@pytest.mark.parametrize(
-    "line", ["../up/clip_1.wav", "/etc/passwd", "up", "clip_1.wav", "up//x.wav"]
-)
+@pytest.mark.parametrize("line", ["../up/clip_1.wav", "up/clip_9.wav"])
 def test_lists_lead_nowhere_else(tmp_path, folder, line):
     with (folder / "testing_list.txt").open("a") as file:
         file.write(f"{line}\n")
     with pytest.raises(FileNotFoundError, match="is not whole: "):
-        load("speech-commands", tmp_path)
-
-
-@pytest.mark.parametrize("target", [None, ".."])
-def test_a_word_without_clips_is_named(tmp_path, folder, target):
-    if target is None:
-        (folder / "zero").mkdir()
-    else:
-        (folder / "zero").symlink_to(target)
-    with pytest.raises(FileNotFoundError, match=r"zero has no clips \(\.wav\)"):
         load("speech-commands", tmp_path)
 
 

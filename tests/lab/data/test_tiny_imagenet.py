@@ -1,12 +1,10 @@
-import os
-
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
 from comixup.lab.data import load
-from data_files import smooth_picture, write_tiny_imagenet
+from data_files import write_tiny_imagenet
 
 
 @pytest.fixture
@@ -27,20 +25,12 @@ def test_images_and_classes(tmp_path, folder):
     assert data.test.targets.tolist() == [2, 0, 1, 2, 0]  # as the notes list them
     assert (data.train.pad, data.train.flip) == (4, True)
     for number, wnid in enumerate(["n01", "n02", "n03"]):
-        path = folder / "train" / wnid / "images" / f"{wnid}_1.JPEG"
-        expected = pixels(path)
-        np.testing.assert_array_equal(data.train.images[4 * number + 1].numpy(), expected)
+        for k in (1, 2):  # a grey one, too
+            path = folder / "train" / wnid / "images" / f"{wnid}_{k}.JPEG"
+            expected = pixels(path)
+            np.testing.assert_array_equal(data.train.images[4 * number + k].numpy(), expected)
     val = pixels(folder / "val" / "images" / "val_3.JPEG")
     np.testing.assert_array_equal(data.test.images[3].numpy(), val)
-
-
-def test_grey_files_become_three_equal_channels(tmp_path, folder):
-    with Image.open(folder / "train/n01/images/n01_2.JPEG") as image:
-        assert image.mode == "L"
-    grey, colour = load("tiny-imagenet", tmp_path).train.images[[2, 1]]
-    torch.testing.assert_close(grey, grey[:1].expand(3, -1, -1), rtol=0, atol=0)
-    assert (colour != colour[:1]).any()
-    assert grey.float().std() > 1
 
 
 @pytest.mark.usefixtures("folder")
@@ -48,14 +38,6 @@ def test_the_second_time_nothing_is_decoded(tmp_path, monkeypatch):
     first = load("tiny-imagenet", tmp_path).train.images.clone()
     monkeypatch.setattr(Image, "open", lambda *_, **__: pytest.fail("an image was opened"))
     torch.testing.assert_close(load("tiny-imagenet", tmp_path).train.images, first)
-
-
-def test_a_changed_file_is_decoded_again(tmp_path, folder):
-    first = load("tiny-imagenet", tmp_path).train.images.clone()
-    smooth_picture(64, 64, seed=77).save(folder / "train" / "n01" / "images" / "n01_0.JPEG")
-    second = load("tiny-imagenet", tmp_path).train.images
-    assert (first[0] != second[0]).any()
-    torch.testing.assert_close(first[1:], second[1:])
 
 
 def test_boxes_are_in_the_order_of_the_images(tmp_path, folder):
@@ -75,29 +57,6 @@ def test_a_selection_of_classes_is_found_by_its_name(tmp_path, folder):
     assert load("tiny-imagenet", tmp_path).num_classes == 2  # the official name goes first
     (tmp_path / "tiny-imagenet-200").rename(tmp_path / "tiny-imagenet-2")
     with pytest.raises(ValueError, match=r"`root` must hold one Tiny-ImageNet, got 2: .* Name one"):
-        load("tiny-imagenet", tmp_path)
-
-
-def test_an_archive_beside_its_folder_is_none_of_the_candidates(tmp_path, folder):
-    folder.rename(tmp_path / "tiny-imagenet-3")
-    (tmp_path / "tiny-imagenet-3.zip").write_bytes(b"PK")
-    assert load("tiny-imagenet", tmp_path).num_classes == 3
-
-
-def test_lists_may_have_the_marks_of_other_systems(tmp_path, folder):
-    text = (folder / "wnids.txt").read_text().replace("\n", "\r\n")
-    (folder / "wnids.txt").write_bytes(b"\xef\xbb\xbf" + text.encode())
-    assert load("tiny-imagenet", tmp_path).num_classes == 3
-
-
-@pytest.mark.parametrize("content", [b"\xff\xfe\x00", None], ids=["no text", "a pipe"])
-def test_lists_that_are_no_text_are_named(tmp_path, folder, content):
-    (folder / "wnids.txt").unlink()
-    if content is None:
-        os.mkfifo(folder / "wnids.txt")
-    else:
-        (folder / "wnids.txt").write_bytes(content)
-    with pytest.raises(ValueError, match=r"wnids\.txt cannot be read: .* Unpack Tiny-ImageNet"):
         load("tiny-imagenet", tmp_path)
 
 
@@ -126,48 +85,27 @@ def cut(path):
     ("change", "error", "message"),
     [
         (drop("train/n01/images/n01_3.JPEG"), FileNotFoundError, "not whole: n01_3.JPEG missing"),
-        (drop("val/images/val_2.JPEG"), FileNotFoundError, "not whole: val_2.JPEG missing"),
         (drop("val/val_annotations.txt"), FileNotFoundError, "val_annotations.txt is missing"),
-        (drop("wnids.txt"), FileNotFoundError, "not whole: wnids.txt missing"),
         (write("wnids.txt", "n01\nn04\n"), FileNotFoundError, "n04.images is missing"),
         (write("wnids.txt", "n01\nn01\n"), ValueError, "lists no class, or one twice"),
         (write("wnids.txt", "n01\nn02\n"), ValueError, "class n03, which is not in wnids.txt"),
         (write("wnids.txt", "n01\n../n02\n"), ValueError, "no paths, got '../n02'"),
-        (write("wnids.txt", "n01\n..\n"), ValueError, r"no paths, got '\.\.'"),
-        (write("wnids.txt", "/etc\n"), ValueError, "no paths, got '/etc'"),
         (write("val/val_annotations.txt", "a\tb"), ValueError, "once, with a box, got the line"),
-        (note("0", "0", "9"), ValueError, "once, with a box"),
-        (note("0", "0", "9", "9", "9"), ValueError, "once, with a box"),
         (note("0", "0", "9", "-9"), ValueError, "once, with a box"),
-        (note("0", "0", "9", "9.5"), ValueError, "once, with a box"),
         (note("0", "0", "9", "nan"), ValueError, "once, with a box"),
-        (note("0", "0", "9", "1_0"), ValueError, "once, with a box"),
-        (note("0", "0", "9", "\u0663"), ValueError, "once, with a box"),
-        (note("0", "0", "9", "9" * 5000), ValueError, "once, with a box"),
         (note("0", "0", "9", "65"), ValueError, "boxes within 64 x 64 pixels"),
+        (note("0", "0", "65", "9"), ValueError, "boxes within 64 x 64 pixels"),
         (note("9", "0", "8", "9"), ValueError, "boxes within 64 x 64 pixels"),
         (note("0", "0", "9", "9", times=2), ValueError, "each image once"),
         (note("0", "0", "9", "9", name="../images/val_0.JPEG"), FileNotFoundError, "missing"),
         (write("val/val_annotations.txt", ""), FileNotFoundError, "no images of test"),
         (cut("train/n02/images/n02_1.JPEG"), ValueError, "n02_1.JPEG cannot be read as an image"),
-        (cut("val/images/val_0.JPEG"), ValueError, "val_0.JPEG cannot be read as an image"),
     ],
 )
 def test_what_is_missing_or_damaged_is_named(tmp_path, folder, change, error, message):
     change(folder)
     with pytest.raises(error, match=message):
         load("tiny-imagenet", tmp_path)
-
-
-def test_images_of_other_sizes_are_rejected(tmp_path, folder):
-    smooth_picture(60, 64, seed=0).save(folder / "val" / "images" / "val_0.JPEG")
-    with pytest.raises(ValueError, match=r"val_0.JPEG must be 64 x 64 pixels, got 60 x 64"):
-        load("tiny-imagenet", tmp_path)
-
-
-def test_training_images_need_no_boxes(tmp_path, folder):
-    (folder / "train" / "n01" / "n01_boxes.txt").unlink()
-    assert len(load("tiny-imagenet", tmp_path).train) == 12
 
 
 @pytest.mark.data

@@ -9,7 +9,6 @@ import resource
 import signal
 import socket
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -173,26 +172,6 @@ def die_after(seconds):
     signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
-def die_within_step(number, fraction):
-    """Kills this process in its n-th step, from 1, or while what follows it is written.
-
-    Args:
-        number: of the step.
-        fraction: of the CPU time that the step before it took, counted from the step's start.
-    """
-    from comixup.lab.training._trainer import Trainer  # noqa: PLC0415 - in the process alone
-
-    run_step, starts = Trainer.step, []
-
-    def step(*arguments):
-        starts.append(time.process_time())
-        if len(starts) == number + 1:
-            die_after(max(fraction * (starts[-1] - starts[-2]), 1e-6))
-        run_step(*arguments)
-
-    Trainer.step = step
-
-
 def at_step(number, action, *arguments):
     """Has something done before this process's n-th step, from 0."""
     from comixup.lab.training._trainer import Trainer  # noqa: PLC0415 - in the process alone
@@ -228,12 +207,6 @@ def count_last_evaluation(path):
 
 def kill_self(number):
     os.kill(os.getpid(), number)
-
-
-def turn_back_clock(seconds):
-    """Sets the clock of this process back whenever it is read; clocks for durations go on."""
-    began, reads = time.time(), itertools.count(1)
-    time.time = lambda: began - seconds * next(reads)
 
 
 def limit_files(size):

@@ -19,7 +19,7 @@ from comixup.lab.training._folder import (
     load_state,
     save_state,
 )
-from small_runs import contents, recipe, saved, train_here, write_images
+from small_runs import contents, saved, train_here
 
 IDENTITY = {"lr": 1, "seed": 0}
 
@@ -58,27 +58,17 @@ def test_what_is_read_is_what_was_written(path):
     assert state == expected
 
 
-def test_no_checkpoint_is_none(tmp_path):
-    assert load_state(tmp_path / CHECKPOINT, IDENTITY) is None
-
-
-@pytest.mark.parametrize("share", [0, 0.001, 0.3, 0.9, 0.999])
-def test_a_truncated_file(path, share):
+def test_a_truncated_file_and_random_bytes(path):
     content = path.read_bytes()
-    path.write_bytes(content[: int(share * len(content))])
-    rejected(path, "is damaged")
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_random_bytes(path, seed):
-    numbers = torch.randint(256, (4000,), generator=torch.Generator().manual_seed(seed))
-    path.write_bytes(bytes(numbers.tolist()))
-    rejected(path, "is damaged")
+    numbers = torch.randint(256, (4000,), generator=torch.Generator().manual_seed(0))
+    for damaged in (b"", content[: len(content) // 3], content[:-1], bytes(numbers.tolist())):
+        path.write_bytes(damaged)
+        rejected(path, "is damaged")
 
 
 def test_a_changed_bit_is_never_read_as_something_else(path):
     content, expected, damaged = path.read_bytes(), small_state(), 0
-    for place in range(0, len(content), 13):
+    for place in range(0, len(content), 29):
         changed = bytearray(content)
         changed[place] ^= 1 << place % 8
         path.write_bytes(changed)
@@ -89,7 +79,7 @@ def test_a_changed_bit_is_never_read_as_something_else(path):
         else:  # where nothing is stored: padding, times of files
             assert torch.equal(state.model.pop("w"), expected.model["w"])
             assert state == State(**vars(expected) | {"model": {}})
-    assert damaged > len(content) / 13 / 2
+    assert damaged > len(content) / 29 / 2
 
 
 class Hostile:
@@ -132,34 +122,22 @@ def test_an_archive_that_unpacks_to_more_than_it_is(tmp_path):
     rejected(packed, "its records are larger than the file")
 
 
-@pytest.mark.parametrize("version", [CHECKPOINT_VERSION + 1, 0, "1", None])
-def test_another_format(path, version):
-    rewrite(path, format=version)
+@pytest.mark.parametrize(
+    "change", [{"format": CHECKPOINT_VERSION + 1}, {"format": None}, {"optimizer": None}]
+)
+def test_another_format(path, change):
+    rewrite(path, **change)
     rejected(path, f"must be of format {CHECKPOINT_VERSION}")
-
-
-def test_something_else_altogether(path):
-    torch.save(torch.ones(3), path)
-    rejected(path, "has 'Tensor'")
-
-
-def test_a_missing_part(path):
-    rewrite(path, optimizer=None)
-    rejected(path, "must be of format")
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
         ("epoch", "1"),
-        ("epoch", 7),
-        ("step", 1.5),
         ("model", [1]),
         ("optimizer", torch.ones(2)),
         ("history", {"epoch": 1}),
-        ("history", [1]),
         ("history", [{"epoch": "one"}]),
-        ("finished", 1),
         ("totals", {"loss": torch.ones(2)}),
     ],
 )
@@ -170,12 +148,6 @@ def test_parts_of_another_kind(path, name, value):
 
 def test_another_run(path):
     rejected(path, "seed was 0, is 1", identity=IDENTITY | {"seed": 1})
-
-
-def test_a_folder_in_its_place(tmp_path):
-    (tmp_path / CHECKPOINT).mkdir()
-    with pytest.raises(IsADirectoryError):
-        load_state(tmp_path / CHECKPOINT, IDENTITY)
 
 
 # ---- Networks and optimizers --------------------------------------------------------------------
@@ -225,11 +197,6 @@ def test_the_optimizer_of_another_network():
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return write_images(tmp_path_factory.mktemp("images"))
-
-
-@pytest.fixture(scope="module")
 def runs(data, tmp_path_factory):
     """The folder of all runs, with one that is finished."""
     out = tmp_path_factory.mktemp("runs")
@@ -247,9 +214,7 @@ def no_number(weight):
     ("damage", "match"),
     [
         (lambda weight: weight[:-1], "fc.weight must be float32 of shape"),
-        (lambda weight: weight.double(), "but is float64 of shape"),
         (lambda weight: weight.tolist(), "of type list"),
-        (lambda weight: None, "but is absent"),
         (no_number, "fc.weight has numbers that are infinite or none at all"),
     ],
 )
@@ -267,22 +232,3 @@ def test_weights_that_do_not_fit_are_rejected_and_nothing_is_changed(data, runs,
     after = contents(folder)
     assert {name: after[name] for name in before} == before
     (folder / CHECKPOINT).write_bytes(good)
-
-
-@pytest.mark.parametrize(
-    ("changes", "match"),
-    [
-        ({"lr": 0.5}, "lr was .*, is "),
-        ({"model": "small"}, 'model was "lenet", is "small"'),
-        ({"batch_size": 10}, "phases was"),
-    ],
-)
-def test_a_changed_recipe_is_rejected_and_nothing_is_changed(data, runs, changes, match):
-    folder = train_here(data, runs)
-    (folder / "run.json").unlink(
-        missing_ok=True
-    )  # or else the other run would have a folder of its own
-    before = contents(folder)
-    with pytest.raises(ValueError, match=match):
-        train_here(data, runs, chosen=recipe(**changes))
-    assert contents(folder) == before

@@ -21,8 +21,8 @@ from small_runs import (
     metrics,
     recipe,
     run,
+    saved,
     words,
-    write_images,
 )
 
 SMALL = RECIPES["cifar100-small-data"]
@@ -166,14 +166,9 @@ def test_schedules_follow_the_epochs():
 JOINED = "comixup+input"
 OPTIONS = (
     *("--saliency", "one-pass", "--memory", "rate=0.75", "cells=4"),
-    *("--set", "weights=[2,1]", "--schedule", "annealed"),
+    *("--set", "weights=[2,1]", "--schedule", "annealed", "--augment", "trivial"),
 )
 EPOCHS = 6
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return write_images(tmp_path_factory.mktemp("images"))
 
 
 @pytest.fixture(scope="module")
@@ -186,59 +181,43 @@ def unbroken(data, tmp_path_factory):
     return folder_of(out, JOINED)
 
 
-def test_run_json_tells_what_is_trained(unbroken):
+def test_a_killed_run_ends_as_if_unbroken(data, tmp_path, unbroken):
+    arguments = [*words(data, tmp_path, method=JOINED, epochs=EPOCHS), *OPTIONS]
+    arguments += ["--checkpoint-steps", "1"]
+    for number in (11, 30):  # in the first epoch, and in a later one
+        code, text = run(arguments, tmp_path / "log", None, die_at_write, (number,))
+        assert code < 0, text
+    code, text = run(arguments, tmp_path / "log")
+    assert code == 0, text
+    folder = folder_of(tmp_path, JOINED)
+    assert_same_run(folder, unbroken)
+    kept, expected = (saved(each)["memory"]["maps"] for each in (folder, unbroken))
+    assert torch.equal(kept, expected)
+    assert kept.any()
+
+
+def test_the_run_has_what_was_asked_for(unbroken):
     about = json.loads((unbroken / METADATA).read_text())
     method = about["recipe"]["methods"][about["method"]]
     assert (about["method"], method["mixer"]) == (JOINED, "choice")
     assert method["settings"] == {"weights": [2.0, 1.0]}
     assert method["schedule"] == {"annealed": True}
     assert list(method["parts"]) == ["comixup", "input"]
-
-
-def test_batches_are_mixed_as_the_schedule_says(unbroken):
     shares = [float(row["unmixed_outputs"]) for row in metrics(unbroken)]
     fractions = [Schedule(EPOCHS, annealed=True)(epoch) for epoch in range(EPOCHS)]
     assert fractions == [1, 1, 1, 1, 1, 0]
     assert [share < 100 for share in shares] == [fraction > 0 for fraction in fractions]
 
 
-def test_a_killed_run_ends_as_if_unbroken(data, tmp_path, unbroken):
-    arguments = [*words(data, tmp_path, method=JOINED, epochs=EPOCHS), *OPTIONS]
-    arguments += ["--checkpoint-steps", "1"]
-    for number in (4, 11, 20, 30):
-        code, text = run(arguments, tmp_path / "log", None, die_at_write, (number,))
-        assert code < 0, text
-    code, text = run(arguments, tmp_path / "log")
-    assert code == 0, text
-    assert_same_run(folder_of(tmp_path, JOINED), unbroken)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        pytest.param(OPTIONS, marks=pytest.mark.slow, id="one-pass"),
-        # Processes draw their own methods, some of which take a clean pass and some do not.
-        pytest.param(("--schedule", "off-last-tenth"), id="paper"),
-    ],
-)
-def test_two_processes_train_as_one_that_cuts_its_batches_in_two(data, tmp_path, options):
+def test_two_processes_train_as_one_that_cuts_its_batches_in_two(data, tmp_path):
+    # Processes draw their own methods, some of which take a clean pass and some do not.
+    settings = ("--schedule", "off-last-tenth")
     arguments = words(data, tmp_path / "both", method=JOINED, epochs=EPOCHS)
-    both = commands(2, [*arguments, *options, "--checkpoint-steps", "1"], tmp_path / "log")
+    both = commands(2, [*arguments, *settings, "--checkpoint-steps", "1"], tmp_path / "log")
     codes = [command.end() for command in both]
     assert codes == [0, 0], [command.text for command in both]
     arguments = words(data, tmp_path, method=JOINED, epochs=EPOCHS)
-    code, text = run([*arguments, *options, "--accumulate", "2"], tmp_path / "log")
+    code, text = run([*arguments, *settings, "--accumulate", "2"], tmp_path / "log")
     assert code == 0, text
     together, alone = (folder_of(out, JOINED) for out in (tmp_path / "both", tmp_path))
     assert_same_weights(together, alone, **ROUNDING)
-
-
-def test_another_schedule_is_another_run(data, tmp_path, unbroken):
-    out = unbroken.parents[2]
-    arguments = [*words(data, out, method=JOINED, epochs=EPOCHS), *OPTIONS[:-1], "constant"]
-    code, text = run(arguments, tmp_path / "log")
-    assert code == 0, text
-    (other,) = unbroken.parents[1].glob(f"{JOINED}-*/seed-0/run.json")
-    settings = [json.loads(path.read_text()) for path in (unbroken / "run.json", other)]
-    schedules = [each["recipe"]["methods"][JOINED]["schedule"] for each in settings]
-    assert schedules == [{"annealed": True}, {}]

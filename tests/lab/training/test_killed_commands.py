@@ -14,25 +14,18 @@ from small_runs import (
     RECIPE,
     TIMES,
     Command,
-    die_after,
     die_at_write,
     folder_of,
     metrics,
     run,
     train_here,
     words,
-    write_images,
 )
 
 KILLED = -signal.SIGKILL
 OF_ONE_PROCESS = ("lock", METADATA, CHECKPOINT)
 """Files that tell which processes there were, or hold their times in a form of their own."""
 OF_TIMES = (*TIMES, "seconds_per_epoch")
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return write_images(tmp_path_factory.mktemp("images"))
 
 
 def arguments_of(command, data, out):
@@ -113,17 +106,6 @@ def test_killed_at_every_write(unbroken, data, tmp_path):
     assert table_of(text) == table
 
 
-@pytest.mark.slow
-def test_killed_at_any_moment(unbroken, data, tmp_path):
-    command, expected, table = unbroken
-    befalls = ((die_after, 0.15 + 0.1 * number) for number in itertools.count())
-    arguments = arguments_of(command, data, tmp_path / "runs")
-    codes, text = until_it_ends(arguments, tmp_path / "log", befalls)
-    assert set(codes) == {-signal.SIGPROF}
-    assert results(tmp_path / "runs") == expected
-    assert table_of(text) == table
-
-
 def test_a_sweep_killed_while_its_tables_are_written(data, tmp_path):
     out = tmp_path / "runs"
     one_run, per_table = 24, 2
@@ -191,11 +173,10 @@ def at_once(count, arguments, log):
     return answers
 
 
-@pytest.mark.parametrize("rounds", [2, pytest.param(15, marks=pytest.mark.slow)])
-def test_two_commands_that_train_at_the_same_instant(data, tmp_path, rounds):
+def test_two_commands_that_train_at_the_same_instant(data, tmp_path):
     expected = results(train_here(data, tmp_path / "alone", "cutmix"))
     failed = 0
-    for number in range(rounds):
+    for number in range(2):
         out = tmp_path / str(number)
         for code, text in at_once(2, words(data, out, method="cutmix"), tmp_path / f"log{number}"):
             # The second may come after the first has ended, and then reports what there is.
@@ -205,18 +186,3 @@ def test_two_commands_that_train_at_the_same_instant(data, tmp_path, rounds):
         assert results(folder_of(out, "cutmix")) == expected
         assert not list(out.rglob(".*"))
     assert failed > 0
-
-
-@pytest.mark.parametrize("rounds", [2, pytest.param(15, marks=pytest.mark.slow)])
-def test_two_commands_that_evaluate_at_the_same_instant(trained, data, tmp_path, rounds):
-    code, text = run(evaluate_into(tmp_path / "alone", trained, data), tmp_path / "log")
-    assert code == 0, text
-    for number in range(rounds):
-        out = tmp_path / str(number)
-        answers = at_once(2, evaluate_into(out, trained, data), tmp_path / f"log{number}")
-        assert min(code for code, _ in answers) == 0, answers
-        for code, text in answers:
-            assert code == 0 or (code == 1 and "must not be in use" in text), text
-            assert "Traceback" not in text
-        assert results(out) == results(tmp_path / "alone")
-        assert not list(out.rglob(".*"))

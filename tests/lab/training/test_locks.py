@@ -3,7 +3,6 @@
 import os
 import signal
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -12,53 +11,45 @@ from comixup.lab.training import Hardware, train
 from small_runs import WAIT_SECONDS, folder_of, processes, recipe, train_here, write_images
 
 
-def hold(folder, pipe, fork):
-    """Locks a folder for ever; before that, perhaps, makes a process that lives on."""
+def hold(folder, pipe):
+    """Locks a folder for ever; before that, makes a process that lives on."""
     with locked(folder):
-        child = os.fork() if fork else None
+        child = os.fork()
         if child == 0:
             signal.pause()
         pipe.send(child)
         signal.pause()
 
 
-@pytest.fixture(params=[False, True], ids=["alone", "with a fork"])
-def holder(request, tmp_path):
-    """A process that holds the folder, and one that it forked, or None."""
+@pytest.fixture
+def holder(tmp_path):
+    """A process that holds the folder, and has forked another."""
     mine, its = processes.Pipe()
-    process = processes.Process(target=hold, args=(tmp_path, its, request.param))
+    process = processes.Process(target=hold, args=(tmp_path, its))
     process.start()
     assert mine.poll(WAIT_SECONDS)
     child = mine.recv()
-    yield process, child
+    yield process
     process.kill()
     process.join()
-    if child is not None:
-        os.kill(child, signal.SIGKILL)
+    os.kill(child, signal.SIGKILL)
 
 
 def test_a_locked_folder_is_free_once_its_process_is_killed(holder, tmp_path):
-    process, _ = holder
     with pytest.raises(ValueError, match="another process"), locked(tmp_path):
         pass
-    process.kill()
-    process.join()
+    holder.kill()
+    holder.join()
     with locked(tmp_path):  # though the fork, as those that read images, still lives
         pass
 
 
-@pytest.mark.parametrize("content", ["", "4711\n", '{"pid": 1, "host": "elsewhere"}'])
-def test_a_lock_file_that_is_left_behind_locks_nothing(tmp_path, content):
+def test_a_lock_file_that_is_left_behind_locks_nothing(tmp_path):
+    content = "4711\n"
     (tmp_path / "lock").write_text(content)  # of a killed process, or of another program
     with locked(tmp_path), pytest.raises(ValueError, match="another process"), locked(tmp_path):
         pass
     assert (tmp_path / "lock").read_text() == content
-
-
-def test_a_folder_can_be_locked_again(tmp_path):
-    for _ in range(2):
-        with locked(tmp_path / "new" / "folder"):
-            pass
 
 
 def test_a_file_is_no_folder(tmp_path):
@@ -69,12 +60,6 @@ def test_a_file_is_no_folder(tmp_path):
             pass
         assert "--out" in str(caught.value)
     assert (tmp_path / "file").read_text() == "mine"
-
-
-def test_a_folder_that_may_not_be_written_to():
-    folder = Path("/proc/self/comixup")  # which nobody may make, the administrator neither
-    with pytest.raises(OSError, match="must be one that can be written to"), locked(folder):
-        pass
 
 
 # ---- Threads ------------------------------------------------------------------------------------
@@ -129,12 +114,6 @@ def try_lock(folder, pipe):
         pipe.send(str(error))
 
 
-def test_an_error_within_passes_and_gives_the_folder_free(tmp_path):
-    with pytest.raises(OSError, match="mine"), locked(tmp_path):
-        raise OSError("mine")
-    lock_once(tmp_path)
-
-
 def test_two_threads_cannot_train(tmp_path):
     data = write_images(tmp_path / "images")
     with sole_training():
@@ -145,15 +124,9 @@ def test_two_threads_cannot_train(tmp_path):
     assert in_thread(lambda: train_here(data, tmp_path, chosen=recipe(epochs=1))) is None
 
 
-def test_a_folder_in_use_is_told_to_a_library_call(tmp_path):
-    data = write_images(tmp_path / "images")
-    with locked(folder_of(tmp_path)), pytest.raises(ValueError, match="must not be in use"):
-        train_here(data, tmp_path)
-
-
 # ---- At the same instant ------------------------------------------------------------------------
 
-ROUNDS = 200
+ROUNDS = 50
 
 
 def compete(folder, barrier, pipe):

@@ -5,25 +5,20 @@ import json
 import pytest
 import torch
 import torch.nn.functional as F
-from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
+from cases import each_case
 from comixup.lab import models
 from comixup.lab.data import load
 from comixup.lab.evaluation import measure, predict
 from comixup.lab.training import Hardware, TrainingStopped
-from comixup.lab.training._export import logits_bytes, read_logits, safetensors_bytes
+from comixup.lab.training._export import logits_bytes, read_logits
 from comixup.lab.training._folder import LOGITS, RESULT, WEIGHTS
 from comixup.lab.training._measures import measures
 from comixup.lab.training._trainer import Trainer
 from problems import generator
-from small_runs import CLASSES, recipe, train_here, write_images
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return write_images(tmp_path_factory.mktemp("data"))
+from small_runs import CLASSES, recipe, train_here
 
 
 @pytest.fixture(scope="module")
@@ -75,19 +70,7 @@ def test_measures_equal_the_metrics_of_evaluation():
     assert found["nll"] == pytest.approx(F.cross_entropy(logits, targets).item(), rel=1e-6)
 
 
-def test_very_sure_networks_have_one_calibration_error():
-    # Half of the images with a confidence that single precision rounds to 1, 2 % of them wrong.
-    logits = torch.zeros(2000, 2)
-    logits[:1000, 0], logits[1000:, 0] = 20.0, 5.5
-    targets = torch.zeros(2000, dtype=torch.int64)
-    targets[:20] = targets[1000:1005] = 1
-    metrics = measure(predict(torch.nn.Identity(), [(logits, targets)]))
-    assert measures(logits, targets)["ece"] == pytest.approx(metrics.ece, rel=1e-4)
-    sure = (1000 * torch.tensor(20.0).sigmoid() + 1000 * torch.tensor(5.5).sigmoid()) / 2000
-    assert metrics.ece == pytest.approx(100 * abs(float(sure) - 1975 / 2000), rel=1e-3)
-
-
-@pytest.mark.parametrize("labels", [0, 1, 2])
+@each_case("labels", [0, 1, 2])
 def test_labels_that_no_test_image_has_count_for_nothing(labels):
     logits = torch.tensor([[3.0, -1.0, 0.5], [-2.0, 1.0, 0.4], [1.0, 2.0, -3.0]])
     targets = torch.zeros(3, 3)
@@ -125,7 +108,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("case", BAD)
+@each_case("case", BAD)
 def test_other_files_are_rejected(case, tmp_path):
     save_file(BAD[case], tmp_path / "x")
     with pytest.raises(ValueError, match=r"`path` must be a file of logits that comixup wrote"):
@@ -143,32 +126,9 @@ def test_damaged_and_missing_files_are_rejected(tmp_path):
 # ---- Files that follow from their content -------------------------------------------------------
 
 
-def test_equal_tensors_give_equal_bytes():
-    tensors = {f"layer{k}.weight": torch.full((k + 1,), float(k)) for k in range(20)}
-    metadata = {f"name {k}": str(k) for k in range(20)}
-    texts = {safetensors_bytes(tensors, metadata) for _ in range(5)}
-    backwards = dict(reversed(tensors.items())), dict(reversed(metadata.items()))
-    assert {safetensors_bytes(*backwards)} == texts
-    assert len(texts) == 1
-
-
-def test_what_is_written_is_read(tmp_path):
-    tensors = {"b": torch.arange(3), "a": torch.rand(2, 5, generator=generator(0)).half()}
-    (tmp_path / "x").write_bytes(safetensors_bytes(tensors, {"z": "1", "ä": "ö"}))
-    assert_close(load_file(tmp_path / "x"), tensors, rtol=0, atol=0)
-    with safe_open(tmp_path / "x", "pt") as file:
-        assert file.metadata() == {"z": "1", "ä": "ö"}
-
-
-def test_identical_runs_give_identical_weights_and_logits(folder, data, tmp_path):
-    chosen = recipe(images_per_class=3, validation=0.2, validation_seed=7)
-    again = train_here(data, tmp_path, "comixup", chosen)
-    for name in (WEIGHTS, LOGITS):
-        assert (again / name).read_bytes() == (folder / name).read_bytes()
-
-
-@pytest.mark.parametrize("ema", [None, 0.9])
-@pytest.mark.parametrize("precision", ["bf16-true", "64-true", "bf16-mixed"])
+@pytest.mark.parametrize(
+    ("precision", "ema"), [("bf16-true", 0.9), ("64-true", None), ("bf16-mixed", None)]
+)
 def test_runs_in_other_precisions_are_measured(data, tmp_path, precision, ema):
     hardware = Hardware(accelerator="cpu", precision=precision)
     folder = train_here(data, tmp_path, "comixup", recipe(epochs=1, ema=ema), hardware)

@@ -17,7 +17,6 @@ from torch import nn
 from torch.testing import assert_close
 
 from comixup import Labelling
-from comixup._methods import METHODS
 from comixup.lab import _seeds
 from comixup.lab._seeds import Purpose, seed_for
 from comixup.lab.data import DataSet
@@ -35,7 +34,6 @@ from small_runs import (
     recipe,
     saved,
     train_here,
-    write_images,
 )
 
 COUNT, BATCH, SIZE, NUM_CLASSES = 13, 5, 6, 3
@@ -105,7 +103,7 @@ def test_an_epoch_is_what_it_would_be_by_hand():
     )
 
 
-@pytest.mark.parametrize("parts", [2, 3, 5, 9])
+@pytest.mark.parametrize("parts", [2, 9])
 def test_parts_weigh_as_many_images_as_they_have(parts):
     whole, parted = network(), network()
     sums = [train_some(trainer(whole)), train_some(trainer(parted, accumulate=parts))]
@@ -113,8 +111,8 @@ def test_parts_weigh_as_many_images_as_they_have(parts):
     assert_close(sums[1].sums, sums[0].sums)
 
 
-@pytest.mark.parametrize("stop", [1, 2])
-def test_an_epoch_goes_on_in_its_midst_with_dropout_and_directions_drawn(stop):
+def test_an_epoch_goes_on_in_its_midst_with_dropout_and_directions_drawn():
+    stop = 2
     vat = {"weight": 0.1, "epsilon": 1, "updates": 1}
     whole, broken = network(dropout=0.5), network(dropout=0.5)
     expected = train_some(trainer(whole, vat=vat))
@@ -126,9 +124,8 @@ def test_an_epoch_goes_on_in_its_midst_with_dropout_and_directions_drawn(stop):
     assert_close(sums.sums, expected.sums, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("count", [1, 7, 13])
-@pytest.mark.parametrize("batch", [1, 4, 20])
-def test_evaluation_counts_every_image_once(count, batch):
+def test_evaluation_counts_every_image_once():
+    count, batch = COUNT, 4
     model, fabric = network(dropout=0.5), Fabric(accelerator="cpu", devices=1)
     found = validate(fabric, fabric.setup(model), split(count).loader(batch))
     images, targets = next(iter(split(count).loader(count).epoch(0)))
@@ -138,13 +135,6 @@ def test_evaluation_counts_every_image_once(count, batch):
     assert found["error"] == pytest.approx(100 * errors)
     assert found["top5_error"] == pytest.approx(0)
     assert found["loss"] == pytest.approx(F.cross_entropy(logits, targets).item(), rel=1e-5)
-
-
-def test_sums_begin_where_they_were():
-    before = {"loss": 2.5, "images": 4.0, "correct": 1.0, "predictions": 3.0}
-    before |= {"outputs": 4.0, "inputs": 9.0, "unmixed": 1.0}
-    sums = Totals(torch.device("cpu"), before)
-    assert before.items() <= sums.read(Fabric(accelerator="cpu", devices=1)).items()
 
 
 def test_inputs_of_outputs_are_counted():
@@ -163,17 +153,12 @@ class StoppedError(BaseException):
     """Like a kill: nothing in the trainer catches it."""
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return write_images(tmp_path_factory.mktemp("images"))
-
-
 def with_vat():
     vat = Method("vanilla", vat={"weight": 0.1, "epsilon": 1, "updates": 1})
     return dataclasses.replace(recipe(epochs=2), methods={"vat": vat})
 
 
-CASES = {name: ({}, name) for name in METHODS} | {
+CASES = {name: ({}, name) for name in ("comixup", "recursivemix")} | {
     "batch norm": ({"model": "small"}, "puzzlemix"),
     "averaged weights": ({"model": "small", "ema": 0.3}, "puzzlemix"),
     "layers": ({"model": "small"}, "manifold"),
@@ -266,9 +251,3 @@ def test_every_draw_of_a_run_has_random_numbers_of_its_own(data, tmp_path, monke
     assert len({seed_for(*numbers) for numbers in asked}) == len(set(asked))
     draws = [numbers for numbers in asked if numbers[-1] in (Purpose.MODEL, Purpose.MIXER)]
     assert len(draws) == 2 * 3 * STEPS * 3  # generators, epochs, steps, micro-batches
-
-
-def test_the_models_and_the_mixers_random_numbers_differ():
-    way = trainer(network())
-    way._seed(1, 2, 3)
-    assert way.mixer.generator.initial_seed() != torch.initial_seed()

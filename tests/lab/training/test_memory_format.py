@@ -5,14 +5,15 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
+from cases import each_case
 from comixup.lab import models
 from comixup.lab._networks import memory_format
-from small_runs import run, words, write_images
+from small_runs import recipe, train_here, write_images
 
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize("name", models.names())
+@each_case("name", models.names())
 def test_the_recipes_networks_are_channels_last(name):
     model = models.build(name, 10, shape=(3, 32, 32))
     assert memory_format(model, CPU) == torch.channels_last
@@ -48,6 +49,4 @@ def net(width):
 
 def test_a_narrow_network_trains(tmp_path):
     data = write_images(tmp_path / "images")
-    arguments = words(data, tmp_path, model="preactresnet10", width=4, epochs=1)
-    code, text = run(arguments, tmp_path / "log")
-    assert code == 0, text
+    train_here(data, tmp_path, chosen=recipe(model="preactresnet10", width=4, epochs=1))

@@ -8,19 +8,14 @@ import torch
 from comixup.lab.training import Hardware, _trainer, change_method
 from comixup.lab.training._mixers import make_method
 from comixup.lab.training._report import is_mixture
-from comixup.lab.training._run import Run, difference
 from small_runs import (
-    assert_same_run,
     assert_same_weights,
     commands,
-    die_at_write,
     folder_of,
     recipe,
-    run,
     saved,
     train_here,
     words,
-    write_images,
 )
 
 ONE_PASS = (
@@ -30,46 +25,10 @@ ONE_PASS = (
 ROUNDING = {"rtol": 1e-4, "atol": 1e-5}
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return write_images(tmp_path_factory.mktemp("images"))
-
-
 def one_pass(**changes):
     memory = {"rate": 0.75, "cells": 4}
     chosen = recipe(augment="trivial", **changes)
     return change_method(chosen, "comixup", {}, saliency="one-pass", memory=memory)
-
-
-@pytest.fixture(scope="module")
-def unbroken(data, tmp_path_factory):
-    out = tmp_path_factory.mktemp("unbroken")
-    code, text = run([*words(data, out, method="comixup"), *ONE_PASS], out / "log")
-    assert code == 0, text
-    return folder_of(out, "comixup")
-
-
-def test_a_killed_run_ends_as_if_unbroken(data, tmp_path, unbroken):
-    arguments = [*words(data, tmp_path, method="comixup"), *ONE_PASS, "--checkpoint-steps", "1"]
-    for number in (4, 9, 13, 17):  # in the first epoch, within later ones, and at the end
-        code, text = run(arguments, tmp_path / "log", None, die_at_write, (number,))
-        assert code < 0, text
-    code, text = run(arguments, tmp_path / "log")
-    assert code == 0, text
-    assert_same_run(folder_of(tmp_path, "comixup"), unbroken)
-    kept, expected = (
-        saved(folder)["memory"] for folder in (folder_of(tmp_path, "comixup"), unbroken)
-    )
-    assert torch.equal(kept["maps"], expected["maps"])
-    assert kept["maps"].any()
-
-
-def test_maps_matter_to_the_weights(data, tmp_path, unbroken):
-    out = tmp_path
-    code, text = run([*words(data, out, method="comixup"), "--saliency", "one-pass"], out / "log")
-    assert code == 0, text
-    with pytest.raises(AssertionError, match="not equal"):
-        assert_same_weights(folder_of(out, "comixup"), unbroken)
 
 
 def test_two_processes_train_as_one_that_cuts_its_batches_in_two(data, tmp_path):
@@ -83,11 +42,6 @@ def test_two_processes_train_as_one_that_cuts_its_batches_in_two(data, tmp_path)
     assert_same_weights(together, folder, **ROUNDING)
     maps = [saved(each)["memory"]["maps"].float() for each in (together, folder)]
     torch.testing.assert_close(*maps, atol=1.5, rtol=0)  # a rounding of a byte
-
-
-def test_another_saliency_is_another_run(data, tmp_path, unbroken):
-    paper, remembered = (Run(chosen, "comixup").identity() for chosen in (recipe(), one_pass()))
-    assert "saliency was" in difference(paper, remembered)
 
 
 def test_methods_without_saliency_are_rejected():

@@ -35,21 +35,9 @@ def recipe_of(**changes):
 # ---- Moments ------------------------------------------------------------------------------------
 
 
-def test_epochs_are_those_of_all_phases():
-    assert recipe_of().epochs == 10
-
-
 @each_case(("epoch", "batch_size"), [(0, 10), (3, 10), (4, 5), (9, 5), (10, 5)])
 def test_phase_at_an_epoch(epoch, batch_size):
     assert recipe_of().phase_at(epoch).batch_size == batch_size
-
-
-@each_case(
-    ("epoch", "rate"),
-    [(0, 0.2), (99.999, 0.2), (100, 0.02), (199.5, 0.02), (200, 0.002), (300, 0.002)],
-)
-def test_steps_of_the_learning_rate(epoch, rate):
-    assert CIFAR.lr_at(epoch) == rate
 
 
 @each_case(
@@ -74,27 +62,11 @@ def test_linear_learning_rate(epoch, rate):
     assert_allclose(IMAGENET.lr_at(epoch), rate, rtol=1e-12)
 
 
-def test_linear_learning_rate_jumps_at_a_phase_boundary():
-    just_before = IMAGENET.lr_at(15 - 1e-9)
-    assert_allclose(just_before, 0.125, rtol=1e-6)
-    assert IMAGENET.lr_at(15) == 0.2
-
-
 def test_learning_rate_before_its_first_moment_is_the_first():
     assert recipe_of(lr=((2, 0.3), (5, 0.1))).lr_at(0) == 0.3
 
 
 # ---- Changes ------------------------------------------------------------------------------------
-
-
-def test_nothing_changes_unless_asked():
-    assert recipe_of().changed() == recipe_of()
-
-
-def test_fewer_epochs_keep_the_proportions():
-    recipe = CIFAR.changed(epochs=30)
-    assert recipe.epochs == 30
-    assert_allclose(recipe.lr, [(0, 0.2), (10, 0.02), (20, 0.002)])
 
 
 @each_case("epochs", [2, 3, 7, 10, 33, 50, 99, 100, 200])
@@ -116,53 +88,15 @@ def test_one_epoch_is_the_longest_phases():
     assert_allclose([recipe.lr_at(0), recipe.lr_at(1)], [0.02, 0.00002])
 
 
-def test_twice_the_epochs_pass_through_the_same_rates():
-    twice = IMAGENET.changed(epochs=200)
-    for epoch in (0, 3, 8, 14.5, 15, 30, 40, 77, 100):
-        assert_allclose(twice.lr_at(2 * epoch), IMAGENET.lr_at(epoch), rtol=1e-9)
-    assert [phase.epochs for phase in twice.phases] == [30, 50, 120]
-
-
 def test_unmixed_epochs_keep_their_proportion():
     # Else a short run would end before anything is mixed.
     assert [SPEECH.changed(epochs=n).unmixed_epochs for n in (1, 12, 30, 60)] == [0, 2, 5, 10]
-
-
-def test_batch_size_is_that_of_every_phase():
-    recipe = recipe_of().changed(batch_size=7)
-    assert [phase.batch_size for phase in recipe.phases] == [7, 7]
-    assert [phase.image_size for phase in recipe.phases] == [None, 8]
-    assert recipe.lr == recipe_of().lr
-
-
-def test_learning_rates_keep_their_proportion_to_the_highest():
-    assert_allclose(recipe_of().changed(lr=4.0).lr, [(0, 2.0), (4, 1.0), (4, 4.0), (10, 0.4)])
 
 
 def test_changes_of_one_kind_do_not_undo_those_of_another():
     recipe = recipe_of().changed(epochs=5, batch_size=3, lr=1.0)
     assert [(phase.epochs, phase.batch_size) for phase in recipe.phases] == [(2, 3), (3, 3)]
     assert_allclose(recipe.lr, [(0, 0.5), (2, 0.25), (2, 1.0), (5, 0.1)])
-
-
-@each_case(
-    ("name", "value"),
-    [
-        ("data", "cifar10"),
-        ("model", "lenet"),
-        ("loss", "official"),
-        ("weight_decay", 0.0),
-        ("images_per_class", 3),
-        ("augment", "trivial"),
-        ("label_smoothing", 0.1),
-        ("validation", 0.25),
-    ],
-)
-def test_plain_things_are_replaced_alone(name, value):
-    recipe, before = recipe_of().changed(**{name: value}), recipe_of()
-    assert getattr(recipe, name) == value
-    undone = {name: getattr(before, name), "methods": before.methods}
-    assert dataclasses.replace(recipe, **undone) == before
 
 
 def test_a_changed_recipe_claims_no_figure_of_the_paper():
@@ -182,9 +116,7 @@ def test_no_images_per_class_means_all():
     ("changes", "word"),
     [
         ({"epochs": 0}, "epochs"),
-        ({"epochs": 1.5}, "epochs"),
-        ({"batch_size": 0}, "batch_size"),
-        ({"lr": 0.0}, "lr"),
+        ({"batch_size": 10**12}, "batch_size"),
         ({"lr": float("nan")}, "lr"),
         ({"loss": "hinge"}, "loss"),
         ({"weight_decay": -1.0}, "weight_decay"),
@@ -193,15 +125,6 @@ def test_no_images_per_class_means_all():
 def test_impossible_changes_are_rejected(changes, word):
     with pytest.raises(ValueError, match=f"`{word}` must be"):
         recipe_of().changed(**changes)
-
-
-def test_the_recipe_itself_stays_as_it_is():
-    recipe = recipe_of()
-    recipe.changed(epochs=3, batch_size=2, lr=9.0)
-    change_method(recipe, "comixup", {"beta": 0.1})
-    assert recipe == recipe_of()
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        recipe.model = "lenet"
 
 
 # ---- Methods and their settings -----------------------------------------------------------------
@@ -218,21 +141,11 @@ def test_the_papers_figure_does_not_belong_to_other_settings():
     assert change_method(recipe_of(), "comixup", {}).methods["comixup"].paper == 12.0
 
 
-def test_the_recipes_own_method_is_chosen_without_a_name():
-    assert recipe_of().choose(None) == recipe_of().methods["comixup"]
-    assert recipe_of().choose("soft").settings == {"beta": 0.7}
-
-
 def test_unknown_method_gets_a_suggestion():
     with pytest.raises(ValueError, match=r"got 'comixupp'\. Did you mean comixup or"):
         CIFAR.choose("comixupp")
     with pytest.raises(ValueError, match="in recipe cifar100-preactresnet18"):
         change_method(CIFAR, "nothing like it", {})
-
-
-def test_a_name_unlike_all_gets_no_suggestion():
-    with pytest.raises(ValueError, match=r"got 'qqqq'\.$"):
-        CIFAR.choose("qqqq")
 
 
 # ---- As text ------------------------------------------------------------------------------------
@@ -319,11 +232,6 @@ def test_identity_has_the_seed_and_the_method():
     assert len({run.variant for run in runs}) == 2
 
 
-def test_a_run_of_an_unknown_method_is_rejected():
-    with pytest.raises(ValueError, match="Did you mean soft"):
-        Run(recipe_of(), "sofft")
-
-
 def identity(**changes):
     return Run(recipe_of(**changes), "comixup", 0).identity()
 
@@ -349,14 +257,3 @@ def test_a_method_may_have_epochs_and_learning_rates_of_its_own():
     assert "phases was" in difference(
         Run(recipe, "long").identity(), Run(twice, "short").identity()
     )
-
-
-def test_an_unknown_loss_is_rejected():
-    with pytest.raises(ValueError, match=r"`loss` must be one of .*'official'"):
-        recipe_of().changed(loss="hinge")
-
-
-@each_case("name", ["epochs", "batch_size"])
-def test_absurd_counts_are_rejected_at_once(name):
-    with pytest.raises(ValueError, match=f"`{name}` must be an integer from 1 to 1000000"):
-        recipe_of().changed(**{name: 10**12})

@@ -9,17 +9,18 @@ from numpy.testing import assert_allclose
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from cases import each_case
 from comixup._methods import METHODS
 from comixup.lab import data, models
 from comixup.lab.training import RECIPES, change_method, train
 from comixup.lab.training._folder import read_metrics
 from comixup.lab.training._mixers import make_mixer
-from small_sets import CIFAR_TRAIN, HERE, reduced, write_all
+from small_sets import HERE, reduced, write_all
 
 SMALL_NETWORK = type(models.build("small", 10))
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@each_case("name", RECIPES)
 def test_everything_that_a_recipe_names_exists(name):
     recipe = RECIPES[name]
     assert recipe.name == name
@@ -161,14 +162,6 @@ def test_three_phases_of_imagenet(root, tmp_path, seen):
 def test_imagenets_own_network_and_co_mixup_train(root, tmp_path):
     recipe = reduced(RECIPES["imagenet-resnet50"], image_sizes=(32,))
     check_run(recipe, root, tmp_path)
-
-
-def test_learning_rate_steps_where_the_recipe_says(root, tmp_path, seen):
-    recipe = reduced(RECIPES["cifar100-preactresnet18"], epochs=3, model="small")
-    check_run(recipe, root, tmp_path, "vanilla", epochs=3)
-    steps = CIFAR_TRAIN // 6
-    expected = [0.2] * steps + [0.02] * steps + [0.002] * steps
-    assert_allclose([rate for (rate,) in seen["rates"]], expected)
 
 
 def test_unmixed_epochs_are_not_mixed(root, tmp_path, seen):

@@ -36,30 +36,7 @@ def test_lines_for_a_log():
     ]
 
 
-def test_lines_are_not_broken_however_narrow_the_place():
-    assert len(shown(lambda reporter: reporter.epoch(ROW), width=30).splitlines()) == 2
-
-
-def test_one_epoch_is_no_plural():
-    assert shown(lambda reporter: None, epochs=1).endswith("seed 0, 1 epoch\n")
-
-
-def test_validation_error_is_shown_where_there_is_one():
-    text = shown(lambda reporter: reporter.epoch({**ROW, "validation_error": 33.333}))
-    assert "validation error 33.33 %, test error 45.68 %" in text
-
-
-def test_an_epoch_without_evaluation_has_no_errors():
-    row = {name: value for name, value in ROW.items() if name != "test_error"}
-    assert "error" not in shown(lambda reporter: reporter.epoch(row))
-
-
 MIXED = {**ROW, "inputs_per_output": 2.43, "unmixed_outputs": 7.7}
-
-
-def test_how_batches_are_mixed_is_shown_in_a_log():
-    text = shown(lambda reporter: reporter.epoch(MIXED))
-    assert "test error 45.68 %, 2.4 inputs per output (8 % unmixed), 3.2 s" in text
 
 
 @pytest.mark.parametrize(("width", "fits"), [(80, False), (120, True)])
@@ -67,11 +44,6 @@ def test_how_batches_are_mixed_is_shown_beside_a_bar_where_it_fits(width, fits):
     text = shown(lambda reporter: reporter.epoch(MIXED), terminal=True, width=width)
     assert ("error 45.68 %, 2.4 inputs per output (8 % unmixed)" in text) is fits
     assert "…" not in text
-
-
-def test_steps_print_nothing_in_a_log():
-    sums = torch.tensor([2.0, 4.0, 0.0, 0.0])
-    assert shown(lambda reporter: reporter.step(0, 1, 2, sums)).count("\n") == 1
 
 
 def test_bar_shows_how_far_the_run_is():
@@ -89,30 +61,8 @@ def test_bar_shows_how_far_the_run_is():
     assert "…" not in text
 
 
-def test_bar_ends_with_the_last_epochs_figures():
-    text = shown(lambda reporter: reporter.epoch({**ROW, "epoch": 5.0}), terminal=True)
-    last = text.rsplit("5/5", 1)[1]
-    assert "1,234 images/s, loss 1.235, error 45.68 %" in last
-
-
 def test_bar_of_a_resumed_run_begins_where_it_stood():
     assert "3/5" in shown(lambda reporter: None, terminal=True, first_epoch=3)
-
-
-def test_silence_without_a_console(capsys):
-    with Reporter(None, "A run", 5) as reporter:
-        reporter.step(0, 1, 2, torch.zeros(4))
-        reporter.epoch(ROW)
-    assert capsys.readouterr() == ("", "")
-
-
-def test_the_end_of_a_run_that_fails_is_told_too():
-    with pytest.raises(RuntimeError, match="the run's own"):
-        shown(fail, terminal=True)
-
-
-def fail(reporter):
-    raise RuntimeError("the run's own")
 
 
 def events(folder):
@@ -122,17 +72,6 @@ def events(folder):
         name: {event.step: event.value for event in found.Scalars(name)}
         for name in found.Tags()["scalars"]
     }
-
-
-def test_events_for_tensorboard(tmp_path):
-    def calls(reporter):
-        for epoch, error in ((1.0, 60.0), (2.0, 50.0)):
-            reporter.epoch({**ROW, "epoch": epoch, "test_error": error})
-
-    shown(calls, events=tmp_path)
-    found = events(tmp_path)
-    assert set(found) == set(ROW)
-    assert found["test_error"] == {1: 60.0, 2: 50.0}
 
 
 def calls(errors):

@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console
 
 from comixup.lab._runs import RunRecord
-from comixup.lab.training import RECIPES, change_method
-from comixup.lab.training._results import results_table, run_metrics, spread
+from comixup.lab.training import RECIPES
+from comixup.lab.training._results import results_table, run_metrics
 
 CIFAR = RECIPES["cifar100-preactresnet18"]
 ERRORS = [90.0, 20.0, 31.0, 32.0, 33.0, 34.0, 35.0, 36.0, 37.0, 38.0, 39.0, 44.0]
@@ -40,26 +40,6 @@ def result(error=20.0, selected=None, seconds=3.0):
 # ---- One run ------------------------------------------------------------------------------------
 
 
-def test_errors_of_a_run():
-    found = run_metrics(history(), {}, "median")
-    assert found["epochs"] == 12
-    assert found["median_error"] == statistics.median(ERRORS[2:]) == 35.5  # of the last ten alone
-    assert (found["last_error"], found["best_error"], found["top5_error"]) == (44.0, 20.0, 22.0)
-    assert found["cpu_seconds"] == 24.0
-    assert not {"median_validation_error", "selected_error", "final_error"} & set(found)
-
-
-def test_a_short_run_takes_what_there_is():
-    assert run_metrics(history([50.0, 40.0, 10.0]), {}, "median")["median_error"] == 40.0
-    assert run_metrics(history([50.0]), {}, "median")["median_error"] == 50.0
-
-
-def test_time_of_an_epoch_is_the_median_one():
-    seconds = [100.0, 2.0, 3.0, 4.0]  # the first has everything to set up
-    found = run_metrics(history(ERRORS[:4], seconds=seconds), {}, "median")
-    assert found["seconds_per_epoch"] == 3.5
-
-
 def test_error_at_the_best_validation_is_not_the_best_error():
     validation = [60.0, 30.0, 25.0, 25.0, 26.0]
     found = run_metrics(history([50.0, 10.0, 12.0, 11.0, 9.0], validation), {}, "validation")
@@ -68,14 +48,8 @@ def test_error_at_the_best_validation_is_not_the_best_error():
     assert found["median_validation_error"] == 26.0
 
 
-def test_validation_counts_the_last_ten_epochs():
-    validation = [1.0, 2.0, *range(50, 60)]
-    found = run_metrics(history(ERRORS, validation), {}, "validation")
-    assert found["median_validation_error"] == 54.5
-
-
 def test_epochs_that_were_not_evaluated_count_as_trained_alone():
-    rows = history([50.0, 40.0, 30.0], seconds=[1.0, 5.0, 9.0])
+    rows = history([50.0, 40.0, 30.0], seconds=[1.0, 5.0, 12.0])
     for name in ("test_error", "test_top5_error"):
         del rows[1][name]
     found = run_metrics(rows, {}, "median")
@@ -91,10 +65,6 @@ def test_the_recipe_says_which_error_counts(reported, error):
     assert run_metrics(history(ERRORS, validation), {}, reported)["error"] == error
 
 
-def test_without_validation_images_the_median_counts():
-    assert run_metrics(history(), {}, "validation")["error"] == 35.5
-
-
 def test_final_weights_are_measured_by_split():
     final = {
         "test": {"images": 9, "error": 30.0, "nll": 1.0},
@@ -104,11 +74,6 @@ def test_final_weights_are_measured_by_split():
     assert (found["error"], found["final_error"], found["validation_error"]) == (44.0, 30.0, 40.0)
     assert (found["images"], found["nll"]) == (9, 1.0)
     assert (found["validation_images"], found["validation_nll"]) == (4, 2.0)
-
-
-def test_spread():
-    assert spread([20.0]) == "20.00"
-    assert spread([1.0, 2.0, 4.5]) == "2.50 ± 1.80"  # stdev of a sample: sqrt(6.5 / 2)
 
 
 # ---- The table ----------------------------------------------------------------------------------
@@ -144,15 +109,14 @@ def test_table_has_a_row_per_method_over_its_seeds():
         ("speech-lenet", "validation", "val.*", "where validation accuracy was best"),
     ],
 )
-@pytest.mark.parametrize("width", [80, 120])
-def test_table_marks_what_is_reported_and_cuts_nothing_off(name, reported, word, meaning, width):
+def test_table_marks_what_is_reported_and_cuts_nothing_off(name, reported, word, meaning):
     recipe = RECIPES[name]
     assert recipe.reported == reported
     found = {
         method: {seed: result(23.0 + seed, 29.0, 1234.5) for seed in range(3)}
         for method in recipe.methods
     }
-    lines = lines_of(results_table(recipe, found), width)
+    lines = lines_of(results_table(recipe, found), 80)
     text = "\n".join(lines)
     assert word in text
     assert text.count("*") == 2  # at the column, and at what it means
@@ -163,8 +127,10 @@ def test_table_marks_what_is_reported_and_cuts_nothing_off(name, reported, word,
     assert text.count("1234.5") == len(recipe.methods)
 
 
-def test_table_leaves_the_papers_place_empty_for_other_settings():
-    recipe = change_method(CIFAR, "comixup", {"beta": 0.5})
-    text = "\n".join(lines_of(results_table(recipe, {"comixup": {0: result()}})))
-    assert "20.00" in text
-    assert "19.87" not in text
+def test_errors_of_a_run():
+    found = run_metrics(history(), {}, "median")
+    assert found["epochs"] == 12
+    assert found["median_error"] == statistics.median(ERRORS[2:]) == 35.5  # of the last ten alone
+    assert (found["last_error"], found["best_error"], found["top5_error"]) == (44.0, 20.0, 22.0)
+    assert found["cpu_seconds"] == 24.0
+    assert not {"median_validation_error", "selected_error", "final_error"} & set(found)

