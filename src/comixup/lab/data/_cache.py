@@ -124,8 +124,7 @@ def _find(key: str, shape: tuple[int, ...] | None, dtype: npt.DTypeLike) -> Arra
 
 
 def _keep(name: str, stem: str, key: str, array: Array) -> Path | None:
-    """Writes an array to the cache and returns its file, removing older ones; None if not
-    cached."""
+    """Caches an array and returns its file, removing older ones; None if not cached."""
     folder = cache_folder()
     if folder is None:
         return None

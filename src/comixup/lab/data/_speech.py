@@ -50,8 +50,7 @@ _CHUNK = 256
 
 
 def read_speech(name: str, root: Path) -> DataSet:
-    """Returns the data set, (1, 160, 100) float16 per clip: 2.1 GB for all 65,000,
-    memory-mapped."""
+    """Returns the data set, (1, 160, 100) float16 per clip: 2.1 GB for all 65,000 (mapped)."""
     folder = find_folder(root, _FOLDERS, tuple(_LISTS.values()), TITLE, _SOURCE)
     words, clips = _listing(folder)
     # Splits are contiguous, so that each is a view and not a copy.
