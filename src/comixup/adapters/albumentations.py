@@ -1,7 +1,7 @@
 """Albumentations in one-pass mixing: cell numbers are transformed as a mask.
 
-Written for Albumentations 2.0. Pass a pipeline to `WithOrigins`, for images that are arrays (H, W,
-C) or PIL images:
+Written for Albumentations 2.0. Pass a pipeline to `WithOrigins`, for arrays (H, W, C) or PIL
+images:
 
     WithOrigins(dataset, memory, A.Compose([A.RandomCrop(28, 28), A.Normalize(), A.ToTensorV2()]))
 """
@@ -30,8 +30,7 @@ _REASONS = {
 _FILL = "fill_mask"
 """Argument: the value of filled or erased pixels of a mask; None leaves the mask unchanged."""
 _DROP = "mask_drop_value"
-"""Argument of PixelDropout, which drops different pixels of a mask than of the image; None:
-none."""
+"""Argument of PixelDropout, which drops other pixels of a mask than of the image; None: none."""
 _INTERPOLATION = "mask_interpolation"
 _NEAREST = (0, 6)
 """OpenCV's INTER_NEAREST and INTER_NEAREST_EXACT."""

@@ -61,7 +61,7 @@ class Puzzle:
     def masks(self) -> Tensor:
         """The share of each input at each cell of each output, (m, m, *grid).
 
-        Moved blocks come from other locations of their input: see `moves`.
+        Moved blocks come from other locations of their input, which `moves` has.
         """
         return self.labelling.masks
 

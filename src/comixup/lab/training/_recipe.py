@@ -29,7 +29,7 @@ class Phase:
     """Consecutive epochs with one batch size and one image size.
 
     Attributes:
-        epochs: number of epochs.
+        epochs: how many.
         batch_size: images per step, over all processes.
         image_size: pixels per side, for data sets that are resized and cropped; None: their own.
         min_scale: least area of a random crop, as a fraction of the image's.
@@ -152,8 +152,8 @@ class Recipe:
         lr: (epoch, learning rate) pairs, in order.
         lr_interpolation: "constant" keeps a rate until the next epoch of `lr`; "linear" and
             "cosine" interpolate per step.
-        loss: training loss, see `losses`; the paper's learning rates belong to "official", the loss
-            of its official implementation.
+        loss: training loss; the paper's learning rates belong to "official", the loss of its
+            official implementation.
         optimizer: "sgd", "adam" or "adamw".
         momentum: momentum of SGD.
         nesterov: whether SGD uses Nesterov momentum.
