@@ -106,8 +106,8 @@ class Split(ABC):
         Args:
             batch_size: images per step, over all processes.
             seed: seed of the order and the augmentation of every epoch.
-            augment: shuffle and augment, for training: "crop-flip", followed by "trivial", "rand"
-                or "auto" (torchvision's TrivialAugmentWide, RandAugment, AutoAugment), or "none". A
+            augment: shuffle and augment, for training: "crop-flip"; "trivial", "rand" or "auto",
+                which add torchvision's TrivialAugmentWide, RandAugment or AutoAugment; or "none". A
                 last batch with fewer than 2 images for some process is dropped. None: neither
                 shuffles nor drops images; a process's share of the last batch may be empty.
             image_size: pixels per side, for sets read from disk; None means 224.

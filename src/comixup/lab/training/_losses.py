@@ -24,11 +24,10 @@ def losses(
     """Returns the loss of the mixed batch and the loss of the clean batch.
 
     "cross-entropy" is cross-entropy for both, as the paper writes it. "official" is the loss of the
-    official implementation on CIFAR-100 and Tiny ImageNet:
-    `mean_binary_cross_entropy` for the mixed batch, and for the clean batch 2 / C times
-    cross-entropy.
-    "decoupled" is `comixup.mixers.decoupled_cross_entropy` for both.
-    "binary-cross-entropy" is for multi-label data: each class is a binary problem.
+    official implementation on CIFAR-100 and Tiny ImageNet: `mean_binary_cross_entropy` for the
+    mixed batch, 2 / C times cross-entropy for the clean one. "decoupled" is
+    `comixup.mixers.decoupled_cross_entropy` for both. "binary-cross-entropy" is for multi-label
+    data: each class is a binary problem.
 
     The published learning rates belong to the official loss. Its gradient is about 2 / C of
     cross-entropy's for C classes, so the published learning rate 0.2 and weight decay 1e-4

@@ -169,8 +169,8 @@ class Recipe:
         test_fraction: fraction of each class's images to hold out as test images, for a folder
             without any; None: a fifth.
         skip_bad: skip unreadable image files; the run's metadata lists them.
-        augment: augmentation of training images: "crop-flip", followed by "trivial", "rand" or
-            "auto" (torchvision's TrivialAugmentWide, RandAugment, AutoAugment), or "none".
+        augment: augmentation of training images: "crop-flip"; "trivial", "rand" or "auto", which
+            add torchvision's TrivialAugmentWide, RandAugment or AutoAugment; or "none".
         width: feature maps of the first stage of comixup's pre-activation ResNets; None: their
             default.
         pretrained: start from ImageNet weights. comixup[pretrained] installs those of

@@ -50,9 +50,9 @@ def vat_loss(
     **The radius** is in the units of `images` times `scale`. The Co-Mixup paper tunes it in {1, 2}
     for the l-infinity ball without a unit. Levels of 0..255 are the likely reading (inferred): on
     normalized CIFAR-100 images a radius of 1 would be 68 levels, noise in which little can be
-    recognized, whereas its errors without updates are those of plain training. So pass `scale` = 1
-    / 255 for images in [0, 1], and for images normalized with standard deviations (68.2, 65.4,
-    70.4), in levels, `scale` = (1 / 68.2, 1 / 65.4, 1 / 70.4).
+    recognized, whereas its errors without updates are those of plain training. Pass `scale` = 1/255
+    for images in [0, 1], and for images normalized with standard deviations (68.2, 65.4, 70.4), in
+    levels, `scale` = (1 / 68.2, 1 / 65.4, 1 / 70.4).
 
     Args:
         model: any module that returns logits (m, classes), in its current mode.
