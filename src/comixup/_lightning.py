@@ -94,7 +94,7 @@ def delay_kill() -> None:
 
     Fabric checks every five seconds whether a process has exited, then kills the others, perhaps
     before they print their error. Those that hang are still killed, a little later. Fabric stops
-    checking when this process exits, so that a stopped child would remain forever.
+    checking when this process exits: `_end_children` then ends stopped children.
     """
     from lightning_fabric.strategies.launchers.subprocess_script import (  # noqa: PLC0415
         _ChildProcessObserver,
