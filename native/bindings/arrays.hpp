@@ -1,4 +1,4 @@
-// What all bindings share: arrays as arguments, their checks, and how jobs run.
+// Shared by all bindings: array arguments, their checks, and running jobs.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -32,8 +32,8 @@ bool all_between(const Array<const T>& array, T low, T high) {
   return all_between(array.data(), array.size(), low, high);
 }
 
-/// Indices, each of which must be below `count`: a copy, so that what has been checked is what is
-/// read, whatever other threads write to the caller's memory.
+/// Returns a validated copy of indices below `count`, safe from other threads' writes to the
+/// caller's memory.
 template <typename T>
 std::vector<T> copy_below(const Array<const T>& indices, std::size_t count, const char* what) {
   std::vector<T> copy(indices.data(), indices.data() + indices.size());

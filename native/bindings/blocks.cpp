@@ -12,7 +12,7 @@ using namespace nanobind::literals;
 namespace comixup {
 namespace {
 
-/// Any dtype: a copy needs to know none.
+/// Any dtype, for copies.
 using AnyArray = nb::ndarray<nb::c_contig, nb::device::cpu>;
 /// (m', L, cells).
 struct Sources {
@@ -23,7 +23,7 @@ struct Sources {
   }
 };
 
-/// Mixing fewer bytes than this takes no longer than starting a thread for them.
+/// Least number of bytes for which another thread pays off.
 constexpr std::size_t kBytesPerThread = 1 << 22;
 
 template <typename T>
@@ -75,7 +75,7 @@ void mix_blocks(AnyArray images, Array<const std::int64_t> sources,
 
   const std::size_t columns = column_begin.shape(0) - 1;
   const bool copies = sources.shape(1) == 1;
-  const std::size_t item = copies ? images.itemsize() : 1;  // copies are made of bytes
+  const std::size_t item = copies ? images.itemsize() : 1;  // copies are by bytes
   BlockLayout layout;
   layout.image_size = images.shape(1) * item;
   for (std::size_t c = 0; c <= columns; ++c) {

@@ -14,7 +14,7 @@ using namespace nanobind::literals;
 namespace comixup {
 namespace {
 
-/// Maps that one thread sees to before another is worth its start.
+/// Least number of pixels for which another thread pays off.
 constexpr std::size_t kPixelsPerThread = 1 << 19;
 
 /// Fills `out` (m, 2 + cells + 3) from maps (m, *size), padded to three dimensions.
@@ -42,9 +42,9 @@ void summarize_maps(Array<const float> maps, const Sides& grid, const Sides& win
 }
 
 /// Writes the maps of gradients (m, channels, pixels), or (m, pixels, channels) with channels last,
-/// to the rows of `next` (examples, cells), where the larger value of each cell stays. `numbers`
-/// are the cells that pixels show, (m, pixels), or (1, pixels) if all images show the same ones;
-/// `maps` are those of before. Returns how many gradients were zero or not finite and left nothing.
+/// to the rows of `next` (examples, cells), keeping the larger value of each cell. `numbers` are
+/// the cells that pixels show, (m, pixels), or (1, pixels) if equal for all images; `maps` are the
+/// previous maps. Returns the number of skipped gradients, zero or not finite.
 std::size_t write_maps(Array<const float> gradients, Array<const std::uint8_t> numbers,
                        bool channels_last, Array<const std::int64_t> rows,
                        Array<const std::uint8_t> maps, float momentum, int threads,
@@ -76,7 +76,7 @@ std::size_t write_maps(Array<const float> gradients, Array<const std::uint8_t> n
       checkpoint.after(2 * channels * pixels);
     }
   });
-  // One after the other: an example may stand in a batch twice.
+  // Sequentially: an example may be in a batch twice.
   for (std::size_t i = 0; i < m; ++i) {
     std::uint8_t* to = next.data() + static_cast<std::size_t>(row_of[i]) * cells;
     for (std::size_t c = 0; c < cells; ++c) to[c] = std::max(to[c], fresh[i * cells + c]);

@@ -14,10 +14,10 @@ using namespace nanobind::literals;
 namespace comixup {
 namespace {
 
-/// Jobs per thread: enough to even out their times, few enough to share a solver's memory.
+/// Jobs per thread: enough to balance the load, few enough to reuse a solver's memory.
 constexpr int kJobsPerThread = 4;
 
-/// Locations that take no longer than starting a thread for them.
+/// Least number of locations for which another thread pays off.
 constexpr std::size_t kLocationsPerThread = 1 << 12;
 
 /// Calls solve(solver, s) for samples 0..count - 1, with one solver from make() for each job.

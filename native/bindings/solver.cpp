@@ -59,8 +59,8 @@ int require_problem(const Array<const double>& cost, const Array<const double>& 
   return static_cast<int>(m);
 }
 
-/// Algorithm 1 on several problems from several starts each; the best start of each is kept, the
-/// first one where they tie, so that the answer does not depend on the threads.
+/// Runs Algorithm 1 on several problems from several starts each; keeps the best start of each, the
+/// first one in a tie, so that the result does not depend on the threads.
 void solve(const std::vector<Array<const double>>& costs,
            const std::vector<Array<const double>>& compatibilities,
            const std::vector<WeightTuple>& weights,

@@ -1,4 +1,4 @@
-// Stopping a long computation: each of its threads checks now and then whether to continue.
+// Stops long computations: each thread checks periodically whether to continue.
 #pragma once
 
 #include <atomic>
@@ -10,25 +10,25 @@
 
 namespace comixup {
 
-/// Thrown on the threads of a computation that has been stopped on another one.
+/// Thrown on the other threads of a stopped computation.
 struct Stopped : std::exception {
   const char* what() const noexcept override { return "the computation was stopped"; }
 };
 
-/// What the threads of one computation share: whether it has been stopped.
+/// The stop flag shared by the threads of a computation.
 class StopSource {
  public:
-  /// The caller's check is run this often, on the caller's thread.
+  /// Interval of the caller's check, on the caller's thread.
   static constexpr std::chrono::milliseconds kInterval{50};
 
-  /// `check` throws if the computation is to stop.
+  /// `check` throws to stop the computation.
   explicit StopSource(std::function<void()> check)
       : check_(std::move(check)), last_check_(std::chrono::steady_clock::now()) {}
 
   void stop() { stopped_.store(true, std::memory_order_relaxed); }
   bool stopped() const { return stopped_.load(std::memory_order_relaxed); }
 
-  /// To be called on the caller's thread alone.
+  /// Call it on the caller's thread only.
   void check_if_due() {
     const auto now = std::chrono::steady_clock::now();
     if (now - last_check_ < kInterval) return;
@@ -42,8 +42,8 @@ class StopSource {
   std::atomic<bool> stopped_{false};
 };
 
-/// What one thread holds of it. Algorithms report how much they have done; the clock, which is slow
-/// to read on some machines, is looked at about once a millisecond.
+/// A thread's handle to a StopSource. Algorithms report their work; the clock, slow to read on some
+/// machines, is read about once per millisecond.
 class Checkpoint {
  public:
   /// Never stops.
@@ -51,7 +51,7 @@ class Checkpoint {
   Checkpoint(StopSource& source, bool on_callers_thread)
       : source_(&source), on_callers_thread_(on_callers_thread) {}
 
-  /// Counts work, in units of a nanosecond or so; throws if the computation is to stop.
+  /// Counts work, in units of about a nanosecond; throws if the computation was stopped.
   void after(std::size_t work) {
     work_ += work;
     if (work_ >= kWorkPerLook) look();

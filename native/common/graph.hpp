@@ -9,7 +9,7 @@
 
 namespace comixup {
 
-/// Fixed-size array indexed by int, as node, edge and arc numbers are ints throughout.
+/// Fixed-size array indexed by int, the type of node, edge and arc numbers.
 template <typename T>
 class IntArray {
  public:
@@ -23,7 +23,7 @@ class IntArray {
   std::vector<T> data_;
 };
 
-/// First in, first out queue of nodes, each of them in it at most once.
+/// FIFO queue of nodes without duplicates.
 class NodeQueue {
  public:
   explicit NodeQueue(int nodes) : next_(nodes, kAbsent) {}

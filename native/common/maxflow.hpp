@@ -35,7 +35,7 @@
 
 namespace comixup {
 
-/// 2^exponent as two factors, for one alone may be no double: costs of any size can be scaled.
+/// 2^exponent as two factors, since it may exceed the range of double.
 class PowerOfTwo {
  public:
   explicit PowerOfTwo(int exponent)
@@ -60,7 +60,7 @@ class MinCut {
         active_(topology.num_nodes),
         orphans_(topology.num_nodes) {}
 
-  /// Forgets all terms: called once per move.
+  /// Removes all terms: called once per move.
   void clear() {
     constant_ = bound_ = 0.0;
     unary_.fill(0.0);
@@ -108,7 +108,7 @@ class MinCut {
     return constant_ - std::ldexp(static_cast<double>(flow), exponent);
   }
 
-  /// The same, not to be interrupted.
+  /// The same without interruption.
   double solve() {
     Checkpoint checkpoint;
     return solve(checkpoint);
@@ -168,7 +168,7 @@ class MinCut {
     residual_[arc ^ 1] += amount;
   }
 
-  /// Moves as much as possible of a (signed) share of the excess of v along an arc leaving v.
+  /// Pushes as much as possible of a (signed) share of the excess of v along an arc leaving v.
   void push(int v, int arc, std::int64_t share) {
     const std::int64_t amount = std::max(-residual_[arc ^ 1], std::min(share, residual_[arc]));
     send(arc, amount);
@@ -177,10 +177,10 @@ class MinCut {
   }
 
   /// Cancels most excess against opposite excess, without search and nearly without branches: each
-  /// node hands its excess on to its forward neighbours in turn, half of what is left to each and
-  /// all to the last, then a second pass hands back what is left. These are the messages of
-  /// sequential tree-reweighted message passing (Kolmogorov, PAMI 2006); strongly coupled regions
-  /// are thereby summed up into few nodes, which leaves few and short paths to the tree search.
+  /// node pushes its excess to its forward neighbors in turn, half of the remainder to each and all
+  /// to the last; a second pass pushes back the rest. These are the messages of sequential
+  /// tree-reweighted message passing (Kolmogorov, PAMI 2006). They merge strongly coupled regions
+  /// into few nodes, so that few and short paths remain for the tree search.
   void sweep() {
     const Topology& g = *graph_;
     for (int v = 0; v < g.num_nodes; ++v) {
@@ -197,8 +197,8 @@ class MinCut {
     }
   }
 
-  /// Makes every node with excess the root of a source or sink tree; returns whether any is of the
-  /// source: else no label is 1.
+  /// Makes every node with excess the root of a source or sink tree; returns whether there is a
+  /// source tree, without which all labels are 0.
   bool plant_trees() {
     time_ = 0;
     bool any_source = false;
@@ -216,13 +216,13 @@ class MinCut {
     return any_source;
   }
 
-  /// Growth stage: both trees take over free neighbours until an arc joins them, which completes a
-  /// path from source to sink. At the end the source tree is all that the source can still reach.
+  /// Growth stage: both trees absorb free neighbors until an arc joins them, which completes a path
+  /// from source to sink. At the end the source tree has all nodes reachable from the source.
   void grow_trees(Checkpoint& checkpoint) {
     const Topology& g = *graph_;
     while (!active_.empty()) {
       checkpoint.after(32);
-      // Leave the queue first: an adoption may have to make v active again, for arcs already seen.
+      // Remove v from the queue first: adoption may make it active again, for arcs already seen.
       const int v = active_.pop();
       const int tree = nodes_[v].tree;
       if (tree == kFree) continue;  // lost its tree while waiting
@@ -244,7 +244,7 @@ class MinCut {
           if (node.tree == kFree) break;  // else look at the same arc again
         } else {
           // Keep the trees shallow. No cycle can arise: towards the root times never fall and, at
-          // equal times, distances fall, so v is not below a neighbour which passes this test.
+          // equal times, distances fall, so v is not below a neighbor which passes this test.
           if (neighbour.time <= node.time && neighbour.distance > node.distance + 1) {
             neighbour.attach(arc ^ 1, node.distance + 1, node.time);
           }
@@ -306,7 +306,7 @@ class MinCut {
         const int arc = g.out_arcs[k];
         const int u = g.head[arc];
         if (nodes_[u].tree != tree) continue;
-        if (residual_[arc ^ 1 ^ tree] != 0) active_.push(u);  // may want v back
+        if (residual_[arc ^ 1 ^ tree] != 0) active_.push(u);  // may adopt v again
         if (nodes_[u].parent == (arc ^ 1)) make_orphan(u);
       }
       node.tree = kFree;
@@ -343,7 +343,7 @@ class MinCut {
   IntArray<std::int64_t> excess_;
   IntArray<std::int64_t> residual_;
   IntArray<Node> nodes_;
-  NodeQueue active_;   // nodes which may have something to take over
+  NodeQueue active_;   // nodes that may have free neighbors
   NodeQueue orphans_;  // nodes cut off from their root
   int time_ = 0;       // number of the current adoption stage
 };

@@ -16,7 +16,7 @@
 
 namespace comixup {
 
-/// Starts a thread of the operating system; throws if there is none to be had.
+/// Starts an operating system thread; throws if none is available.
 struct StartThread {
   template <typename Work>
   std::thread operator()(const Work& work) const {
@@ -26,8 +26,8 @@ struct StartThread {
 
 /// Runs job(k, checkpoint) for k = 0 .. count - 1 on up to `threads` threads, this one included.
 ///
-/// Where no more threads can be started, those there are do the work. What a job or `check`, which
-/// is called on this thread now and then, throws first stops all others and is thrown from here.
+/// If no more threads can be started, the existing ones do the work. The first exception of a job,
+/// or of `check`, which this thread calls periodically, stops all others and is rethrown here.
 template <typename Job, typename Start = StartThread>
 void run_jobs(int count, int threads, std::function<void()> check, const Job& job,
               const Start& start = Start()) {
@@ -38,7 +38,7 @@ void run_jobs(int count, int threads, std::function<void()> check, const Job& jo
   std::exception_ptr failure;
   int running = 0;
 
-  const auto fail = [&] {  // to be called where an exception has been caught
+  const auto fail = [&] {  // call it in a catch block
     const std::lock_guard<std::mutex> lock(mutex);
     if (!failure) failure = std::current_exception();
     source.stop();

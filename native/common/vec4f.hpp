@@ -9,7 +9,7 @@ namespace comixup {
 
 constexpr int kLanes = 4;
 
-/// The least multiple of `lanes` that holds `size`.
+/// Rounds `size` up to a multiple of `lanes`.
 constexpr int padded(int size, int lanes = kLanes) { return (size + lanes - 1) / lanes * lanes; }
 
 #if defined(__GNUC__)
@@ -19,7 +19,7 @@ using FloatVector = float __attribute__((vector_size(4 * kLanes)));
 struct Vec4f {
   FloatVector lane;
 };
-inline Vec4f broadcast(float value) { return {value - FloatVector{}}; }  // less 0: nothing to do
+inline Vec4f broadcast(float value) { return {value - FloatVector{}}; }  // minus 0: a no-op
 inline Vec4f operator+(const Vec4f& a, const Vec4f& b) { return {a.lane + b.lane}; }
 inline Vec4f operator+(const Vec4f& a, float b) { return {a.lane + b}; }
 inline Vec4f operator*(const Vec4f& a, const Vec4f& b) { return {a.lane * b.lane}; }
@@ -101,7 +101,7 @@ inline float min_lane(const Vec4f& a) {
   return result;
 }
 
-// ---- Indices kept in the lowest bits of floats, so that sorting by value carries them along.
+// ---- Indices in the lowest bits of floats, so that sorting by value moves them too.
 
 constexpr int kMostTags = 256;
 constexpr std::uint32_t kTagBits = kMostTags - 1;

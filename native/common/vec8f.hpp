@@ -5,8 +5,8 @@
 #include "common/vec4f.hpp"
 
 // Templates over Vec8f are not themselves compiled for AVX2, only the function that they are
-// inlined into: `flatten` below. That needs GCC and a build with optimization; else the portable
-// ones serve.
+// inlined into: `flatten` below. That requires GCC with optimization; else the portable ones are
+// used.
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__OPTIMIZE__)
 #define COMIXUP_HAS_AVX2 1
 #include <immintrin.h>
@@ -17,7 +17,7 @@
 namespace comixup {
 
 constexpr int kVec8f = 8;
-constexpr int kLookup = 16;  // lists up to this size are held in registers
+constexpr int kLookup = 16;  // lists up to this size fit in registers
 
 struct PortableVec8f {
   Vec4f low, high;
@@ -44,7 +44,7 @@ struct PortableVec8f {
   struct Indices {
     const int *low, *high;
   };
-  /// The numbers at these indices of a list that has `size`, and room for kLookup.
+  /// Gathers from a list of `size` numbers, padded to kLookup.
   static PortableVec8f look_up(const float* list, int /*size*/, const Indices& at) {
     return {gather(list, at.low), gather(list, at.high)};
   }
@@ -55,7 +55,7 @@ struct PortableVec8f {
     comixup::store(high, at_high);
   }
   PortableVec8f swap_halves() const { return {high, low}; }
-  /// Lane kLane of each half, all over that half.
+  /// Broadcasts lane kLane of each half within that half.
   template <int kLane>
   PortableVec8f broadcast_lane() const {
     return {comixup::broadcast(low.lane[kLane]), comixup::broadcast(high.lane[kLane])};
@@ -124,7 +124,7 @@ COMIXUP_AVX2 inline Avx2Vec8f min(const Avx2Vec8f& a, const Avx2Vec8f& b) {
   return {_mm256_min_ps(b.lane, a.lane)};
 }
 
-/// Compiles a job and all it calls for AVX2.
+/// Runs a job, compiled with all its callees for AVX2.
 template <typename Job>
 COMIXUP_AVX2 __attribute__((flatten)) void with_avx2(Job&& job) {
   job(Avx2Vec8f{});
@@ -137,7 +137,7 @@ inline bool has_avx2() {
 
 #endif
 
-/// Two Vec8f: loops over labels are short, and two at a time halve their overhead.
+/// Two Vec8f: processing two at a time halves the overhead of short loops over labels.
 template <typename Vec8f>
 struct Vec16f {
   Vec8f first, second;
@@ -160,7 +160,7 @@ Vec16f<Vec8f> min(const Vec16f<Vec8f>& a, const Vec16f<Vec8f>& b) {
   return {min(a.first, b.first), min(a.second, b.second)};
 }
 
-/// Calls a job with the Vec8f that suits this machine.
+/// Calls a job with the fastest Vec8f of this machine.
 template <typename Job>
 void with_vec8f(Job&& job) {
 #if COMIXUP_HAS_AVX2

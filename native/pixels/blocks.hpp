@@ -33,10 +33,10 @@ inline void narrow(float x, BFloat16& to) {
       static_cast<std::uint16_t>(is_nan ? 0x7fc0u : (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-/// Where the cells of an image lie among its elements. A row is one line of pixels: of one channel,
-/// or of all of them for images that keep their channels last.
+/// The layout of an image's cells in memory. A row is one line of pixels: of one channel, or of all
+/// channels for channels_last images.
 struct BlockLayout {
-  /// Cells side by side and the rows they cover.
+  /// Adjacent cells and the rows that they cover.
   struct Band {
     std::size_t first_cell;
     std::vector<std::size_t> row_begin;
@@ -60,7 +60,7 @@ template <typename T>
 void copy_cell(const T* from, const std::vector<std::size_t>& rows, std::size_t begin,
                std::size_t count, T* to) {
   constexpr std::size_t kChunk = 16 / sizeof(T), kShort = 8 * kChunk;
-  if (count % kChunk == 0 && count <= kShort) {  // cheaper than finding out how to copy so little
+  if (count % kChunk == 0 && count <= kShort) {  // cheaper than memcpy's dispatch for so few bytes
     for (const std::size_t row : rows)
       for (std::size_t x = row + begin; x < row + begin + count; x += kChunk)
         std::memcpy(to + x, from + x, kChunk * sizeof(T));
@@ -97,7 +97,7 @@ void mean_blocks(const BlockLayout& layout, const T* images, const std::int64_t*
     for (std::size_t l = 1; l < levels; ++l) pure = pure && input(l) == first;
     if (pure) {
       copy_cell(first, rows, begin, count, to);
-    } else if (levels == 2) {  // the usual case, without the loop that would keep it from SIMD
+    } else if (levels == 2) {  // the usual case, without the loop that would prevent SIMD
       const T* second = input(1);
       for (const std::size_t row : rows)
         for (std::size_t x = row + begin; x < row + begin + count; ++x) {
@@ -107,7 +107,7 @@ void mean_blocks(const BlockLayout& layout, const T* images, const std::int64_t*
     } else {
       for (const std::size_t row : rows)
         for (std::size_t x = row + begin; x < row + begin + count; ++x) {
-          Wide mean = widen(first[x]);  // so far, which leaves a mean of equal pixels alone
+          Wide mean = widen(first[x]);  // running mean: exact for equal pixels
           for (std::size_t l = 1; l < levels; ++l) mean += (widen(input(l)[x]) - mean) * share[l];
           narrow(mean, to[x]);
         }

@@ -1,5 +1,4 @@
-// What a problem needs of a saliency map: its range, the means of its cells, its most salient
-// location.
+// Summaries of saliency maps: range, cell means, most salient location.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +14,7 @@ using Sides = std::array<std::size_t, 3>;
 
 inline std::size_t volume(const Sides& sides) { return sides[0] * sides[1] * sides[2]; }
 
-/// Summarizes maps of one size, one after the other, reusing its buffers.
+/// Summarizes maps of one size, reusing its buffers.
 class MapSummary {
  public:
   /// `grid` must divide `size` along every side, and `window` must fit into it.
@@ -86,7 +85,7 @@ class MapSummary {
             to[2] = static_cast<double>(x);
           }
         }
-    if (most < 0) to[0] = to[1] = to[2] = 0;  // not a number anywhere
+    if (most < 0) to[0] = to[1] = to[2] = 0;  // all NaN
   }
 
   /// Sums of `window` successive vectors of `width` numbers, `stride` apart; may work in place.

@@ -1,6 +1,5 @@
-// What a saliency memory keeps of an image's gradient, a map of bytes, one for each cell of the
-// example that the image shows, and how it is read again. Readable twins are `joined` and
-// `looked_up` in src/comixup/core/memory.py.
+// Writes and reads a saliency memory's maps: one byte per cell of an example, from an image's
+// gradient. Readable twins are `joined` and `looked_up` in src/comixup/core/memory.py.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +10,7 @@
 
 namespace comixup {
 
-/// Fills `to` with the value of the cell that each pixel shows; 0 where it shows none. An example
+/// Writes the value of the cell that each pixel shows to `to`; 0 if it shows none. An example
 /// without a map, all zero, is uniformly salient.
 inline void read_map(const std::uint8_t* map, std::size_t cells, const std::uint8_t* numbers,
                      std::size_t pixels, float* to) {
@@ -21,10 +20,10 @@ inline void read_map(const std::uint8_t* map, std::size_t cells, const std::uint
   for (std::size_t k = 0; k < pixels; ++k) to[k] = values[numbers[k]];
 }
 
-/// Makes maps of gradients of one size, one after the other, reusing its buffers.
+/// Computes maps from gradients of one size, reusing its buffers.
 class MapWriter {
  public:
-  /// Cells are numbered from 1 to `cells`, at most 254; pixels of other numbers show none.
+  /// Cells are numbered from 1 to `cells`, at most 254; pixels with other numbers show none.
   MapWriter(std::size_t channels, std::size_t pixels, std::size_t cells, bool channels_last,
             float momentum)
       : channels_(channels),
@@ -33,9 +32,9 @@ class MapWriter {
         channels_last_(channels_last),
         momentum_(momentum) {}
 
-  /// Fills `map` with the new map of an example and returns true, or with zeros and returns false
-  /// where the gradient is zero or not finite. An image that shows no cell leaves zeros, too, and
-  /// returns true: nothing is wrong with its gradient.
+  /// Writes the new map of an example to `map` and returns true, or writes zeros and returns false
+  /// if the gradient is zero or not finite. An image that shows no cell writes zeros, but returns
+  /// true.
   ///
   /// `gradient` is (channels, pixels), or (pixels, channels) with channels last; `numbers` are the
   /// cells that the pixels show; `before` is the example's last map, all zero if there is none.
@@ -64,7 +63,7 @@ class MapWriter {
   }
 
   void square_last(const float* from, std::size_t count) {
-    if (channels_ == 3) {  // a constant number becomes vector code
+    if (channels_ == 3) {  // a constant number is vectorized
       for (std::size_t k = 0; k < count; ++k)
         norms_[k] = from[3 * k] * from[3 * k] + from[3 * k + 1] * from[3 * k + 1] +
                     from[3 * k + 2] * from[3 * k + 2];
@@ -79,7 +78,7 @@ class MapWriter {
     }
   }
 
-  /// Pixels of a cell mostly follow each other: their sum is added in one go.
+  /// Adds runs of pixels of one cell at once, since they are mostly adjacent.
   void add(const std::uint8_t* numbers, std::size_t count) {
     for (std::size_t k = 0; k < count; ++k) norms_[k] = std::sqrt(norms_[k]);
     for (std::size_t k = 0; k < count;) {
@@ -92,8 +91,8 @@ class MapWriter {
     }
   }
 
-  /// Both maps are brought to a mean of one over the cells that are shown. If that of the map of
-  /// before was less than a byte's step, it counts as one: new values would be rounded away.
+  /// Both maps are scaled to a mean of one over the shown cells. A previous mean below 1, the step
+  /// of a byte, counts as 1: new values would be rounded away otherwise.
   bool join(const std::uint8_t* before, std::uint8_t* map) {
     const bool known = std::any_of(before, before + cells_, [](std::uint8_t b) { return b > 0; });
     float shown = 0, total = 0, known_total = 0;
@@ -127,7 +126,7 @@ class MapWriter {
   const bool channels_last_;
   const float momentum_;
   std::array<float, kChunk> norms_;
-  std::array<float, 256> sums_, old_;  // of every number that a byte can hold
+  std::array<float, 256> sums_, old_;  // by cell number, any value of a byte
   std::array<std::uint32_t, 256> counts_;
 };
 

@@ -27,7 +27,7 @@
 
 namespace comixup {
 
-/// An axis of a grid along which locations have neighbours.
+/// An axis of a grid along which locations have neighbors.
 struct Axis {
   int stride;  // from a location to the next one
   int block;   // locations that share all coordinates up to this axis
@@ -45,7 +45,7 @@ inline std::vector<Axis> neighbour_axes(const std::vector<int>& sides) {
   return axes;
 }
 
-/// Reads one energy after another and finds its bounds; all memory is allocated once.
+/// Computes the bounds of a sequence of energies; all memory is allocated once.
 class PuzzleBounds {
  public:
   PuzzleBounds(int size, const std::vector<Axis>& axes, int levels)
@@ -58,8 +58,7 @@ class PuzzleBounds {
     step_cost_.resize(index(size_ * levels));
   }
 
-  /// Reads an energy. Its unaries have to be convex in the label, or the bounds are wrong: throws
-  /// std::invalid_argument.
+  /// Reads an energy; throws std::invalid_argument unless its unaries are convex in the label.
   void read(const double* unary, const double* weight) {
     require(is_convex(unary), "unary must be convex in the label");
     read_weights(weight);
@@ -71,7 +70,7 @@ class PuzzleBounds {
     }
   }
 
-  /// Finds `low` and `high`.
+  /// Computes `low` and `high`.
   void find(Checkpoint& checkpoint) {
     std::fill_n(&low_[index(margin_)], size_, 0.0);
     std::fill_n(&high_[index(margin_)], size_, static_cast<double>(levels_));
@@ -85,12 +84,12 @@ class PuzzleBounds {
   const double* low() const { return &low_[index(margin_)]; }
   const double* high() const { return &high_[index(margin_)]; }
 
-  /// v, the weight of (x[k] - x[k'])^2, where k' is k's next neighbour along an axis; 0 without
+  /// v, the weight of (x[k] - x[k'])^2, where k' is k's next neighbor along an axis; 0 without
   /// one.
   const double* weight(std::size_t axis) const { return &weight_[axis][index(margin_)]; }
 
-  /// What going from `label` to the next one costs each location by itself, without what its
-  /// neighbours' labels save it: twice their sum, weighted by v. Rises with `label`.
+  /// Cost for each location of a step from `label` to the next, without the saving by its
+  /// neighbors' labels: twice their sum, weighted by v. Increases with `label`.
   const double* step_cost(int label) const { return &step_cost_[index(label * size_)]; }
 
  private:
@@ -101,7 +100,7 @@ class PuzzleBounds {
 
   /// Whether all second differences along the labels are positive, up to rounding.
   bool is_convex(const double* unary) const {
-    std::int64_t concave = 0;  // counted to the end, without branches
+    std::int64_t concave = 0;  // counted without branches
     for (int l = 1; l < levels_; ++l) {
       const double *here = unary + index(l) * index(n_), *before = here - n_, *after = here + n_;
       for (int k = 0; k < n_; ++k) {
@@ -127,9 +126,8 @@ class PuzzleBounds {
     }
   }
 
-  /// Visits locations to and fro, kLanes at a time, until none changes either of its labels: the
-  /// numbers of steps that pay. `kAxes` and `kLevels` are those of the grid, or 0 if they are not
-  /// known at compile time.
+  /// Visits locations forward and backward, kLanes at a time, until no bound changes. `kAxes` and
+  /// `kLevels` are those of the grid, or 0 if not known at compile time.
   template <int kAxes, int kLevels>
   void sweep(Checkpoint& checkpoint) {
     const int axes = kAxes > 0 ? kAxes : static_cast<int>(axes_.size());
@@ -141,13 +139,13 @@ class PuzzleBounds {
       double change[kLanes] = {};  // low rises and high sinks: nothing cancels
       for (int i = 0; i < size_; i += kLanes) {
         const int k = forward ? i : size_ - kLanes - i;
-        double saved_low[kLanes] = {}, saved_high[kLanes] = {};  // by the neighbours' labels
+        double saved_low[kLanes] = {}, saved_high[kLanes] = {};  // by the neighbors' labels
         for (int a = 0; a < axes; ++a) {
           const int stride = axes_[index(a)].stride;
           const double* next = &weight_[index(a)][index(margin_ + k)];
           const double* last = next - stride;
-          // Labels found in this sweep are used at once, but not those just written: a load that
-          // overlaps two stores makes a processor wait.
+          // Labels of this sweep are used at once, except those just written: a load that overlaps
+          // two stores stalls the processor.
           const bool near = stride < kLanes;
           const double* next_low = (near || forward ? low : new_low) + k + stride;
           const double* last_low = (near || !forward ? low : new_low) + k - stride;
@@ -185,9 +183,9 @@ class PuzzleBounds {
   std::vector<Axis> axes_;
   int n_, levels_;
   int size_;                                 // n, padded to whole lanes
-  int margin_ = 0;                           // zeros on either side, so that all have neighbours
+  int margin_ = 0;                           // zeros on either side, so that all have neighbors
   std::vector<std::vector<double>> weight_;  // for each axis
-  std::vector<double> weights_at_;           // the sum over all of a location's neighbours
+  std::vector<double> weights_at_;           // the sum over all of a location's neighbors
   std::vector<double> step_cost_, low_, high_, new_low_, new_high_;
 };
 

@@ -6,12 +6,12 @@
 // The unaries have to be convex in the label, as those of Puzzle Mix are (linear terms and the log
 // of a binomial distribution). Then E is L-natural-convex (Murota, "Discrete Convex Analysis",
 // 2003), and two facts make it easy:
-//  * What locations gain one by one bounds all minima from below and from above; where both bounds
-//    agree, the label is known: bounds.hpp.
+//  * Steps of single locations bound all minima from below and from above; where the bounds agree,
+//    the label is known: bounds.hpp.
 //  * Labels x that no minimum lies below are a minimum if and only if no set of locations gains by
 //    going one label up together. That is a binary problem in y[k] = "k goes up",
 //      E(x + y) - E(x) = sum_k step[k] y[k] + sum_edges v [y[a] != y[b]],
-//      step[k] = unary[x[k] + 1][k] - unary[x[k]][k] + sum_neighbours 2 v (x[k] - x[neighbour]),
+//      step[k] = unary[x[k] + 1][k] - unary[x[k]][k] + sum_neighbors 2 v (x[k] - x[neighbor]),
 //    which is submodular: a minimum cut answers it, and its smallest set leads to no label above a
 //    minimum. So at most L cuts go up, and one more tells that nothing is left to gain.
 #pragma once
@@ -29,7 +29,7 @@ namespace comixup {
 
 using EdgeList = std::vector<std::pair<int, int>>;
 
-/// Neighbouring locations of a grid in row-major order, axis by axis, as `comixup.core.grid.edges`.
+/// Neighboring locations of a grid in row-major order, axis by axis, as `comixup.core.grid.edges`.
 inline EdgeList grid_edges(const std::vector<int>& sides) {
   int size = 1;
   for (const int side : sides) size *= side;
@@ -44,7 +44,7 @@ inline EdgeList grid_edges(const std::vector<int>& sides) {
   return edges;
 }
 
-/// Solves one energy after another on one grid; all memory is allocated once.
+/// Minimizes a sequence of energies on one grid; all memory is allocated once.
 class PuzzleSolver {
  public:
   PuzzleSolver(const std::vector<int>& sides, int levels)
@@ -54,7 +54,7 @@ class PuzzleSolver {
         bounds_(n_, axes_, levels),
         graph_(n_, grid_edges(sides)),
         cut_(graph_) {}
-  PuzzleSolver(const PuzzleSolver&) = delete;  // the cut points to the graph
+  PuzzleSolver(const PuzzleSolver&) = delete;  // the cut has a pointer to the graph
 
   /// Writes the labels of least energy.
   ///

@@ -10,7 +10,7 @@
 
 namespace comixup {
 
-/// Finds where blocks move, on one grid; all memory is allocated once.
+/// Computes the moves of blocks on one grid; all memory is allocated once.
 ///
 /// The cost of moving block j to location i is eps |i - j|^2 / (g - 1)^2 - saliency[j] [i is
 /// granted], with g the longest side. In each of g rounds every block chooses its cheapest location
@@ -42,8 +42,8 @@ class Transport {
   /// Writes the block that each location receives. A location that no block won keeps its own; it
   /// is not granted (see below), so it is not visible.
   ///
-  /// A granted location is never left without a block: its own chooses it first, unless others are
-  /// as cheap, and whoever holds it goes on choosing it until a cheaper one comes.
+  /// A granted location always has a block: its own chooses it first, unless others are as cheap,
+  /// and the block that holds it keeps choosing it until a cheaper one does.
   void solve(const float* saliency, const std::uint8_t* granted, std::int32_t* block_at,
              Checkpoint& checkpoint) {
     for (auto& locations : lost_) locations.clear();
@@ -70,11 +70,11 @@ class Transport {
  private:
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
-  /// Sets the cheapest location of block j and its cost.
+  /// Computes the cheapest location of block j and its cost.
   void choose(int j, const float* saliency, const std::uint8_t* granted, Checkpoint& checkpoint) {
     const double worth = saliency[j];
     const bool first = lost_[index(j)].empty();
-    // Its own location costs least of all if it is granted, or if going anywhere costs too much.
+    // Its own location is the cheapest if granted, or if any move costs too much.
     if (first && eps_ > 0 && (granted[j] || worth < unit_)) {
       choice_[index(j)] = j;
       price_[index(j)] = granted[j] ? -worth : 0.0;

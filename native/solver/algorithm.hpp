@@ -3,8 +3,8 @@
 // The outer loop is that of src/comixup/core/reference.py, written to be read: the same steps in
 // the same order, and the paper's letters in both: i input, j output, k location, m inputs, n
 // locations, L levels, z_j the labels of output j, o_j its source counts, v the load, A the
-// compatibility; t is a location in visiting order (see grid.hpp). The inner step, minimize.hpp, is
-// another one than the reference's: where several labellings are nearly best the two may differ.
+// compatibility; t is a location in visiting order (see grid.hpp). The inner step, minimize.hpp,
+// differs from the reference's: if several labellings are nearly best, the results may differ.
 //
 //   here                             there
 //   Algorithm1::run                  solve
@@ -71,7 +71,7 @@ class Algorithm1 {
   void run(const std::int32_t* start) {
     initialize(start);
     objective_values_.assign(settings_.sweeps, 0);
-    bool settled = false;  // whether a sweep has changed nothing: the rest are spare
+    bool settled = false;  // whether a sweep changed nothing: the remaining ones are spare
     int perturbations = 0;
     for (int sweep = 0; sweep < settings_.sweeps; ++sweep) {
       const bool resolving = settings_.resolve && sweep > 0 && sweep == settings_.sweeps - 1;
@@ -96,7 +96,7 @@ class Algorithm1 {
     }
   }
 
-  /// Number of duplicated outputs (if they are to be resolved), then objective value: less is
+  /// Number of duplicated outputs (if they are to be resolved), then objective value: lower is
   /// better.
   using Rank = std::pair<double, double>;
 
@@ -133,13 +133,13 @@ class Algorithm1 {
     recompute_state();
   }
 
-  // ---- Spare sweeps: a way out of the local optimum that the sweeps have settled in.
+  // ---- Spare sweeps: perturbations to escape the local optimum.
 
-  /// Sets outputs to one input each, the next sweep starting from there; returns false if all
-  /// perturbations have been tried. The first one gives every output an input of its own, the one
-  /// it uses most; the others set one output to one input.
+  /// Sets outputs to one input each as the start of the next sweep; returns false if all
+  /// perturbations have been tried. The first one assigns each output a different input, the one it
+  /// uses most; the others set one output to one input.
   ///
-  /// Paper: stops here. Sweeps that would change nothing are spent on a second look instead.
+  /// Paper: stops here. The remaining sweeps start from perturbed labels instead.
   bool perturb(int number) {
     if (number == 0) {
       taken_.assign(m_, 0);
@@ -157,8 +157,8 @@ class Algorithm1 {
     return true;
   }
 
-  /// The input that output j uses most among those not taken; if it uses none of them the first
-  /// one not taken; if all are taken, the one it uses most.
+  /// The input that output j uses most among those not taken; else the first one not taken; if all
+  /// are taken, the one it uses most.
   int favourite(int j) const {
     const SourceCount* best = nullptr;
     for (const SourceCount& source : support(j))
@@ -172,7 +172,7 @@ class Algorithm1 {
         ->input;
   }
 
-  // ---- The state that outputs share: source counts o_j and load v.
+  // ---- State shared by the outputs: source counts o_j and load v.
 
   /// o_j as a sparse vector, in the order of inputs.
   SourceCounts support(int j) const { return {&source_counts_[offset(j)], num_sources_[j]}; }
@@ -204,7 +204,7 @@ class Algorithm1 {
     }
   }
 
-  /// Recomputes all that follows from z.
+  /// Recomputes the state from z.
   void recompute_state() {
     for (int j = 0; j < problem_.outputs; ++j) update_support(j);
     std::fill(own_energy_.begin(), own_energy_.end(), kUnknown);
@@ -220,12 +220,12 @@ class Algorithm1 {
 
   // ---- Algorithm 1.
 
-  /// One step of Algorithm 1's loop over t; returns whether any output changed. `mixed`: labels
-  /// may be blends; `resolving`: outputs pay for `penalized_`, too.
+  /// One iteration t of Algorithm 1; returns whether any output changed. `mixed`: labels may be
+  /// blends; `resolving`: `penalized_` inputs cost extra.
   bool run_sweep(bool mixed, bool resolving) {
     bool changed = false;
     for (int j = 0; j < problem_.outputs; ++j) changed |= minimize_output(j, mixed, resolving);
-    sum_load();  // afresh, so that rounding errors do not accumulate
+    sum_load();  // recomputed, so that rounding errors do not accumulate
     return changed;
   }
 
@@ -254,8 +254,8 @@ class Algorithm1 {
 
   // ---- Duplicates: outputs with the same support (the authors' `resolve`).
 
-  /// Returns how many outputs repeat an earlier one's support, and writes to `penalized_` the input
-  /// that each of them pays for: the r-th output with a support its r-th input.
+  /// Returns the number of outputs with the support of an earlier one, and writes the penalized
+  /// input of each to `penalized_`: for the r-th output with a support its r-th input.
   double find_duplicates() {
     const int outputs = problem_.outputs;
     by_support_.resize(outputs);
@@ -307,7 +307,7 @@ class Algorithm1 {
     return cost / levels_ - w_.eta * bonus + w_.beta * units / rules_.most_units();
   }
 
-  /// What `objective` calls `total`: Eq. (1) with the penalty of Eq. (2) in place of its max.
+  /// `total` of `objective`: Eq. (1) with the penalty of Eq. (2) in place of its max.
   double objective_value() {
     double sum = 0;
     for (int j = 0; j < problem_.outputs; ++j) {

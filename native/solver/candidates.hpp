@@ -20,7 +20,7 @@ class Candidates {
   /// Mixed labels are built from this many of the inputs that an output uses most.
   static constexpr int kTopSources = 3;
 
-  /// Candidates go to `inner`, whose locations are in visiting order.
+  /// Candidates are added to `inner`, whose locations are in visiting order.
   Candidates(const Grid& grid, const ProblemView& problem, const LabelRules& rules, int levels,
              InnerProblem& inner, Checkpoint& checkpoint)
       : rules_(rules),
@@ -37,8 +37,8 @@ class Candidates {
         near_(m_),
         candidate_of_(m_, -1),
         label_(levels) {
-    // The inner step works in single precision, on what each label costs above the cheapest one at
-    // its location: a constant at a location changes no decision, but would eat up the precision.
+    // The inner step uses single precision and costs relative to the cheapest label at a location:
+    // a constant changes no decision, but would cost precision.
     const auto cost = [&](int i, int t) {
       return problem.cost[static_cast<std::size_t>(i) * n_ + grid.location[t]];
     };
@@ -61,15 +61,15 @@ class Candidates {
     eta_ = unit_.wide(problem.weights.eta);
     beta_ = unit_(beta);
     useful_ = unit_.wide((cost_range + grid.max_degree * beta) * (1 + 1e-6));
-    for (int t = 0; t < n_; ++t)  // what the neighbours can add, and some room for rounding
+    for (int t = 0; t < n_; ++t)  // the most that neighbors can add, and a margin for rounding
       margin_[t] = unit_((beta * grid.neighbours[t].size()) * (1 + 1e-5) + 1e-6 * cost_range);
     for (int u = 0; u <= rules.most_units(); ++u)
       pairwise_of_units_.push_back(unit_(beta * u / rules.most_units()));
   }
 
-  /// Finds the labels of an output that stands at labels z and uses the inputs of `support`, given
-  /// the penalty on each input; `mixed`: not one-hot labels alone. Writes to `present` which
-  /// candidate each location holds, -1 for a one-hot label that can be best nowhere.
+  /// Computes the candidates of an output with labels z and inputs `support`, given the penalty on
+  /// each input; `mixed` adds blends to one-hot labels. Writes the candidate of each location to
+  /// `present`, -1 for a one-hot label that cannot be best anywhere.
   void find(const std::vector<double>& penalty, const int* z, const SourceCounts& support,
             bool mixed, int* present) {
     const double least_penalty = *std::min_element(penalty.begin(), penalty.end());
@@ -83,7 +83,7 @@ class Candidates {
   }
 
   const int* label(int c) const { return &sources_[static_cast<std::size_t>(c) * levels_]; }
-  /// (1/L) log of the number of orders a label can be drawn in.
+  /// (1/L) log of the number of orders in which a label can be drawn.
   double bonus(int c) const { return bonus_[c]; }
   /// V between two candidates, in units of the rules.
   int units(int a, int b) const { return units_[static_cast<std::size_t>(a) * count() + b]; }
@@ -93,10 +93,10 @@ class Candidates {
   bool is_pure(const int* label) const { return label[0] == label[levels_ - 1]; }
   const float* cost(int i) const { return &cost_[static_cast<std::size_t>(i) * row_size_]; }
 
-  /// Adds the one-hot labels that can be best somewhere: no neighbour can favour one over another
-  /// by more than beta.
+  /// Adds the one-hot labels that can be best somewhere: a neighbor favors one over another by at
+  /// most beta.
   void add_pure() {
-    for (int c = 0; c < pure_; ++c) candidate_of_[label(c)[0]] = -1;  // those of the last time
+    for (int c = 0; c < pure_; ++c) candidate_of_[label(c)[0]] = -1;  // from the last call
     int near = 0;
     for (int i = 0; i < m_; ++i) {
       near_[near] = i;
@@ -136,10 +136,10 @@ class Candidates {
     norms_.clear();
   }
 
-  /// Adds the multisets of the inputs this output uses most.
+  /// Adds the multisets of the inputs that this output uses most.
   void add_multisets_of_top(const SourceCounts& support) {
     top_.assign(support.begin(), support.end());
-    while (top_.size() > kTopSources) {  // the last of those used least goes
+    while (top_.size() > kTopSources) {  // drop the last of the least used
       std::size_t least_used = 0;
       for (std::size_t a = 1; a < top_.size(); ++a)
         if (top_[a].count <= top_[least_used].count) least_used = a;
@@ -159,7 +159,7 @@ class Candidates {
     }
   }
 
-  /// Adds a mixed label if it is not there yet, and returns which candidate it is.
+  /// Adds a mixed label unless it exists, and returns its index.
   int add_mixed(const int* label) {
     for (int c = pure_; c < count(); ++c) {
       int differences = 0;
@@ -188,7 +188,7 @@ class Candidates {
     for (int a = 0; a < count(); ++a) units_[static_cast<std::size_t>(a) * count() + a] = 0;
     for (int a = pure_; a < count(); ++a) {
       const int norm = norms_[a - pure_];
-      // Apart from the inputs it is made of, a mixed label is as far from one as from another.
+      // A mixed label has the same cost to all inputs that it does not contain.
       const int apart = rules_.units(0, norm, pure_norm);
       for (int b = 0; b < pure_; ++b) set_pairwise(a, b, apart);
       for (int l = 0, run = 0; l < levels_; ++l) {
@@ -215,7 +215,7 @@ class Candidates {
   EnergyUnit unit_{0};  // of all that follows
   double eta_ = 0;
   float beta_ = 0;
-  double useful_ = 0;        // labels with a larger penalty than this are best nowhere
+  double useful_ = 0;        // labels with a larger penalty cannot be best anywhere
   int pure_ = 0;             // the first candidates are one-hot
   std::vector<float> cost_;  // (m, n), visiting order, above the cheapest
   std::vector<float> base_;  // penalty of each input above the least one

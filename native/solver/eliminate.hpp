@@ -1,4 +1,4 @@
-// Elimination of dominated labels: those that another label beats whatever the neighbours hold.
+// Elimination of dominated labels: another label is better whatever the neighbors' labels.
 #pragma once
 
 #include <algorithm>
@@ -17,33 +17,33 @@ namespace comixup {
 
 class Elimination {
  public:
-  /// Energies are compared up to this, relative to the largest cost: single precision's rounding.
+  /// Tolerance of energies relative to the largest cost: single precision's rounding.
   static constexpr float kTie = 2e-6f;
   static constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
   Elimination(const Grid& grid, const InnerProblem& problem, Checkpoint& checkpoint)
       : grid_(grid), problem_(problem), checkpoint_(checkpoint), cheapest_(padded(grid.size)) {}
 
-  /// Leaves in `choices_` the labels that may still be optimal.
+  /// Writes the labels that may still be optimal to `choices_`.
   ///
-  /// The loops run over all labels and all locations, also those already settled: at these sizes a
-  /// branch that is predicted wrongly costs more than the arithmetic it saves.
+  /// Loops cover all labels and locations, even settled ones: at these sizes a mispredicted branch
+  /// costs more than the arithmetic it saves.
   void run() {
     const int n = grid_.size;
     lay_out_costs();
     choices_.reset(n, problem_.num_labels() + 1);
     checkpoint_.after(n);
-    eliminate_round();  // a second one, with what the first has found, costs more than it saves
+    eliminate_round();  // a second round costs more than it saves
     for (int t = 0; t < n; ++t) choices_.take_finite(t, row(costs_, t), problem_.num_labels());
   }
 
-  /// The labels left at every location.
+  /// The remaining labels of every location.
   const Choices& choices() const { return choices_; }
-  /// Differences of energy up to this are rounding.
+  /// Energy differences up to this are rounding errors.
   float tie() const { return tie_; }
-  /// What each label costs at t, infinite for those eliminated.
+  /// The unary cost of each label at t, infinite if eliminated.
   const float* costs(int t) const { return row(costs_, t); }
-  /// The least pairwise cost between location t and a neighbour that holds each label.
+  /// The least pairwise cost between location t and a neighbor with each label.
   const float* lowest(int t) const { return row(lowest_, t); }
 
   int cheapest(int t) const {
@@ -54,8 +54,8 @@ class Elimination {
   bool allowed(int t, int label) const { return label >= 0 && row(costs_, t)[label] < kInfinity; }
 
  private:
-  /// Transposes the costs to one row per location and eliminates what the cheapest label there
-  /// beats even if every neighbour favours it by the largest pairwise cost.
+  /// Transposes the costs to one row per location and eliminates labels worse than the cheapest one
+  /// even if every neighbor favors them by the largest pairwise cost.
   void lay_out_costs() {
     const int n = grid_.size, stride = problem_.pairwise.stride();
     const auto size = static_cast<std::size_t>(n + 1) * stride;
@@ -65,7 +65,7 @@ class Elimination {
       highest_.resize(size);
       checkpoint_.after(4 * size);
     }
-    std::fill_n(row(lowest_, n), stride, 0.0f);  // a missing neighbour costs nothing
+    std::fill_n(row(lowest_, n), stride, 0.0f);  // a missing neighbor costs nothing
     std::fill_n(row(highest_, n), stride, 0.0f);
     for (int t = 0; t < n; t += kLanes) {
       Vec4f cheapest = load(problem_.unary(0) + t);
@@ -102,7 +102,7 @@ class Elimination {
         return eliminate_round<3>();
       case 4:
         return eliminate_round<4>();
-      default:  // so many labels that going through those left at a location pays
+      default:  // with so many labels, looping over the remaining ones pays off
         for (int t = 0; t < grid_.size; ++t) {
           choices_.take_finite(t, row(costs_, t), problem_.num_labels());
           find_bounds_of_choices(t);
@@ -135,7 +135,7 @@ class Elimination {
     }
   }
 
-  /// Groups of kLanes labels are handled kGroups at a time, all held in registers.
+  /// Processes kGroups groups of kLanes labels at a time, in registers.
   template <int kGroups>
   void eliminate_round() {
     for (int t = 0; t < grid_.size; ++t) find_bounds<kGroups>(t);
@@ -143,8 +143,8 @@ class Elimination {
     drop_dominated();
   }
 
-  /// The least and the largest pairwise cost between location t, with the labels left to it, and a
-  /// neighbour that holds each label.
+  /// Computes the least and the largest pairwise cost between location t, over its remaining
+  /// labels, and a neighbor with each label.
   template <int kGroups>
   void find_bounds(int t) {
     const float* cost = row(costs_, t);
@@ -152,7 +152,7 @@ class Elimination {
     for (int g = 0; g < kGroups; ++g) low[g] = broadcast(kInfinity), high[g] = Vec4f{};
     const float* from = problem_.pairwise.row(0);
     for (int a = 0; a < problem_.num_labels(); ++a, from += problem_.pairwise.stride()) {
-      // 0 for a label that is left, NaN for one that is not: comparisons pass over it.
+      // 0 for a remaining label, NaN for others: comparisons skip them.
       const float left = cost[a] - cost[a];
       for (int g = 0; g < kGroups; ++g) {
         const Vec4f pairwise = load(from + g * kLanes) + left;
@@ -166,8 +166,7 @@ class Elimination {
     }
   }
 
-  /// Eliminates each label at t whose unary and pairwise costs, at their least, exceed those of
-  /// some other label at their largest.
+  /// Eliminates each label at t whose least total cost exceeds some other label's largest one.
   template <int kSlots>
   void drop_dominated(int t) {
     const int stride = problem_.pairwise.stride();
@@ -206,7 +205,7 @@ class Elimination {
   Checkpoint& checkpoint_;
   Choices choices_;
   std::vector<float> costs_;             // (n, labels), infinite for those eliminated
-  std::vector<float> lowest_, highest_;  // (n, labels): pairwise costs with a neighbour
+  std::vector<float> lowest_, highest_;  // (n, labels): pairwise costs with a neighbor
   std::vector<float> cheapest_;
   float tie_ = 0;
 };

@@ -32,8 +32,8 @@ class FourWide {
         above_(static_cast<std::size_t>(grid.size) * 16),
         beside_(static_cast<std::size_t>(grid.size + 1) * 16) {}
 
-  /// Writes to `labels` the labelling of least energy among those of the shortlist, and returns
-  /// whether no single location would do better by more than `tie` with a label left out.
+  /// Writes the labelling of least energy over the shortlist to `labels`, and returns whether no
+  /// single change to another label lowers the energy by more than `tie`.
   bool minimize(const InnerProblem& problem, float tie, int* labels) {
     bool stable = false;
     with_vec8f([&](auto vec8f) { stable = minimize<decltype(vec8f)>(problem, tie, labels); });
@@ -67,8 +67,8 @@ class FourWide {
  private:
   static constexpr int kMostLocations = 256;
   static constexpr int kStates = 256;  // labellings of the frontier
-  /// Where a labelling of the frontier lies in a table: the sum of its labels' offsets by column.
-  /// A Vec8f holds two labels of column 0 (one in each half) times the four of column 3.
+  /// A labelling's index in a table is the sum of its labels' offsets by column. A Vec8f holds two
+  /// labels of column 0 (one per half) times the four of column 3.
   static constexpr int kOffset[4][4] = {
       {0, 4, 128, 132}, {0, 32, 64, 96}, {0, 8, 16, 24}, {0, 1, 2, 3}};
   static constexpr float kZeros[4 * 16] = {};
@@ -82,7 +82,7 @@ class FourWide {
     for (int s = 0; s < above_last; ++s)
       find_pairwise_of<Vec8f>(problem, s, s + 4, shortlist_.costs(s + 4), above(s + 4));
     for (int s = above_last; s < last; ++s)
-      find_pairwise_of<Vec8f>(problem, s, s, kZeros, above(0));  // above the first is nothing
+      find_pairwise_of<Vec8f>(problem, s, s, kZeros, above(0));  // nothing above the first row
     for (int s = last; s < size_; ++s) find_pairwise_of<Vec8f>(problem, s, s - 4, kZeros, above(s));
     for (const int t : {0, last}) store(load(shortlist_.costs(t)), beside(t));
   }
@@ -94,16 +94,16 @@ class FourWide {
     const bool folded = s < 4 || s >= size_ - 4;
     const Vec8f more = Vec8f::join(costs, folded ? shortlist_.costs(s + 1) : kZeros);
     const typename Vec8f::Indices at{shortlist_.labels(t), shortlist_.labels(s + 1)};
-    float* horizontal = beside(s + 1);  // past the last column: overwritten, or of no interest
+    float* horizontal = beside(s + 1);  // past the last column: overwritten, or unused
     for (int x = 0; x < 4; ++x)
       (Vec8f::look_up(problem.pairwise.row(shortlist_.labels(s)[x]), problem.num_labels(), at) +
        more)
           .store(vertical + 4 * x, horizontal + 4 * x);
   }
 
-  // ---- Folding a row into the one next to it: u are its labels, x those of the other one.
+  // ---- Folding a row into the adjacent one: u are its labels, x those of the other one.
 
-  /// What is left of a row's energy, least over its first labels: kept for the way back.
+  /// Partial minima of a row's energy, kept for backtracking.
   struct Folded {
     float column_0[16];       ///< x_0; u_1
     float column_1[64];       ///< x_0, x_1; u_2
@@ -155,7 +155,7 @@ class FourWide {
     }
   }
 
-  /// The least sum of a half's four lanes, one after the other, with the four of `more`.
+  /// The minimum over lanes l of lane l of each half of `previous` plus more[l].
   template <typename Vec8f>
   static Vec8f min_sum(const Vec8f& previous, const Vec8f (&more)[4]) {
     return min(min(previous.template broadcast_lane<0>() + more[0],
@@ -219,7 +219,7 @@ class FourWide {
   void step(int t, int at, const Vec8f (&vertical)[4][4], const Vec8f (&horizontal)[4]) {
     const float* from = table(t - 1) + at;
     float* to = table(t) + at;
-    // Not an array: where they are adjacent, the compiler would copy it as memory.
+    // Not an array: the compiler would copy it through memory.
     const Vec8f previous0 = Vec8f::load(from), previous1 = Vec8f::load(from + kStride);
     const Vec8f previous2 = Vec8f::load(from + 2 * kStride),
                 previous3 = Vec8f::load(from + 3 * kStride);
@@ -243,7 +243,7 @@ class FourWide {
       }
   }
 
-  // ---- The way back.
+  // ---- Backtracking.
 
   template <typename Vec8f>
   void walk_back(int* labels) {
@@ -281,7 +281,7 @@ class FourWide {
     for (int c = 0; c < 4; ++c) labels[row + c] = shortlist_.labels(row + c)[found[c]];
   }
 
-  /// The label of least sum, given columns of two matrices of pairwise costs.
+  /// The label of least sum with columns of two matrices of pairwise costs.
   static int argmin_with(const float* sums, const float* vertical, const float* next) {
     return argmin_of_four(sums[0] + vertical[0] + next[0], sums[1] + vertical[4] + next[4],
                           sums[2] + vertical[8] + next[8], sums[3] + vertical[12] + next[12]);
@@ -290,7 +290,7 @@ class FourWide {
   static int argmin_of_four(float a, float b, float c, float d) {
     const int ab = b < a, cd = d < c;
     const int second = (d < c ? d : c) < (b < a ? b : a);
-    return second * (2 + cd - ab) + ab;  // not a conditional: that would be an unpredictable branch
+    return second * (2 + cd - ab) + ab;  // avoids an unpredictable branch
   }
 
   /// Finds the labels of the least sum of two tables: by halving, columns 0, 1 and 2 in turn.

@@ -12,7 +12,7 @@
 
 namespace comixup {
 
-/// The labels still possible at each location, with their costs.
+/// The remaining labels of each location, with their costs.
 class Choices {
  public:
   void reset(int locations, int capacity) {
@@ -30,9 +30,9 @@ class Choices {
     costs(t)[counts_[t]] = cost;
     counts_[t] += wanted;
   }
-  /// Makes it safe to read whole lanes of labels: past the last one they are label 0.
+  /// Pads labels to whole lanes with label 0.
   void pad(int t) { std::fill_n(labels(t) + counts_[t], kLanes, 0); }
-  /// Takes at location t the labels whose cost in a row of `size` is finite.
+  /// Sets the labels of location t to those with a finite cost in a row of `size`.
   void take_finite(int t, const float* row, int size) {
     int* label = labels(t);
     float* cost = costs(t);
@@ -59,8 +59,8 @@ class Choices {
   std::vector<float> costs_;
 };
 
-/// Pairwise costs V between labels of neighbours, symmetric, not negative; rows padded to whole
-/// lanes and, the last one too, followed by enough to look labels up in.
+/// Pairwise costs V between labels of neighbors, symmetric, not negative; rows, also the last, are
+/// padded to whole lanes and for lookups.
 class PairwiseCosts {
  public:
   /// Sets V to `off_diagonal` between any two labels, and to 0 between equal ones.
@@ -81,7 +81,7 @@ class PairwiseCosts {
   int alike() const { return alike_; }
   float off_diagonal() const { return off_diagonal_; }
 
-  /// At least the largest pairwise cost.
+  /// An upper bound of the pairwise costs.
   float largest() const { return largest_; }
 
   int stride() const { return stride_; }
@@ -100,8 +100,8 @@ class Frontier {
   explicit Frontier(const Grid& grid)
       : grid_(grid), begin_(grid.size + 1), rest_(grid.size), chosen_(grid.size) {}
 
-  /// Returns whether `minimize` would compare at most `limit` sums, given the number of labels, at
-  /// least one, of each location.
+  /// Returns whether `minimize` would compare at most `limit` sums, given each location's number of
+  /// labels, at least one.
   bool fits(const int* counts, double limit) const {
     if (grid_.size > limit) return false;
     double total = 0;
@@ -121,7 +121,7 @@ class Frontier {
   /// the minimizer without storing any decision.
   float minimize(const Choices& choices, const PairwiseCosts& pairwise, int* labels) {
     lay_out(choices);
-    tables_[0] = 0;  // before the first location: one empty labelling, at no cost
+    tables_[0] = 0;  // before the first location: one empty labelling of cost 0
     const float* from = tables_.data();
     for (int t = 0; t < grid_.size; ++t) {
       float* to = tables_.data() + begin_[t];
@@ -143,7 +143,7 @@ class Frontier {
       total += rest * choices.count(t);
     }
     begin_[grid_.size] = total;
-    total += kLanes;  // spare room, see `relax`
+    total += kLanes;  // padding, see `relax`
     if (static_cast<int>(tables_.size()) < total) tables_.resize(total);
     if (static_cast<int>(stays_.size()) < most * kLanes) {
       removed_.resize(most * kLanes);
@@ -151,15 +151,15 @@ class Frontier {
     }
   }
 
-  /// Fills the table of location t from the one before it.
+  /// Fills the table of location t from the previous one.
   void step(const Choices& choices, const PairwiseCosts& pairwise, int t, const float* from,
             float* to) {
     const int num_y = choices.count(t);
     const int oldest = t - grid_.width;  // leaves the frontier, if there is one
     const int num_x = oldest >= 0 ? choices.count(oldest) : 1;
     const int rest = rest_[t];
-    // The newest location before t varies fastest; where it is a neighbour of t, its pairwise costs
-    // are added on the way.
+    // The location before t varies fastest; if it is a neighbor of t, its pairwise costs are added
+    // here.
     const bool beside = grid_.beside[t];
     const int num_l = beside ? choices.count(t - 1) : 1;
 
@@ -181,8 +181,8 @@ class Frontier {
 
   /// to[r][y] = min_x (from[x][r] + removed[x][y]) + stays[r % num_l][y] for up to kLanes labels y.
   ///
-  /// All lanes are written, also those past the last label: they fall on the next row's first
-  /// labels, which are written later, or on the spare room at the end of the tables.
+  /// All lanes are written, also those past the last label: they overlap the next row's first
+  /// labels, which are written later, or the padding at the end of the tables.
   void relax(const float* from, int rest, int num_x, int num_l, float* to, int num_y) {
     switch (num_x) {
       case 1:

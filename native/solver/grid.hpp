@@ -1,4 +1,4 @@
-// The grid of locations: the order in which they are visited, and their neighbours.
+// The grid of locations: the order in which they are visited, and their neighbors.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace comixup {
 
-/// Up to two neighbours along each of three axes, stored in the object: the inner loops read them.
+/// Up to two neighbors along each of three axes, stored inline for the inner loops.
 class Neighbours {
  public:
   static constexpr int kMost = 6;
@@ -17,7 +17,7 @@ class Neighbours {
   int size() const { return count_; }
   const int* begin() const { return list_; }
   const int* end() const { return list_ + count_; }
-  /// Fills what is past the end, for loops that want as many everywhere.
+  /// Pads the list, for loops of fixed length.
   void pad(int location) { std::fill(list_ + count_, list_ + kMost, location); }
 
  private:
@@ -25,10 +25,10 @@ class Neighbours {
   int count_ = 0;
 };
 
-/// A grid of 1 to 3 dimensions whose locations are renumbered slab by slab across its longest side.
+/// A grid of 1 to 3 dimensions whose locations are numbered slab by slab across its longest side.
 ///
-/// In that order a location's earlier neighbours lie at most `width` (the size of a slab) back, so
-/// the last `width` locations, the frontier, cut the visited part off from the rest.
+/// In that order a location's earlier neighbors are at most `width` (the size of a slab) back, so
+/// the last `width` locations, the frontier, separate the visited part from the rest.
 class Grid {
  public:
   explicit Grid(std::vector<int> sides) {
@@ -73,12 +73,12 @@ class Grid {
   int size = 0;                        ///< n, the number of locations
   int width = 0;                       ///< the size of a slab, and of the frontier
   std::vector<int> location;           ///< row-major number of each visited location
-  std::vector<Edge> edges;             ///< neighbouring locations, in visiting order
-  std::vector<char> beside;            ///< whether the location just before is a neighbour, and is
+  std::vector<Edge> edges;             ///< neighboring locations, in visiting order
+  std::vector<char> beside;            ///< whether the location just before is a neighbor, and is
                                        ///< not the one that a frontier of this width drops
-  std::vector<Neighbours> between;     ///< earlier neighbours that are neither of these two
+  std::vector<Neighbours> between;     ///< earlier neighbors that are neither of these two
   std::vector<Neighbours> neighbours;  ///< of each location, padded with location `size`
-  int max_degree = 0;                  ///< most neighbours that a location has
+  int max_degree = 0;                  ///< most neighbors that a location has
 
  private:
   void connect(int earlier, int later) {

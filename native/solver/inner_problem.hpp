@@ -1,7 +1,7 @@
 // The inner problem of Algorithm 1: candidate labels for one output, the unary cost of each at
-// every location, and the pairwise costs between labels of neighbours. The energy of a labelling x
+// every location, and the pairwise costs between labels of neighbors. The energy of a labelling x
 // is
-//   sum_t unary[x_t][t] + sum over neighbours of pairwise[x_t][x_t'].
+//   sum_t unary[x_t][t] + sum over neighbors of pairwise[x_t][x_t'].
 #pragma once
 
 #include <algorithm>
@@ -16,17 +16,16 @@
 
 namespace comixup {
 
-/// Turns energies into the single precision numbers of the inner step.
+/// Converts energies to the single precision of the inner step.
 ///
-/// They are counted in a unit close to the largest of them, so that none is too large or too small
-/// for single precision whatever the scale of the problem. The unit is a power of two: it changes
-/// no digit.
+/// The unit is close to the largest energy, so that single precision suffices at any scale of the
+/// problem. It is a power of two: scaling is exact.
 class EnergyUnit {
  public:
   explicit EnergyUnit(double largest) {
     if (largest > 0) per_energy_ = std::ldexp(1.0, std::min(-std::ilogb(largest), kMostShift));
   }
-  /// An energy that is not negative; what is far beyond the largest is cut off.
+  /// Converts an energy that is not negative; clamped far beyond the largest.
   float operator()(double energy) const {
     return static_cast<float>(std::min(energy * per_energy_, kFar));
   }
@@ -45,21 +44,21 @@ class InnerProblem {
 
   void clear() { num_labels_ = 0; }
 
-  /// Adds a label; its costs at all locations are to be written to the row returned, which has
-  /// room for whole Vec16f.
+  /// Adds a label and returns the row to write its costs at all locations to, padded to whole
+  /// Vec16f.
   float* add_label() {
     const auto size = static_cast<std::size_t>(num_labels_ + 1) * row_size_;
     if (unary_.size() < size) unary_.resize(2 * size);
     return unary_.data() + static_cast<std::size_t>(num_labels_++) * row_size_;
   }
-  /// Forgets all but the first `count` labels.
+  /// Removes all but the first `count` labels.
   void keep_labels(int count) { num_labels_ = count; }
 
   int num_labels() const { return num_labels_; }
   const float* unary(int label) const {
     return unary_.data() + static_cast<std::size_t>(label) * row_size_;
   }
-  /// From one label's row of costs to the next one's.
+  /// Stride between the rows of costs of two labels.
   int row_size() const { return row_size_; }
 
   double energy(const int* labels) const {

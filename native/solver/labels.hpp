@@ -10,7 +10,7 @@ namespace comixup {
 
 /// Pairwise costs V between labels, and the prior's bonus for blends.
 ///
-/// V(z, z') is counted in units of 1 / (2 L^2): whole numbers in all forms, so that sums are exact.
+/// V(z, z') is in units of 1 / (2 L^2): integers in all forms, so that sums are exact.
 class LabelRules {
  public:
   LabelRules(int levels, Smoothness form)
@@ -18,7 +18,7 @@ class LabelRules {
     for (int l = 2; l <= levels; ++l) log_factorial_[l] = log_factorial_[l - 1] + std::log(l);
   }
 
-  /// V = 1, the most there is.
+  /// V = 1, the maximum.
   int most_units() const { return 2 * levels_ * levels_; }
 
   /// L^2 sum_i z_i z'_i.
@@ -37,7 +37,7 @@ class LabelRules {
     return squared == 0 || (any_pure && inner > 0) ? squared : most_units();
   }
 
-  /// (1/L) log of the number of orders a label can be drawn in.
+  /// (1/L) log of the number of orders in which a label can be drawn.
   double bonus(const int* label) const {
     double orders = log_factorial_[levels_];
     for (int l = 0, run = 0; l < levels_; ++l) {

@@ -21,10 +21,10 @@ namespace comixup {
 
 class Minimizer {
  public:
-  /// Sums that an exact solution may compare. Chosen by measurement, like what follows: see "The
+  /// Most sums that an exact solution may compare. Measured, like the constants below: see "The
   /// inner step" in docs/solver.md.
   static constexpr double kExactWork = 6000;
-  /// Where moves follow a restricted solution: see `minimize`.
+  /// Largest grid without moves after a restricted solution: see `minimize`.
   static constexpr int kSmallGrid = 25;
   static constexpr double kMovesFrom = 0.7;
 
@@ -39,15 +39,14 @@ class Minimizer {
     if (FourWide::suits(grid)) four_wide_.emplace(grid);
   }
 
-  /// What is to be minimized: to be filled before every step.
+  /// The problem to minimize; fill it before every step.
   InnerProblem& problem() { return problem_; }
 
   /// Improves `labels`, the labelling to start from (-1: any), and returns whether the result is
   /// known to be optimal.
   bool minimize(int* labels) {
     checkpoint_.after(static_cast<std::size_t>(grid_.size) * problem_.num_labels());
-    // Where pairwise costs dominate, what a label costs nearby does not tell whether it is
-    // promising.
+    // Where pairwise costs dominate, ranks do not show which labels are promising.
     if (four_wide_ && problem_.num_labels() <= kMostTags && !pairwise_costs_dominate())
       return minimize_four_wide(labels);
     return minimize_anywhere(labels);
@@ -77,15 +76,15 @@ class Minimizer {
     }
     for (int t = 0; t < grid_.size; ++t)
       if (!elimination_.allowed(t, labels[t]))
-        labels[t] = elimination_.cheapest(t);  // a dominated label is never missed
+        labels[t] = elimination_.cheapest(t);  // a dominated label is never needed
     start_.assign(labels, labels + grid_.size);
     solve_restricted(labels);
-    // Which labels are promising was judged by the present ones; where most were wrong, again.
+    // Promising labels were judged by the present ones; repeat if most of these changed.
     int same = 0;
     for (int t = 0; t < grid_.size; ++t) same += labels[t] == start_[t];
     if (2 * same < grid_.size) solve_restricted(labels);
-    // On a small grid that is optimal nearly always, and moves find next to nothing, unless it had
-    // to leave out most, or pairwise costs dominate.
+    // On a small grid the result is nearly always optimal, and moves gain hardly anything, unless
+    // most labels were dropped, or pairwise costs dominate.
     if (grid_.size > kSmallGrid || left_out() > kMovesFrom || pairwise_costs_dominate())
       improve_by_moves(labels);
     return false;
@@ -96,18 +95,18 @@ class Minimizer {
     }
   }
 
-  // ---- Restriction, where a few labels too many survive for an exact solution.
+  // ---- Restriction, if slightly too many labels survive for an exact solution.
 
-  /// Leaves out the least promising labels, those with the largest gap to the best one at their
-  /// location, until an exact solution over the rest is cheap, and takes that. The present labels
-  /// stay, so it is at least as good. Returns whether it is better.
+  /// Drops the least promising labels, those with the largest gap to the best one at their
+  /// location, until an exact solution over the rest is cheap, and computes it. The present labels
+  /// are kept, so it is at least as good. Returns whether it is better.
   bool solve_restricted(int* labels) {
     if (!restrict_to_budget(labels)) return false;
     frontier_.minimize(restricted_, problem_.pairwise, trial_.data());
     return take_if_better(labels, elimination_.tie());
   }
 
-  /// Finds `restricted_`; returns false if even the present labels and the best are too many.
+  /// Computes `restricted_`; returns false if even the present and the best labels are too many.
   bool restrict_to_budget(const int* labels) {
     const Choices& choices = elimination_.choices();
     const int n = grid_.size;
@@ -127,7 +126,7 @@ class Minimizer {
     for (int s = n; s < kGapBins * n; ++s) within_[s] += within_[s - n];
     const auto fits = [&](int s) { return frontier_.fits(&within_[s * n], kExactWork); };
     if (!fits(0)) return false;
-    int limit = 0;  // the most bins that fit; fewer always do
+    int limit = 0;  // the most bins that fit
     for (int more = kGapBins / 2; more > 0; more /= 2)
       if (fits(limit + more)) limit += more;
     for (int t = 0; t < n; ++t) {
@@ -140,9 +139,9 @@ class Minimizer {
     return true;
   }
 
-  /// The gap of each label left at t to the best one there, 0 for the present label; returns the
-  /// largest. A label's pairwise costs are taken half way between the least they can be and those
-  /// with the present neighbours.
+  /// Computes the gap of each remaining label at t to the best one, 0 for the present label;
+  /// returns the largest. A label's pairwise cost is the mean of its lower bound and its value for
+  /// the present neighbors.
   float find_gaps(int t, const int* present) {
     const int stride = problem_.pairwise.stride();
     checkpoint_.after(8 * stride);
@@ -172,7 +171,7 @@ class Minimizer {
     return most;
   }
 
-  /// The fraction of labels that the restriction left out.
+  /// The fraction of labels dropped by the restriction.
   double left_out() const {
     const Choices& choices = elimination_.choices();
     const int n = grid_.size;
@@ -196,8 +195,8 @@ class Minimizer {
     return true;
   }
 
-  /// Takes `trial_` over if it is better than `labels` by more than rounding, or those are no
-  /// labelling; returns whether it did.
+  /// Copies `trial_` to `labels` if it is better by more than rounding, or those are no labelling;
+  /// returns whether it did.
   bool take_if_better(int* labels, float tie) const {
     if (*std::min_element(labels, labels + grid_.size) >= 0 &&
         problem_.energy(labels) - problem_.energy(trial_.data()) <= tie)

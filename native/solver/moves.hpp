@@ -1,4 +1,4 @@
-// Moves: exact choices between two labels at every location, repeated until none helps.
+// Moves: exact choices between two labels at every location, until none improves.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace comixup {
 
 class Moves {
  public:
-  /// Sums that one fusion may compare before a minimum cut takes over.
+  /// Most sums that one fusion may compare; minimum cuts are used above.
   static constexpr double kFusionWork = 1 << 15;
 
   Moves(const Grid& grid, const InnerProblem& problem, const Elimination& elimination,
@@ -71,8 +71,8 @@ class Moves {
     wide_ = false;
   }
 
-  /// Chooses exactly, at every location, between the current label and `label` (an expansion
-  /// move that needs no submodularity). Where the grid is too wide, leaves it to swap moves.
+  /// Chooses exactly, at every location, between the current label and `label` (an expansion move
+  /// that needs no submodularity). On too wide grids, only swap moves are made.
   bool fuse(int* labels, int label) {
     checkpoint_.after(16 * grid_.size);
     if (best_case(labels, label) <= elimination_.tie()) return false;
@@ -91,7 +91,7 @@ class Moves {
     return accept(labels);
   }
 
-  /// Returns the most that changing any locations to `label` can gain: pairwise costs are not
+  /// Returns an upper bound of the gain of changing locations to `label`: pairwise costs are not
   /// negative, so a location gains at most its present unary and pairwise cost less the label's.
   double best_case(const int* labels, int label) const {
     double gain = 0;
@@ -106,8 +106,8 @@ class Moves {
     return gain;
   }
 
-  /// Exchanges two labels wherever that helps, for all pairs: each an exact minimum cut, since
-  /// V(a, a) + V(b, b) <= 2 V(a, b) for every form of smoothness.
+  /// Makes swap moves for all pairs of labels, each by an exact minimum cut, as for every form of
+  /// smoothness V(a, a) + V(b, b) <= 2 V(a, b).
   bool swap_pairs(int* labels) {
     bool improved = false;
     for (std::size_t a = 0; a < survivors_.size(); ++a)
@@ -151,7 +151,7 @@ class Moves {
     return accept(labels);
   }
 
-  /// Takes `trial_` over if it is better by more than rounding.
+  /// Copies `trial_` to `labels` if it is better by more than rounding.
   bool accept(int* labels) {
     if (problem_.energy(labels) - problem_.energy(trial_.data()) <= elimination_.tie())
       return false;
@@ -164,7 +164,7 @@ class Moves {
   const Elimination& elimination_;
   Frontier& frontier_;
   Checkpoint& checkpoint_;
-  std::unique_ptr<Cut> cut_;  // made when first needed: most grids never do
+  std::unique_ptr<Cut> cut_;  // created on first use: most grids never need it
   Choices pair_;
   std::vector<char> takes_part_, alive_;
   std::vector<int> trial_, survivors_;

@@ -35,8 +35,8 @@ class NarasimhanBilmes {
         m_(problem.inputs),
         outputs_(problem.outputs) {}
 
-  /// Improves one-hot `labels`, (m', n) in visiting order, for at most `iterations`; returns how
-  /// many it took until nothing changed.
+  /// Improves one-hot `labels`, (m', n) in visiting order, for at most `iterations`; returns the
+  /// number of iterations until nothing changed.
   int run(int* labels, const double* cost, int iterations) {
     find_unit(cost);
     for (int iteration = 1; iteration <= iterations; ++iteration) {
@@ -62,9 +62,9 @@ class NarasimhanBilmes {
     unit_ = EnergyUnit(largest_energy(problem_, n_, cost_range));
   }
 
-  /// Finds `gain_`, the modular bound: for each element, how much the compatibility term grows when
-  /// it joins the chain. The present set comes first, everything else after it, each in random
-  /// order; from there on locations are multi-hot, on which the term is defined just the same.
+  /// Computes `gain_`, the modular bound: for each element, the increase of the compatibility term
+  /// when it joins the chain. The present set comes first, then all other elements, each in random
+  /// order; locations are then multi-hot, for which the term is defined too.
   void modularize(const int* labels) {
     const int elements = outputs_ * n_ * m_;
     std::vector<int> chain, others;

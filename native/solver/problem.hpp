@@ -31,8 +31,8 @@ struct ProblemView {
   Weights weights;
 };
 
-/// The largest energy that decides between labels, given the largest range of costs over the inputs
-/// at a location; where neither they nor beta or eta do, the largest penalty.
+/// The largest energy that decides between labels: the given largest range of costs over the inputs
+/// at a location, beta or eta; the largest penalty if all are 0.
 inline double largest_energy(const ProblemView& problem, int locations, double cost_range) {
   const Weights& w = problem.weights;
   const double largest = std::max({cost_range, w.beta, w.eta});
@@ -42,7 +42,7 @@ inline double largest_energy(const ProblemView& problem, int locations, double c
   return 2 * w.gamma * *std::max_element(A, A + m * m) * locations * problem.outputs;
 }
 
-/// How much of an output an input fills, in locations.
+/// The number of locations of an output that an input fills.
 struct SourceCount {
   int input;
   double count;

@@ -13,8 +13,8 @@
 
 namespace comixup {
 
-/// Labels are ranked by two rounds of messages (min-sum belief propagation): a neighbour's message
-/// about a label is its least cost, unary and pairwise, if that label is taken.
+/// Labels are ranked by two rounds of messages (min-sum belief propagation): a neighbor's message
+/// on a label is its least unary and pairwise cost given that label.
 ///
 /// A row of the grid is one vector, and no loop has a branch that depends on the data.
 class Shortlist {
@@ -31,7 +31,7 @@ class Shortlist {
   const int* labels(int t) const { return &labels_[static_cast<std::size_t>(t) * kSize]; }
   const float* costs(int t) const { return &costs_[static_cast<std::size_t>(t) * kSize]; }
 
-  /// Finds the labels of least rank; where there are fewer than four, some are repeated.
+  /// Computes the four labels of least rank; fewer labels are repeated.
   template <typename Vec8f>
   void find(const InnerProblem& problem) {
     const std::size_t needed = static_cast<std::size_t>(problem.num_labels()) * row_size_;
@@ -39,7 +39,7 @@ class Shortlist {
       ranks_.resize(needed);
       messages_.resize(needed);  // margins stay 0
     }
-    // The first messages are damped: they do not exclude what came from the receiver.
+    // The first messages are damped, since they include the receiver's own.
     find_messages<Vec8f>(problem, [&](int a) { return problem.unary(a); });
     add_messages<Vec8f>(problem, 0.75f);
     find_messages<Vec8f>(problem, [&](int a) { return rank(a); });
@@ -47,7 +47,7 @@ class Shortlist {
     for (int t = 0; t < size_; t += kLanes) choose(problem, t);
   }
 
-  /// Whether no single location of a labelling could do better by more than `tie`.
+  /// Whether no single change of a labelling lowers its energy by more than `tie`.
   template <typename Vec8f>
   bool is_stable(const InnerProblem& problem, const int* x, float tie) {
     const int count = problem.num_labels();
@@ -58,7 +58,7 @@ class Shortlist {
         Vec8f::look_up(problem.pairwise.row(a), count, at).store(message(a) + t);
     }
     if (size_ % kVec8f > 0) clear_margin(count);
-    add_messages<Vec8f>(problem, 1);  // ranks are now each label's whole cost
+    add_messages<Vec8f>(problem, 1);  // ranks are now total costs
     bool stable = true;
     for (int t = 0; t < size_; t += kLanes) {
       Vec4f least_total = load(rank(0) + t);
@@ -69,7 +69,7 @@ class Shortlist {
   }
 
  private:
-  static constexpr int kMargin = kLanes;  // on both sides of a row of messages: no neighbour there
+  static constexpr int kMargin = kLanes;  // zeros on both sides of a row of messages
 
   float* rank(int a) { return &ranks_[static_cast<std::size_t>(a) * row_size_]; }
   float* message(int a) { return &messages_[static_cast<std::size_t>(a) * row_size_ + kMargin]; }
@@ -86,7 +86,7 @@ class Shortlist {
       for (int a = 0; a < count; ++a) {
         const float* pairwise = problem.pairwise.row(a);
         auto total = cost(a) + Vec16f<Vec8f>::broadcast(pairwise[a]);
-        if (a < alike) total = min(total, another);  // no need to go through them
+        if (a < alike) total = min(total, another);  // covers all alike labels
         for (int b = a < alike ? alike : 0; b < count; ++b)
           total = min(total, cost(b) + Vec16f<Vec8f>::broadcast(pairwise[b]));
         total.store(message(a) + t);
@@ -95,12 +95,12 @@ class Shortlist {
     if (size_ % (2 * kVec8f) > 0) clear_margin(count);
   }
 
-  /// Below the last row there is no neighbour: its messages are 0.
+  /// There is no neighbor below the last row: its messages are 0.
   void clear_margin(int count) {
     for (int a = 0; a < count; ++a) store(Vec4f{}, message(a) + size_);
   }
 
-  /// rank[a] = unary[a] + weight * the neighbours' messages about a.
+  /// rank[a] = unary[a] + weight * the neighbors' messages on a.
   template <typename Vec8f>
   void add_messages(const InnerProblem& problem, float weight) {
     static constexpr float kLeft[kVec8f] = {0, 1, 1, 1, 0, 1, 1, 1};
@@ -117,7 +117,7 @@ class Shortlist {
     }
   }
 
-  /// Sorts the labels of the four locations from t on into the four of least rank each.
+  /// Selects the four labels of least rank at each of the four locations from t on.
   void choose(const InnerProblem& problem, int t) {
     Vec4f best[kSize];
     for (Vec4f& entry : best) entry = broadcast(std::numeric_limits<float>::infinity());
@@ -129,7 +129,7 @@ class Shortlist {
         entry = worse;
       }
     }
-    for (int s = 0; s < kLanes; ++s) {  // whole rows: they are soon read as such
+    for (int s = 0; s < kLanes; ++s) {  // whole rows, as they are read next
       int* labels = &labels_[static_cast<std::size_t>(t + s) * kSize];
       tags(column(best, s), labels);
       int at[kSize];

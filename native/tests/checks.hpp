@@ -1,4 +1,4 @@
-// Checks that are counted, and how a program of them ends.
+// Counted checks, and the report of a test program.
 #pragma once
 
 #include <cstdio>

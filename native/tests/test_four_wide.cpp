@@ -1,4 +1,4 @@
-// Checks FourWide against the general dynamic programme, and one Vec8f against the other.
+// Checks FourWide against the general dynamic program, and one Vec8f against the other.
 #include <algorithm>
 #include <random>
 #include <vector>
@@ -35,7 +35,7 @@ double least_energy(const Grid& grid, const InnerProblem& problem) {
   return problem.energy(labels.data());
 }
 
-/// The most that changing one location gains.
+/// The largest gain of changing one location.
 double best_single_change(const Grid& grid, const InnerProblem& problem, std::vector<int> labels) {
   const double present = problem.energy(labels.data());
   double best = 0;

@@ -67,7 +67,7 @@ void test_bounds(const std::vector<int>& sides, int levels, std::mt19937& random
     check(low == up && high == down, "bounds are as told");
   }
   std::vector<double> concave(n * (levels + 1));
-  std::fill_n(concave.begin() + n, n, 1.0);  // label 1 costs more than both its neighbours
+  std::fill_n(concave.begin() + n, n, 1.0);  // label 1 costs more than both its neighbors
   const std::vector<double> weight(edges.size());
   bool rejected = false;
   try {

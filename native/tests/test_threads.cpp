@@ -1,5 +1,5 @@
-// Checks run_jobs: that every job runs once, also where threads cannot be started, and that what is
-// thrown on one thread ends the work on all.
+// Checks run_jobs: every job runs once, even if threads cannot be started, and an exception on one
+// thread stops all.
 #include <atomic>
 #include <chrono>
 #include <stdexcept>
@@ -17,7 +17,7 @@ using namespace comixup;
 
 void nothing() {}
 
-/// Starts some threads and then fails as the system does.
+/// Starts some threads and then fails like the system.
 struct StartSome {
   int* left;
   template <typename Work>
@@ -57,7 +57,7 @@ void test_work_stays_shared_among_the_threads_there_are() {
   check(arrived == 2, "the thread that could be started takes part");
 }
 
-/// Works until it is told to stop.
+/// Works until stopped.
 void work_forever(Checkpoint& checkpoint) {
   for (;;) {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
@@ -112,7 +112,7 @@ void test_the_check_stops_all_threads() {
                        if (!on_caller) ++elsewhere;
                        if (on_caller && caller_waits && threads > 1) {
                          while (elsewhere < threads - 1) std::this_thread::yield();
-                         return;  // with nothing left to do but wait for the others
+                         return;  // and only waits for the others
                        }
                        work_forever(checkpoint);
                      });

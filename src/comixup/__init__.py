@@ -1,4 +1,4 @@
-"""Saliency-guided joint mixup for people who train classifiers."""
+"""Saliency-guided joint mixup for training classifiers."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""`python -m comixup`: the command line, where its script is not on the path."""
+"""`python -m comixup`: the command line, for when the `comixup` script is not on the path."""
 
 from comixup.cli import main
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 _THREADS = threading.Lock()
-"""Locks of files exclude other processes; this excludes other threads of this one."""
+"""File locks exclude other processes; this lock excludes other threads of this process."""
 
 
 def make_folder(folder: Path) -> None:
@@ -33,8 +33,8 @@ def not_writable(folder: Path, error: OSError) -> OSError:
 def atomic_write(path: Path, content: bytes | str) -> None:
     """Replaces a file atomically: readers see either the old content or the new.
 
-    What a killed process left half written is replaced by the next that writes the same file.
-    Processes and threads that write the same file at the same time wait for each other.
+    The next writer replaces what a killed process left half-written. Processes and threads that
+    write the same file at the same time wait for each other.
     """
     data = content.encode() if isinstance(content, str) else content
     partial = path.with_name(f".{path.name}.partial")
@@ -44,7 +44,7 @@ def atomic_write(path: Path, content: bytes | str) -> None:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-                if sys.platform == "win32":  # which does not rename open files
+                if sys.platform == "win32":  # cannot rename open files
                     file.close()
                 partial.replace(path)
             except OSError:
@@ -57,7 +57,7 @@ def atomic_write(path: Path, content: bytes | str) -> None:
             "as it was. Make room (or fix what is wrong) and run the same command again: it "
             "resumes from the last checkpoint."
         ) from error
-    if os.name == "posix":  # the new name has to reach the disk too
+    if os.name == "posix":  # flush the directory entry too
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -75,7 +75,7 @@ def _sole_writer(path: Path) -> Iterator[IO[bytes]]:
                 import fcntl  # noqa: PLC0415
 
                 fcntl.lockf(file, fcntl.LOCK_EX)
-                if not _is_at(file, path):  # whoever held the lock has renamed or deleted it
+                if not _is_at(file, path):  # the previous holder of the lock renamed or deleted it
                     continue
             if os.fstat(file.fileno()).st_size:
                 file.truncate(0)

@@ -1,6 +1,6 @@
 """Argument checks; error messages name argument, rule, value and remedy.
 
-Without torch: those of tensors are in `core/tensors.py`.
+Imports no torch; checks of tensors are in `core/tensors.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 MAX_MAGNITUDE = 1e30
 """Largest cost, compatibility or weight: the kernel adds up a whole grid of them in float32."""
 _MAX_REASON = 300
-"""Letters of an exception's message that an error message repeats."""
+"""Most characters of an exception's message that an error message quotes."""
 
 
 def check_number(name: str, value: Any, high: float = MAX_MAGNITUDE) -> None:
@@ -22,7 +22,7 @@ def check_number(name: str, value: Any, high: float = MAX_MAGNITUDE) -> None:
     rule = f"a number from 0 to {high:g}"
     if isinstance(value, bool) or not issubclass(type(value), Real):
         raise TypeError(f"`{name}` must be {rule}, got {value!r}.")
-    if not 0 <= value <= high:  # NaN is not
+    if not 0 <= value <= high:  # rejects NaN too
         raise ValueError(f"`{name}` must be {rule}, got {value!r}.")
 
 
@@ -44,7 +44,7 @@ def check_fraction(name: str, value: Any) -> None:
 
 def check_count(name: str, value: object, low: int = 1, high: int | None = None) -> None:
     """Raises unless a value is an integer of at least `low`, and at most `high` if given."""
-    # `int` comes first because the abstract class takes a while to ask.
+    # `int` comes first: `isinstance` with an abstract base class is slow.
     if isinstance(value, bool) or not isinstance(value, (int, Integral)) or value < low:
         rule = "a positive integer" if low == 1 else f"an integer of at least {low}"
         raise ValueError(f"`{name}` must be {rule}, got {value!r}.")
@@ -53,7 +53,7 @@ def check_count(name: str, value: object, low: int = 1, high: int | None = None)
 
 
 def check_boolean(name: str, value: object) -> None:
-    """Raises unless a value is True or False: any object is truthy or falsy."""
+    """Raises unless a value is True or False; other truthy values are mistakes."""
     if not isinstance(value, bool):
         raise TypeError(f"`{name}` must be True or False, got {value!r}.")
 
@@ -67,7 +67,7 @@ def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
 class SetOnce:
     """Base class whose constructor arguments become attributes that cannot be changed later.
 
-    Properties with a setter, which checks, can be set at any time.
+    Properties with a validating setter can be set at any time.
     """
 
     _remedy = "Make another one: {kind}({name}=...)."
@@ -110,7 +110,7 @@ def warn_caller(message: str) -> None:
 def reason_of(error: BaseException) -> str:
     r"""Returns an exception's message as one printable line.
 
-    Messages of decoders and servers may hold bytes of what they read.
+    Messages of decoders and servers may contain raw bytes of their input.
 
     >>> reason_of(ValueError("\x1b[31mfirst line.\nsecond line."))
     '?[31mfirst line. second line'

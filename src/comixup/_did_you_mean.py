@@ -1,4 +1,4 @@
-"""Suggestions for names that are misspelt."""
+"""Suggestions for misspelled names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 
 _CUTOFF = 0.5
-"""Similarity from which on a known name is suggested: difflib's ratio, from 0 to 1."""
+"""Lowest similarity at which a known name is suggested: difflib's ratio, from 0 to 1."""
 _MOST = 3
 
 

@@ -1,4 +1,4 @@
-"""Matplotlib figures: writing them, colours, and the width of text."""
+"""Matplotlib figures: atomic writing, colors and text width."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ SUFFIXES = (".png", ".pdf", ".svg")
 DPI = 110
 BLUE, ORANGE, GREEN, RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 PALETTE = (BLUE, ORANGE, GREEN, RED, "#CC79A7", "#56B4E9", "#F0E442", "#000000")
-"""The palette of Okabe and Ito, safe for colour-blind readers; its red is vermilion."""
+"""The palette of Okabe and Ito, safe for color-blind readers; its red is vermilion."""
 GREY = "#777777"
 _POINTS = 72.0
 _FONT = "DejaVu Sans"
-"""Of matplotlib's default style, which comes with it."""
+"""The font of matplotlib's default style, bundled with matplotlib."""
 _HINTING = 1.04
-"""By how much letters may be wider on the screen than they are by their outlines."""
+"""Factor by which hinted letters may be wider on the screen than their outlines."""
 
 
 def write_figure(figure: Figure, path: Path, dpi: int = DPI) -> None:
@@ -42,7 +42,7 @@ def write_figure(figure: Figure, path: Path, dpi: int = DPI) -> None:
 
 @contextlib.contextmanager
 def _boxes_for_emoji() -> Iterator[None]:
-    """Silences the warning about letters that the font lacks, such as emoji in class names."""
+    """Silences the warning about characters that the font lacks, such as emoji in class names."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         yield
@@ -55,7 +55,7 @@ def check_suffix(path: Path, name: str = "path") -> None:
 
 
 def shortened(text: str, letters: int) -> str:
-    """Returns a text truncated to a number of letters, with an ellipsis.
+    """Returns a text truncated to a number of characters, with an ellipsis.
 
     >>> shortened("sweet pepper", 7)
     'sweet…'

@@ -18,8 +18,8 @@ def lazy_imports(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Returns a package's `__getattr__`, `__dir__` and `__all__`.
 
-    Its names are those that its `__init__.py` imports under `if TYPE_CHECKING:`, which is what type
-    checkers and editors read. Its modules are attributes too, as they would be after plain imports.
+    Its names are those that its `__init__.py` imports under `if TYPE_CHECKING:`, which type
+    checkers and editors read. Its modules are attributes too, as after plain imports.
 
     Args:
         package: its `__name__`.
@@ -41,7 +41,7 @@ def lazy_imports(
     def get(name: str) -> Any:
         if name in origins:
             value = getattr(importlib.import_module(origins[name]), name)
-            setattr(sys.modules[package], name, value)  # the next use does not come here
+            setattr(sys.modules[package], name, value)  # later uses do not call `get`
             return value
         if not name.startswith("__") and importlib.util.find_spec(f"{package}.{name}"):
             return importlib.import_module(f"{package}.{name}")

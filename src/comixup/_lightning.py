@@ -28,23 +28,23 @@ if TYPE_CHECKING:
     __all__ = ["FabricModule", "FabricOptimizer"]
 
 FABRIC_MODULE = "_FabricModule"
-"""Class of what `Fabric.setup` returns for a model."""
+"""Class of the wrapper that `Fabric.setup` returns for a model."""
 FORWARD_MODULE = "_forward_module"
-"""Where such an object keeps the model that it passes calls on to."""
+"""The wrapper's attribute for the model that it forwards calls to."""
 _IN_BACKWARD = "_in_fabric_backward"
-"""Flag of its module: unless set, a gradient taken past `Fabric.backward` raises."""
+"""The wrapper's flag: unless set, gradients computed without `Fabric.backward` raise an error."""
 _LIGHTNING_MODULE = "LightningModule"
 _TRAINER = "_trainer"
-"""Where a LightningModule keeps the Trainer that runs it; None under Fabric."""
+"""A LightningModule's attribute for its Trainer; None under Fabric."""
 _KEEPS = "keeps_clean_gradient"
 """Attribute of our own mixin (adapters/lightning.py), which zeroes gradients after the step."""
 _LAST_WORDS_SECONDS = 30.0
-"""A process notices that another has exited when their next collective fails: within a step."""
+"""Time for a process to fail at its next collective, within a step, and to print its error."""
 
 
 @contextlib.contextmanager
 def in_fabric_backward(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """Allows gradients of Fabric's modules to be computed other than by `Fabric.backward`."""
+    """Allows gradients of Fabric's modules to be computed without `Fabric.backward`."""
     homes = {
         sys.modules[type(module).__module__]
         for module in modules
@@ -63,8 +63,8 @@ def in_fabric_backward(modules: Iterable[nn.Module]) -> Iterator[None]:
 def automatic_optimization() -> str | None:
     """Returns the name of the LightningModule under automatic optimization, or None.
 
-    Of the one whose training_step is running: the network that a mixer is given is mostly a child
-    of it that knows nothing of its parent, but the parent is on the call stack.
+    It is the module whose `training_step` is running, looked up on the call stack: a mixer is
+    mostly given one of its children, which has no reference to its parent.
     """
     if not {"lightning", "pytorch_lightning"} & sys.modules.keys():
         return None
@@ -90,11 +90,11 @@ def set_timeout(fabric: Fabric, minutes: float) -> None:
 
 
 def delay_kill() -> None:
-    """Gives processes time to print their error after another has exited, then ends them.
+    """Delays Fabric's kill of the other processes after one has exited.
 
-    Fabric checks every five seconds whether one has exited and then kills all others: perhaps one
-    that is about to print its error message. What hangs is still killed, a little later. Fabric no
-    longer checks once this process itself exits: a child that is stopped would remain for ever.
+    Fabric checks every five seconds whether a process has exited, then kills the others, perhaps
+    before they print their error. Those that hang are still killed, a little later. Fabric stops
+    checking when this process exits: `_end_children` then ends stopped children.
     """
     from lightning_fabric.strategies.launchers.subprocess_script import (  # noqa: PLC0415
         _ChildProcessObserver,

@@ -1,7 +1,7 @@
 """The registry of methods, by the names used in recipes and commands.
 
 Recipes (`--method`), `comixup mix`, the explorer, tables, pictures and the tests read this list.
-Without torch, so that `--help` can.
+Imports no torch, so that `--help` does not.
 """
 
 from __future__ import annotations
@@ -31,6 +31,6 @@ METHODS: Mapping[str, Listed] = {
     "rmix": Listed("RMix", "R-Mix"),
     "recursivemix": Listed("RecursiveMix", "RecursiveMix"),
 }
-"""The paper's first, in the order of its columns."""
+"""The paper's methods first, in the order of its columns."""
 PAPER = tuple(METHODS)[:6]
 """The columns of the paper's tables."""

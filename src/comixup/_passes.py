@@ -1,7 +1,7 @@
 """Forward and backward passes over a user's model, wrapped or not, in any autograd mode.
 
-Models inside models (DistributedDataParallel, fully_shard, torch.compile, Fabric); what it takes to
-record a backward pass wherever the caller is; buffers through a pass that is not to change them.
+Unwrap models (DistributedDataParallel, fully_shard, torch.compile, Fabric), record a backward pass
+in any autograd mode, restore a model's buffers after a forward pass.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _INSIDE = {
     "OptimizedModule": "_orig_mod",
     FABRIC_MODULE: FORWARD_MODULE,
 }
-"""Modules that only pass their calls on, by name (not all can be imported everywhere), and where
-each keeps the module it passes them on to."""
+"""Wrapper classes, by name (not all can be imported everywhere), and each one's attribute for the
+wrapped module."""
 
 
 def layers_of_wrapping(model: nn.Module) -> list[nn.Module]:
@@ -61,7 +61,7 @@ def without_sync(model: nn.Module) -> contextlib.AbstractContextManager[object]:
         if no_sync is not None:
             context: contextlib.AbstractContextManager[object] = no_sync(module)
             return context
-    if not isinstance(model, nn.Module):  # a function will do as well
+    if not isinstance(model, nn.Module):  # any callable serves as a model
         return contextlib.nullcontext()
     sharded = [module for module in model.modules() if hasattr(module, _SET_SYNC)]
     return _without_sync_of_shards(sharded) if sharded else contextlib.nullcontext()
@@ -73,7 +73,7 @@ _SET_SYNC = "set_requires_gradient_sync"
 
 @contextlib.contextmanager
 def _without_sync_of_shards(sharded: list[nn.Module]) -> Iterator[None]:
-    # Those that exchange nothing already, in a caller's own accumulation, are left alone.
+    # Modules that the caller has already set to not synchronize (accumulation) stay so.
     syncing = [module for module in sharded if _exchanges_gradients(module)]
     for module in syncing:
         getattr(module, _SET_SYNC)(False, recurse=False)
@@ -131,9 +131,8 @@ def check_can_record(what: str) -> None:
 def unchanged_buffers(model: nn.Module) -> Iterator[None]:
     """Restores a model's buffers on exit.
 
-    The values are those with which its forward pass begins: DistributedDataParallel first hands
-    out the ones of the first process, and that is to stay. Buffers of lazy modules, which have none
-    until their first pass, get back those that they are initialized with.
+    To their values at the start of the forward pass: after DistributedDataParallel has broadcast
+    those of rank 0, and after lazy modules have initialized theirs.
     """
     inner = unwrapped(model)
     if not any(module.training for module in inner.modules()):
@@ -150,7 +149,7 @@ def unchanged_buffers(model: nn.Module) -> Iterator[None]:
     handles = [inner.register_forward_pre_hook(save_again)]
     for module in inner.modules():
         if any(buffer is not None and is_lazy(buffer) for buffer in module._buffers.values()):
-            # It runs after the hook of the lazy module itself, which makes the buffers.
+            # It runs after the lazy module's own hook, which creates the buffers.
             handles.append(module.register_forward_pre_hook(save_initialized))
     try:
         yield
@@ -159,7 +158,7 @@ def unchanged_buffers(model: nn.Module) -> Iterator[None]:
             handle.remove()
         with torch.no_grad():
             for owner, name, buffer, value in saved:
-                owner._buffers[name] = buffer  # some modules put a new one in its place
+                owner._buffers[name] = buffer  # some modules replace their buffers
                 if 0 not in buffer.stride():  # an expanded one cannot have been written to
                     buffer.copy_(value)
 

@@ -1,4 +1,4 @@
-"""Random draws for which torch takes no generator."""
+"""Random draws for which torch accepts no generator."""
 
 from __future__ import annotations
 

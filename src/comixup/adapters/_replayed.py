@@ -1,9 +1,9 @@
 """Transforms replayed on an image's cell numbers with the same random draws.
 
-torchvision's first transforms and timm's tell nobody what they draw, and draw from Python's,
-NumPy's and torch's generators. So a step that moves pixels runs once more on a picture of the cell
-numbers, by nearest neighbour and filled with 0, from the state that all generators had before; then
-they are put back to where the image's own step left them.
+torchvision's v1 transforms and timm's do not return their draws, which come from Python's, NumPy's
+and torch's generators. So a geometric transform runs a second time on a picture of the cell
+numbers, with nearest-neighbor interpolation and fill 0, from the generators' states before the
+first run; the states after the first run are then restored.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from comixup.adapters.cell_numbers import CellNumbers
 Tracked: TypeAlias = Callable[[Any, CellNumbers], tuple[Any, CellNumbers]]
 """A transform of an image and of its cell numbers."""
 Follow: TypeAlias = Callable[[Any], Tracked]
-"""Returns the tracked form of a step within another."""
+"""Returns the tracked form of a transform inside a container."""
 
 _APPLY = "_apply_op"
-"""The private function through which torchvision's first auto-augment transforms apply all that
-they draw: of 0.11 to 0.29."""
+"""The private function by which torchvision's v1 auto-augment transforms (0.11 to 0.29) apply each
+operation."""
 _MOVING_OPERATIONS = {"ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate"}
 
 
@@ -57,9 +57,9 @@ class Replayed:
         return moved, numbers_of(shown)
 
     def by_nearest(self) -> Any:
-        """Returns a copy with nearest-neighbour interpolation and a fill of 0.
+        """Returns a copy with nearest-neighbor interpolation and a fill of 0.
 
-        It draws as often: where it chooses an interpolation at random, it goes on to choose.
+        The number of draws stays the same: a random choice of interpolation is still drawn.
         """
         step = copy.copy(self.transform)
         if hasattr(step, "interpolation"):
@@ -107,7 +107,7 @@ class ReplayedAutoAugment:
                 shown = original(shown, name, magnitude, **nearest)
             return original(image, name, magnitude, **settings)
 
-        # Its own code, but for this function: other threads may use the transform as well.
+        # A copy with this function replaced: other threads may use the transform too.
         watched = types.FunctionType(
             forward.__code__, {**forward.__globals__, _APPLY: apply}, closure=forward.__closure__
         )
@@ -116,7 +116,7 @@ class ReplayedAutoAugment:
 
 @dataclass(frozen=True)
 class Nested:
-    """A container of transforms that pass on pairs of image and cell numbers."""
+    """A container of transforms of (image, cell numbers) pairs."""
 
     container: Callable[[Any], Any]
 
@@ -127,7 +127,7 @@ class Nested:
 
 @dataclass(frozen=True)
 class OfPair:
-    """A tracked transform inside a container: it takes the pair."""
+    """A tracked transform inside a container, called with the pair."""
 
     step: Tracked
 
@@ -169,7 +169,7 @@ TORCHVISION: dict[str, dict[str, Callable[[Any], Tracked]]] = {
         ("AutoAugment", "RandAugment", "TrivialAugmentWide"), ReplayedAutoAugment
     ),
 }
-"""torchvision's first transforms, by module and class."""
+"""torchvision's v1 transforms, by module and class."""
 
 
 def picture_of(numbers: CellNumbers, image: Any) -> Any:
@@ -221,7 +221,7 @@ def _each(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def _nearest(mode: Any, resizes: bool) -> InterpolationMode:
-    """Returns nearest-neighbour interpolation, in the type of a given interpolation."""
-    # Of a tensor, "nearest" shows the pixel at or before the place, which no other mode does.
+    """Returns nearest-neighbor interpolation, in the type of a given interpolation."""
+    # For tensors, only "nearest" rounds down to the pixel at or before a position.
     exact = resizes and mode not in (InterpolationMode.NEAREST, PIL.Image.Resampling.NEAREST)
     return InterpolationMode.NEAREST_EXACT if exact else InterpolationMode.NEAREST

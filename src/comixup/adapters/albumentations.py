@@ -1,7 +1,7 @@
 """Albumentations in one-pass mixing: cell numbers are transformed as a mask.
 
-Written for Albumentations 2.0. Give a pipeline to `WithOrigins`, of a data set whose images are
-arrays (H, W, C) or PIL images:
+Written for Albumentations 2.0. Pass a pipeline to `WithOrigins`, for arrays (H, W, C) or PIL
+images:
 
     WithOrigins(dataset, memory, A.Compose([A.RandomCrop(28, 28), A.Normalize(), A.ToTensorV2()]))
 """
@@ -28,7 +28,7 @@ _REASONS = {
     "OverlayElements": "it shows other images in an image",
 }
 _FILL = "fill_mask"
-"""Argument: what a mask shows where an image is filled or erased; None leaves the mask."""
+"""Argument: the value of filled or erased pixels of a mask; None leaves the mask unchanged."""
 _DROP = "mask_drop_value"
 """Argument of PixelDropout, which drops other pixels of a mask than of the image; None: none."""
 _INTERPOLATION = "mask_interpolation"
@@ -58,7 +58,7 @@ STEPS: dict[str, dict[str, Callable[[Any], Tracked]]] = {
     "albumentations.core.composition": {"BaseCompose": _Masked},
     "albumentations.core.transforms_interface": {"BasicTransform": _Masked},
 }
-"""What `WithOrigins` follows, by module and class."""
+"""The transforms that `WithOrigins` tracks, by module and class."""
 
 
 def _leaves(transform: Any) -> Iterator[Any]:

@@ -21,21 +21,20 @@ from comixup.core.grid import cell_of_pixel
 _Index = npt.NDArray[np.int64]
 _Numbers = npt.NDArray[np.uint8]
 _OUTSIDE = -1
-"""Index of a pixel that lies outside of the image: the row and column of zeros of a table."""
+"""Index of pixels outside of the image: the table's row and column of zeros."""
 
 
 class CellNumbers(tv_tensors.TVTensor):  # type: ignore[misc]  # torchvision ships no types
     """A TVTensor with the cell of the example that each pixel shows.
 
-    Give it to a transform beside the image: `image, numbers = transform(image, numbers)`. Crops,
-    flips, paddings and resizes act on the indices of rows and columns, one vector each; rotations
-    and other transforms that mix both axes act on a picture of the numbers, by nearest neighbour,
-    through the very function that moves the image. Colours leave it as it is. Erased pixels and
-    pixels from outside of the image show no cell: their number is 0.
+    Pass it to a transform with the image: `image, numbers = transform(image, numbers)`. Crops,
+    flips, paddings and resizes change one index vector each for rows and columns; rotations and
+    other transforms that mix both axes apply the image's own function to a picture of the numbers,
+    with nearest-neighbor interpolation. Color transforms do not change it. Erased pixels and pixels
+    from outside of the image show no cell: their number is 0.
 
     Attributes:
-        pil: whether the image is a PIL image, whose pixels torchvision rounds otherwise than a
-            tensor's.
+        pil: whether the image is a PIL image, for which torchvision rounds differently.
 
     >>> numbers = CellNumbers.of((4, 4), grid=(2, 2))
     >>> v2.functional.horizontal_flip(v2.functional.crop(numbers, 1, 1, 2, 4)).tensor().tolist()
@@ -53,7 +52,7 @@ class CellNumbers(tv_tensors.TVTensor):  # type: ignore[misc]  # torchvision shi
 
         Args:
             size: height and width of the image.
-            grid: cells per side, as `SaliencyMemory.grid` has them.
+            grid: cells per side, such as `SaliencyMemory.grid`.
         """
         start = _unmoved(tuple(size), tuple(grid))
         return start.at(start._rows, start._columns)
@@ -79,7 +78,7 @@ class CellNumbers(tv_tensors.TVTensor):  # type: ignore[misc]  # torchvision shi
 
     @property
     def image_size(self) -> tuple[int, int]:
-        """Height and width of the image that the numbers belong to."""
+        """Height and width of the image."""
         return len(self._rows), len(self._columns)
 
     def tensor(self) -> Tensor:
@@ -169,8 +168,7 @@ def _resize(
     antialias: bool | None = True,
 ) -> CellNumbers:
     height, width = _resized(numbers.image_size, size, max_size)
-    # Of a tensor, torch's "nearest" shows the pixel at or before the place; everything else that
-    # of a pixel's centre.
+    # For tensors, torch's "nearest" rounds down; all other modes use the pixel's center.
     nearest = ("nearest", v2.InterpolationMode.NEAREST, PIL.Image.Resampling.NEAREST)
     centre = numbers.pil or interpolation not in nearest
     return numbers.at(
@@ -216,7 +214,7 @@ def _as_picture(functional: str) -> None:
                 picture, *args, interpolation=v2.InterpolationMode.NEAREST, fill=0, **kwargs
             )
             moved = torch.from_numpy(np.array(picture))
-        else:  # masks are moved by nearest neighbour
+        else:  # masks are resampled by nearest neighbor
             moved = move(tv_tensors.Mask(shown.unsqueeze(0)), *args, fill=0, **kwargs).squeeze(0)
         return CellNumbers.from_tensor(moved.as_subclass(Tensor), pil=numbers.pil)
 
@@ -273,16 +271,16 @@ def _padded(index: _Index, before: int, after: int, mode: str) -> _Index:
 
 
 def _scaled(index: _Index, length: int, pil: bool, centre: bool) -> _Index:
-    """Returns an index vector resized to `length` pixels, by nearest neighbour.
+    """Returns an index vector resized to `length` pixels, by nearest neighbor.
 
-    It rounds as Pillow or torch do, where a place lies between two pixels.
+    Rounds as Pillow or torch do.
     """
     if length == len(index):
         return index
     step = len(index) / length
-    if pil:  # adds up steps in double precision
+    if pil:  # Pillow accumulates steps in double precision
         places = np.add.accumulate(np.r_[step / 2, np.full(length - 1, step)])
-    else:  # multiplies in single precision
+    else:  # torch multiplies in single precision
         places = (np.arange(length, dtype=np.float32) + np.float32(centre / 2)) * np.float32(step)
     return index[np.minimum(places.astype(np.int64), len(index) - 1)]
 

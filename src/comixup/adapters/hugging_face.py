@@ -1,6 +1,6 @@
 """Hugging Face `datasets` and `Trainer`: mixing, and origins for one-pass mixing.
 
-Imports neither of them before it is used.
+Imports neither library before it is used.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ INDEX, CELLS = "index", "cells"
 class OriginTransform(SetOnce):
     """A transform for `dataset.with_transform` that adds each example's origin.
 
-    The data set has a column "index" (`dataset.add_column("index", range(len(dataset)))`). Images
-    become "pixel_values", as the plain transform makes them; "cells" comes beside them.
+    The data set has a column "index" (`dataset.add_column("index", range(len(dataset)))`). It
+    returns the transformed images as "pixel_values", and "cells".
 
         dataset = dataset.with_transform(OriginTransform(augmentation, memory))
 
     Args:
-        transform: of one image, as `WithOrigins` takes it.
-        memory: says what the cells are.
-        image: the column of PIL images; other columns stay as they are.
-        colours_only, moves_pixels: steps of your own, as in `WithOrigins`.
+        transform: transform of one image, see `WithOrigins`.
+        memory: defines the cells.
+        image: the column of PIL images; other columns are unchanged.
+        colours_only, moves_pixels: your own transforms, see `WithOrigins`.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class OriginTransform(SetOnce):
         self._tracked = tracked(transform, colours_only=colours_only, moves_pixels=moves_pixels)
 
     def __call__(self, examples: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
-        """Returns a transformed batch of examples, as `with_transform` passes it."""
+        """Returns a transformed batch of examples, for `with_transform`."""
         missing = {self.image, INDEX} - set(examples)
         if missing:
             raise ValueError(
@@ -70,22 +70,22 @@ class OriginTransform(SetOnce):
 
 
 class MixesBatches:
-    """A mixin that mixes a Trainer's training batches; evaluation stays as it is.
+    """A mixin that mixes a Trainer's training batches; evaluation is unchanged.
 
-    The model is called with images alone and the loss is cross-entropy of soft targets: given
-    labels of floats, the models of transformers compute binary cross-entropy.
+    The model is called without labels and the loss is cross-entropy with soft targets: given float
+    labels, transformers models compute binary cross-entropy.
 
         class MixupTrainer(MixesBatches, Trainer):
             pass
 
         trainer = MixupTrainer(mixup=comixup.CoMixup(num_classes=10), model=model, args=args, ...)
 
-    Name it before `Trainer`. With `OnePass`, examples have a column "index", and "cells" if images
-    are moved (`OriginTransform`); `end_epoch` is called for you.
+    List it before `Trainer` among the base classes. `OnePass` requires a column "index", and
+    "cells" if images are transformed (`OriginTransform`); `end_epoch` is called for you.
 
     Args:
         mixup: any method of comixup that mixes images.
-        settings: of the Trainer.
+        settings: arguments of the Trainer.
     """
 
     def __init__(self, *arguments: Any, mixup: Mixer, **settings: Any) -> None:
@@ -98,7 +98,7 @@ class MixesBatches:
                 "TrainingArguments(..., remove_unused_columns=False)."
             )
         self.mixup = mixup
-        # The Trainer is to divide the loss by gradient_accumulation_steps, as `_backward` does.
+        # So that the Trainer divides the loss by gradient_accumulation_steps, as `_backward` does.
         self.model_accepts_loss_kwargs = False
         if mixup.needs_origin:
             me.add_callback(_end_epoch_callback(mixup))
@@ -106,7 +106,7 @@ class MixesBatches:
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, **kwargs: Any
     ) -> Any:
-        """Returns the loss of the mixed batch in training, and of the plain batch otherwise."""
+        """Returns the loss of the mixed batch in training, of the unmixed batch otherwise."""
         indices, cells = inputs.pop(INDEX, None), inputs.pop(CELLS, None)
         if not model.training:
             parent: Any = super()

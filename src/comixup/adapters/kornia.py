@@ -1,7 +1,7 @@
 """Kornia's batch augmentation on the device, in one-pass mixing.
 
-Kornia moves masks with images, step by step and by nearest neighbour: here those are cell numbers.
-Written for Kornia 0.9, which this module does not import.
+Kornia transforms masks with images by nearest neighbor; cell numbers are passed as masks. Written
+for Kornia 0.9, which this module does not import.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def followed(
 ) -> tuple[Tensor, Any, Origin]:
     """Returns an augmented batch and its origin.
 
-    Images are those that `augmentation(images)` would give, from the same draws.
+    Images equal `augmentation(images)`, from the same draws.
 
         dataset = WithOrigins(dataset, memory)
         augmentation = K.AugmentationSequential(K.RandomHorizontalFlip(), K.RandomAffine(15))
@@ -29,10 +29,10 @@ def followed(
             images, targets = mixup(*followed(augmentation, *batch))
 
     Args:
-        augmentation: a `kornia.augmentation.AugmentationSequential`, of steps that move masks too.
+        augmentation: an `AugmentationSequential` of Kornia transforms that support masks.
         images: (m, C, H, W), floating point.
-        targets: handed on as they are.
-        origin: as `WithOrigins` gives it, with cell numbers.
+        targets: returned unchanged.
+        origin: from `WithOrigins`, with cell numbers.
     """
     if origin.cells is None:
         raise ValueError(

@@ -15,10 +15,10 @@ from torch import Tensor
 class KeepCleanGradient:
     """A mixin that keeps the gradient of the clean pass without manual optimization.
 
-    Lightning zeroes the gradients between `training_step` and the backward pass of the loss that it
-    returned, and with them the clean gradient. A module with this mixin has them zeroed after the
-    optimizer's step instead, which makes no difference to any other gradient. Clipping, schedulers,
-    precision and `accumulate_grad_batches` stay Lightning's.
+    Lightning zeroes the gradients, and with them the clean gradient, between `training_step` and
+    the backward pass of its loss. This mixin zeroes them after the optimizer's step instead, which
+    changes no other gradient. Clipping, schedulers, precision and `accumulate_grad_batches` work as
+    usual.
 
         class Classifier(KeepCleanGradient, lightning.LightningModule):
             def training_step(self, batch, batch_idx):
@@ -27,12 +27,12 @@ class KeepCleanGradient:
                 )
                 return step.loss
 
-    Name it before `LightningModule`. For one optimizer, stepped once for each call of its closure
-    (LBFGS calls it several times).
+    List it before `LightningModule` among the base classes. Supports one optimizer that calls its
+    closure once per step (LBFGS calls it several times).
     """
 
     keeps_clean_gradient = True
-    """What the warning about automatic optimization looks for."""
+    """Checked by the warning about automatic optimization."""
 
     trainer: Any
 

@@ -38,7 +38,7 @@ _RANDOM_STEPS = (
     torchvision.transforms.RandomOrder,
 )
 _LIBRARIES = {"timm": "comixup.adapters.timm", "albumentations": "comixup.adapters.albumentations"}
-"""Where the steps of other libraries are, by the first name of their module."""
+"""Modules that track other libraries' transforms, by the library's top-level module."""
 _AUTO_AUGMENT = _kinds("AutoAugment", "RandAugment", "TrivialAugmentWide")
 _MOVING = _kinds(
     "CenterCrop",
@@ -65,7 +65,7 @@ _BY_CHANCE = _kinds(
     "RandomVerticalFlip",
     "RandomZoomOut",
 )
-"""Those of them that happen with probability `p`, before they draw anything else."""
+"""Those of them applied with probability `p`, which they draw first."""
 _COLOURS = _kinds(
     "ColorJitter",
     "ConvertImageDtype",
@@ -106,37 +106,36 @@ _UNTRACKABLE = {
     "RandomResizedCropToSequence": "its sizes are those of NaFlex. Use RandomResizedCrop",
 }
 _FIXED = ("CenterCrop", "Pad", "Resize")
-"""Transforms that move pixels in the same way every time: a data set may have them."""
+"""Deterministic geometric transforms, which the data set itself may apply."""
 _OPERATION = "_apply_image_or_video_transform"
-"""The method through which torchvision's auto-augment transforms apply all that they draw."""
+"""The private method by which torchvision's v2 auto-augment transforms apply each operation."""
 _BEHAVIOUR = (
     *("__call__", "forward", "transform", "make_params", "check_inputs", "_call_kernel"),
     *("_needs_transform_list", "_transformed_types", _OPERATION),
 )
-"""What decides what a v2 transform does to its inputs."""
+"""Methods that define what a v2 transform does to its inputs."""
 _OF_LIBRARIES = ("torchvision.", *(f"{name}." for name in _LIBRARIES))
 
 
 class WithOrigins(SetOnce, Dataset[Sample]):
-    """A data set of (image, target) as one of (image, target, Origin).
+    """Wraps a data set of (image, target) to return (image, target, Origin).
 
-    Each image takes the numbers of its own cells along through its transforms: so the memory knows
-    which cell of which example every pixel shows, to the pixel, whatever was cropped, flipped,
-    resized, rotated or drawn by TrivialAugment. Images are those that the transform alone would
-    give, from the same draws.
+    The numbers of an image's cells go through the same transforms as its pixels. So the memory
+    knows which cell of which example each pixel shows, exactly, after any crop, flip, resize,
+    rotation or TrivialAugment operation. Images equal those of the transform alone.
 
     Args:
-        dataset: of (image, target), with PIL images, tensors (C, H, W) or arrays (H, W, C) that no
-            transform has moved yet.
-        memory: says what the cells are.
-        transform: transforms of torchvision (v2 and the first ones), timm or Albumentations, as you
-            would give them to the data set: moving pixels and changing colours, in any order and
-            nesting. Erased pixels count for no cell.
-        colours_only: transforms of your own in it, by class, function or object, that move no
-            pixel. They are given the image.
-        moves_pixels: transforms of your own in it that are called as v2 transforms are, with the
-            image and its `comixup.adapters.cell_numbers.CellNumbers`, and move both by functions of
-            v2.functional.
+        dataset: data set of (image, target), with PIL images, tensors (C, H, W) or arrays (H, W,
+            C), before any geometric transform.
+        memory: defines the cells.
+        transform: transforms of torchvision (v2 and v1), timm or Albumentations, as you would pass
+            them to the data set: geometric and color transforms, in any order and nesting. Erased
+            pixels show no cell.
+        colours_only: your own transforms in it, by class, function or object, that move no pixel.
+            They are called with the image.
+        moves_pixels: your own transforms in it that are called like v2 transforms, with the image
+            and its `comixup.adapters.cell_numbers.CellNumbers`, and apply functions of
+            v2.functional to both.
 
     >>> pictures = [(torch.rand(3, 32, 32), 7)]
     >>> memory = SaliencyMemory(len(pictures))
@@ -225,7 +224,8 @@ def tracked(
 ) -> Tracked:
     """Returns a transform that moves an image's cell numbers with its pixels.
 
-    It draws what `transform` would draw, which is not changed. See `WithOrigins` for the arguments.
+    It makes the same draws as `transform`, which is not changed. See `WithOrigins` for the
+    arguments.
 
     >>> flip = tracked(v2.RandomHorizontalFlip(p=1))
     >>> _, numbers = flip(torch.rand(3, 2, 2), CellNumbers.of((2, 2), grid=(1, 2)))
@@ -281,7 +281,7 @@ def _rejection(transform: Any) -> Exception:
 
 
 def _is_unchanged(transform: Any) -> bool:
-    """Whether a transform's behaviour is its library's own, not overridden by a subclass."""
+    """Whether a transform has its library's behavior, not overridden by a subclass."""
     layers = [
         kind
         for kind in type(transform).__mro__
@@ -298,7 +298,7 @@ def _steps(transform: Any) -> list[Any]:
 
 
 class _Steps(list[Tracked]):
-    """Transforms one after the other."""
+    """A sequence of transforms."""
 
     def __call__(self, image: Any, numbers: CellNumbers) -> tuple[Any, CellNumbers]:
         for step in self:
@@ -314,7 +314,7 @@ class _Moves:
 
     @functools.cached_property
     def _plain(self) -> bool:
-        """Whether it is one of torchvision's own, of a version with a public `make_params`."""
+        """Whether it is torchvision's own, in a version with a public `make_params`."""
         step = self.transform
         return isinstance(step, _MOVING) and _is_unchanged(step) and hasattr(step, "make_params")
 
@@ -324,8 +324,8 @@ class _Moves:
         if not self._plain:
             moved: tuple[Any, CellNumbers] = step(image, numbers)
             return moved
-        # What its `forward` does, for an image and its numbers: that of torchvision flattens and
-        # unflattens the sample, which takes as long as moving a small image.
+        # Same as its `forward`, without torchvision's flattening and unflattening of the sample,
+        # which takes as long as transforming a small image.
         if isinstance(step, _BY_CHANCE) and torch.rand(1) >= step.p:
             return image, numbers
         params = step.make_params([image])
@@ -356,7 +356,7 @@ class _AutoAugment:
             numbers = original(numbers, operation, *args, **kwargs)
             return original(image, operation, *args, **kwargs)
 
-        # Other threads may use the transform at the same time: the copy alone is watched.
+        # Patch a copy: other threads may use the transform at the same time.
         watched = object.__new__(type(self.transform))
         watched.__dict__.update(self.transform.__dict__)
         watched.__dict__[_OPERATION] = apply
@@ -375,7 +375,7 @@ def _declared(transform: Any, declared: Sequence[Any]) -> bool:
 
 
 def _check_unmoved(dataset: Any, colours_only: Sequence[Any]) -> None:
-    """Raises for a data set (or parts of one) with random geometric transforms of its own."""
+    """Raises for a data set, or one that it wraps, with its own random geometric transforms."""
     for inner in (getattr(dataset, "dataset", None), *(getattr(dataset, "datasets", None) or ())):
         if inner is not None:
             _check_unmoved(inner, colours_only)

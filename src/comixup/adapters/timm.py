@@ -36,40 +36,39 @@ from comixup.mixers import (
 
 
 class Mixup(Choice):
-    """timm's `Mixup` with Co-Mixup beside mixup and CutMix: `x, target = mixup_fn(x, target)`.
+    """timm's `Mixup` plus Co-Mixup: `x, target = mixup_fn(x, target)`.
 
-    Change `from timm.data import Mixup` to `from comixup.adapters.timm import Mixup`. As there,
-    targets become (batch, classes) with label smoothing, also while `mixup_enabled` is False, so
-    that `SoftTargetCrossEntropy` serves throughout. Unlike there, the caller's tensors are not
-    changed, batches may have any size, partners are drawn at random, and draws come from torch.
+    Change `from timm.data import Mixup` to `from comixup.adapters.timm import Mixup`. Like timm's,
+    it returns targets (batch, classes) with label smoothing, also while `mixup_enabled` is False,
+    so that `SoftTargetCrossEntropy` always works. Unlike timm's, it does not change its arguments,
+    accepts odd batch sizes, draws partners at random, and uses torch's generators.
 
-    Batches of mixup and CutMix train on the mixed loss alone; give a `mixer` of your own, such as
-    `CutMix(clean_weight=1)`, to train on the clean one too.
+    Batches of mixup and CutMix have only the mixed loss; pass your own `mixer`, such as
+    `CutMix(clean_weight=1)`, to add the clean one.
 
-    By default Co-Mixup looks for what stands out in each image (`saliency_fn`). To use the model's
-    gradients, as the paper does, ask for them before, or call `comixup.training_step`:
+    By default Co-Mixup uses saliency without a model (`saliency_fn`). For gradient saliency, as in
+    the paper, compute it first or call `comixup.training_step`:
 
         saliency = mixup_fn.saliency(model, x, target, loss_fn=train_loss_fn)
         x, target = mixup_fn(x, target, saliency)
 
     Args:
-        mixup_alpha: parameter of mixup's Beta distribution; 0 leaves mixup out.
-        cutmix_alpha: parameter of CutMix's Beta distribution; 0 leaves CutMix out.
-        cutmix_minmax: smallest and largest side of CutMix's box as a fraction of the image's, in
-            place of `cutmix_alpha`.
-        prob: probability that a batch is mixed at all.
-        switch_prob: probability of CutMix rather than mixup where both are active.
+        mixup_alpha: parameter of mixup's Beta distribution; 0 disables mixup.
+        cutmix_alpha: parameter of CutMix's Beta distribution; 0 disables CutMix.
+        cutmix_minmax: min and max box side, as fractions of the image's; replaces `cutmix_alpha`.
+        prob: probability that a batch is mixed.
+        switch_prob: probability of CutMix rather than mixup if both are enabled.
         mode: "batch", or "elem" to draw mixup's and CutMix's ratios for each image. `prob`,
-            `switch_prob` and `comixup_prob` decide for whole batches in both.
-        correct_lam: True, as CutMix's targets always count the pixels that can be seen.
-        label_smoothing: fraction of each target that is spread over all classes.
-        num_classes: columns of the targets.
-        comixup_prob: probability of Co-Mixup rather than the others; None means 0.5, or 1 where
-            neither of the others is active.
-        mixer: the method used in Co-Mixup's place; None means `CoMixup` with the paper's settings.
+            `switch_prob` and `comixup_prob` apply to whole batches in both modes.
+        correct_lam: must be True: CutMix's targets are always weighted by the visible pixels.
+        label_smoothing: amount of label smoothing.
+        num_classes: number of classes.
+        comixup_prob: probability of Co-Mixup; None means 0.5, or 1 if mixup and CutMix are
+            disabled.
+        mixer: replaces Co-Mixup; None means `CoMixup` with the paper's settings.
         saliency_fn: returns maps (batch, *size) of images, for calls without `saliency`.
-        generator: where all draws come from, on the CPU, but for those of a `mixer` that has its
-            own; None means torch's global one.
+        generator: random generator on the CPU, unless `mixer` has its own; None means torch's
+            global one.
 
     >>> mixup_fn = Mixup(mixup_alpha=0.8, cutmix_alpha=1.0, label_smoothing=0.1, num_classes=10)
     >>> x, target = mixup_fn(torch.rand(7, 3, 32, 32), torch.arange(7))
@@ -172,7 +171,7 @@ class Mixup(Choice):
         return off + soft * (1 - self.label_smoothing)
 
     def smooth(self, targets: Tensor) -> Tensor:
-        """Returns class indices, or (batch, classes) class probabilities, smoothed as timm does.
+        """Returns smoothed targets as in timm, from class indices or class probabilities.
 
         >>> Mixup(num_classes=4, label_smoothing=0.2).smooth(torch.tensor([1])).tolist()
         [[0.05000000074505806, 0.8500000238418579, 0.05000000074505806, 0.05000000074505806]]
@@ -181,7 +180,7 @@ class Mixup(Choice):
         return self.soft_targets(targets, inputs)
 
     def decide(self, images: Tensor, saliency: Tensor | None) -> Mixed:
-        """Returns how to mix a batch, by `saliency_fn` if there was no clean pass."""
+        """Returns how to mix a batch, with `saliency_fn` if there was no clean pass."""
         if saliency is None and self._next is None and self.next_batch().needs_saliency:
             saliency = self.saliency_fn(images)
         return super().decide(images, saliency)
@@ -192,13 +191,13 @@ class Mixup(Choice):
 
 
 class MinMaxCutMix(CutMix):
-    """CutMix with box sides drawn uniformly between two fractions of the image's, all inside it.
+    """CutMix with box sides drawn uniformly between two fractions of the image's sides.
 
     Args:
-        num_classes: columns of the mixed targets.
+        num_classes: number of classes.
         minmax: smallest and largest fraction of a side, 0 <= smallest < largest <= 1.
         per_sample: draw boxes for each image rather than for the batch.
-        generator: where all draws come from, on the CPU; None means torch's global one.
+        generator: random generator on the CPU; None means torch's global one.
     """
 
     def __init__(
@@ -233,7 +232,7 @@ class MinMaxCutMix(CutMix):
 
 
 def _check_mixer(mixer: Mixer, num_classes: int) -> None:
-    """Raises for a method that contradicts the shim's other arguments."""
+    """Raises for a method that contradicts other arguments of `Mixup`."""
     if not mixes_images(mixer) or isinstance(mixer, Choice):
         raise TypeError(
             "`mixer` must be a method that mixes images, such as comixup.CoMixup(num_classes), got "
@@ -266,9 +265,9 @@ class ReplayedOperation(Replayed):
     """A geometric operation of timm's RandAugment or AutoAugment."""
 
     def by_nearest(self) -> Any:
-        """Returns a copy with nearest-neighbour interpolation and a fill of 0."""
+        """Returns a copy with nearest-neighbor interpolation and a fill of 0."""
         operation = copy.copy(self.transform)
-        modes = operation.kwargs["resample"]  # of several, it draws one
+        modes = operation.kwargs["resample"]  # it draws one of several
         nearest = (0,) * len(modes) if isinstance(modes, tuple | list) else 0
         operation.kwargs = {**operation.kwargs, "resample": nearest, "fillcolor": 0}
         return operation
@@ -312,7 +311,7 @@ STEPS: dict[str, dict[str, Callable[[Any], Tracked]]] = {
     "timm.data.auto_augment": {"AutoAugment": _auto_augment, "RandAugment": _rand_augment},
     "timm.data.random_erasing": {"RandomErasing": ReplayedErasing},
 }
-"""timm's transforms that `WithOrigins` follows, by module and class."""
+"""timm's transforms that `WithOrigins` tracks, by module and class."""
 
 
 # ---- Loader --------------------------------------------------------------------------------------
@@ -354,11 +353,11 @@ class _Indices(Dataset[tuple[int]]):
 
 
 class OriginLoader(SetOnce):
-    """A loader of timm's `create_loader` whose batches are (input, target, origin).
+    """Wraps a loader of timm's `create_loader` to yield (input, target, origin).
 
-    `create_loader` puts images through its transform on the way; give it a `WithOrigins` without
-    one, and this class what it returns, which it changes. Prefetcher, random erasing on the device,
-    repeated augmentation and sizes that change per batch stay timm's.
+    `create_loader` sets its data set's transform: pass it a `WithOrigins` without a transform, and
+    pass the loader, which is changed in place, to this class. Prefetcher, random erasing on the
+    device, repeated augmentation and scheduled sizes work as in timm.
 
         dataset = WithOrigins(dataset, memory)
         loader = OriginLoader(create_loader(dataset, 224, batch_size, is_training=True, ...))
@@ -366,19 +365,19 @@ class OriginLoader(SetOnce):
             input, target = mixup(input, target, origin)
 
     Args:
-        loader: made by `timm.data.create_loader`, before anything was read from it.
+        loader: from `timm.data.create_loader`, not iterated yet.
     """
 
     def __init__(self, loader: Any) -> None:
         self.loader = loader
-        batches = getattr(loader, "loader", loader)  # within a PrefetchLoader
+        batches = getattr(loader, "loader", loader)  # inside a PrefetchLoader
         if batches.collate_fn in (_collate, _collate_sized):
-            return  # another OriginLoader has changed it
+            return  # already changed by another OriginLoader
         erasing = getattr(loader, "random_erasing", None)
         if erasing is not None:
             loader.random_erasing = _Erasing(erasing)
         dataset = batches.dataset
-        sized = hasattr(dataset, "transforms")  # ScheduledTransformDataset: one for each size
+        sized = hasattr(dataset, "transforms")  # ScheduledTransformDataset: one transform per size
         origins = dataset.dataset if sized else dataset
         if not isinstance(origins, WithOrigins):
             raise TypeError(
@@ -386,7 +385,7 @@ class OriginLoader(SetOnce):
                 f"{type(origins).__name__}. Call create_loader(WithOrigins(dataset, memory), ...)."
             )
         if sized:
-            # It hands images on to its transforms: here indices, and whole data sets for them.
+            # It calls its transforms with images; here, with indices, they look up whole data sets.
             dataset.transforms = tuple(
                 WithOrigins(
                     origins.dataset,
@@ -412,13 +411,13 @@ class OriginLoader(SetOnce):
 
     def __getattr__(self, name: str) -> Any:
         """Returns an attribute of timm's loader: `sampler`, `batch_sampler`, `dataset`."""
-        if name == "loader":  # while it is unpickled
+        if name == "loader":  # during unpickling
             raise AttributeError(name)
         return getattr(self.loader, name)
 
 
 _ERASED = "_comixup_erased"
-"""Attribute of a batch of images: which of their pixels `PrefetchLoader` has erased."""
+"""Attribute of a batch of images: mask of the pixels that `PrefetchLoader` erased."""
 
 
 @dataclass(frozen=True)
@@ -431,7 +430,7 @@ class _Erasing:
         before = random.getstate()
         images = self.erasing(images)
         after = random.getstate()
-        # It draws boxes from Python's generator; with 0 in them it draws from no other.
+        # It draws boxes from Python's generator; with constant 0 it uses no other.
         constant = copy.copy(self.erasing)
         constant.rand_color = constant.per_pixel = False
         unseen = torch.full_like(images[:, :1], torch.nan)

@@ -1,4 +1,4 @@
-"""Mixing as a torchvision transform of batches, beside `v2.MixUp` and `v2.CutMix`."""
+"""Mixing as a torchvision transform of batches, like `v2.MixUp` and `v2.CutMix`."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from comixup.core.masks import IGNORE_INDEX, check_mixable
 from comixup.mixers import Mixer, mixes_images
 
 SaliencyFn = Callable[[Tensor], Tensor]
-"""Returns maps (m, *size) of images (m, C, *size), without a model or with one of its own."""
+"""Returns maps (m, *size) of images (m, C, *size)."""
 
 _SEEDS = 2**63
-"""Seeds of a torch.Generator lie below this number."""
+"""Exclusive upper bound of the drawn seeds."""
 
 
 class BatchMix(SetOnce, v2.Transform):  # type: ignore[misc]  # torchvision ships no types
     """Mixes whole batches by any method of this package: `images, labels = mix(images, labels)`.
 
-    Called as `v2.MixUp` is: after the data loader, or in its collate function, alone or in
+    Use it like `v2.MixUp`: after the data loader or in its collate function, alone or in
     `v2.Compose` and `v2.RandomChoice`. In a nested sample every `tv_tensors.Image` and
-    `tv_tensors.Video` is mixed alike, or the first plain tensor if there is none, and so is every
-    `tv_tensors.Mask`: integers (batch, height, width) by `mix_masks`, floating-point class weights
-    (batch, classes, height, width) as images. The first image decides the saliency. A sample with
-    masks needs no labels: `images, masks = mix(images, masks)`.
+    `tv_tensors.Video`, or the first plain tensor if there is none, is mixed by the same plan, and
+    so is every `tv_tensors.Mask`: integers (batch, height, width) by `mix_masks`, floating-point
+    class weights (batch, classes, height, width) as images. Saliency is that of the first image. A
+    sample with masks needs no labels: `images, masks = mix(images, masks)`.
 
-    Nothing that has to be mixed passes through: boxes, key points and plain tensors of the images'
-    size raise. File names, indices and the like are left as they are.
+    Boxes, key points and plain tensors of the images' size raise an error. File names, indices and
+    the like are returned unchanged.
 
-    In a data loader's workers, draws come from torch's global generator, which the loader seeds
-    differently for each. A mixer with a generator of its own would repeat itself in every worker
-    and epoch, so there that generator's seed is combined with the worker's.
+    In data loader workers, draws come from torch's global generator, which the loader seeds per
+    worker. A mixer's own generator would repeat its draws in every worker and epoch, so its seed is
+    combined with the worker's.
 
     Args:
-        mixer: the method. Its `num_classes` is needed where labels are class indices.
-        saliency_fn: returns maps (batch, *size) of images, for methods that need saliency.
-        labels_getter: returns the labels of the sample it is given; "default" means its second
-            item, or what stands there or in the sample itself under "labels" or a key with "label".
-        ignore_index: the value of pixels without a class in integer masks; None if every value is
-            one.
+        mixer: the method. Its `num_classes` is required if labels are class indices.
+        saliency_fn: function of images that returns maps (batch, *size), for methods with saliency.
+        labels_getter: returns the labels of a sample; "default" means its second item, or the entry
+            under "labels" or a key with "label" there or in the sample itself.
+        ignore_index: the value of pixels without a class in integer masks; None if every value is a
+            class.
 
     >>> import torch
     >>> from comixup import CoMixup
@@ -98,7 +98,7 @@ class BatchMix(SetOnce, v2.Transform):  # type: ignore[misc]  # torchvision ship
         self._worker_seed: int | None = None
 
     def forward(self, *inputs: Any) -> Any:
-        """Returns the sample with images and masks mixed and labels (batch, classes) float32."""
+        """Returns the sample with mixed images and masks, and labels (batch, classes) float32."""
         sample = inputs if len(inputs) > 1 else inputs[0]
         paths, spec = tree_flatten_with_path(sample)
         flat = [item for _, item in paths]
@@ -114,7 +114,7 @@ class BatchMix(SetOnce, v2.Transform):  # type: ignore[misc]  # torchvision ship
 
         maps = self.saliency_fn(batch) if self.mixer.next_batch().needs_saliency else None
         targets = labels
-        if labels is None:  # the mixer needs some; these are not used
+        if labels is None:  # the mixer requires targets; these are not used
             targets = batch.new_zeros(len(batch), self.mixer.num_classes or 1)
         mixed, soft = self.mixer(batch, targets, maps)
         outputs = list(flat)
@@ -138,7 +138,7 @@ class BatchMix(SetOnce, v2.Transform):  # type: ignore[misc]  # torchvision ship
         return as_before(mixer.mix_also(name, channels_first(item), plan.mix_images), item)
 
     def extra_repr(self) -> str:
-        """Returns the text of `repr`: the method and its source of saliency."""
+        """Returns the arguments for `repr`: the method and its source of saliency."""
         name = getattr(self.saliency_fn, "__name__", repr(self.saliency_fn))
         return f"mixer={type(self.mixer).__name__}, saliency_fn={name}"
 
@@ -150,11 +150,11 @@ class BatchMix(SetOnce, v2.Transform):  # type: ignore[misc]  # torchvision ship
         self._worker_seed = worker.seed
         for generator in self.mixer.generators:
             seed = (generator.initial_seed() + worker.seed) % _SEEDS
-            generator.manual_seed(seed)  # in place: other methods may share it
+            generator.manual_seed(seed)  # in place, since other methods may share it
 
 
 def default_labels(sample: Any) -> Any:
-    """Returns the labels of a sample, found as torchvision's own transforms do.
+    """Returns the labels of a sample, by the same rule as torchvision's transforms.
 
     >>> default_labels({"image": 1, "label": 2})
     2
@@ -170,7 +170,7 @@ def default_labels(sample: Any) -> Any:
 def images_among(flat: list[Any], labels: Any) -> list[int]:
     """Returns the indices of the images in a flat sample, by torchvision's rule for plain tensors.
 
-    If no item says that it is an image or a video, the first plain tensor is one.
+    If no item is a `tv_tensors.Image` or `Video`, the first plain tensor is the image.
     """
     images = [k for k, x in enumerate(flat) if isinstance(x, tv_tensors.Image | tv_tensors.Video)]
     plain = (k for k, x in enumerate(flat) if type(x) is Tensor and x is not labels)
@@ -201,7 +201,7 @@ def as_before(mixed: Tensor, images: Tensor) -> Tensor:
 
 
 def _check_labels(flat: list[Any], labels: Any) -> None:
-    """Raises for samples without labels; those with masks need none."""
+    """Raises for samples with neither labels nor masks."""
     if labels is None and any(isinstance(item, tv_tensors.Mask) for item in flat):
         return
     if not isinstance(labels, Tensor) or not any(item is labels for item in flat):
@@ -213,7 +213,7 @@ def _check_labels(flat: list[Any], labels: Any) -> None:
 
 
 def _check_item(name: str, item: Any, images: Tensor, mixed: bool) -> None:
-    """Raises for an item that cannot be mixed and must not pass through."""
+    """Raises for an item that cannot be mixed and must not be left unmixed."""
     kind = type(item).__name__
     check_mixable(f"inputs{name}", item)
     if isinstance(item, PIL.Image.Image):

@@ -1,4 +1,4 @@
-"""Gathers each output's pixels from the inputs that its cells name."""
+"""Gathers each output's pixels from the inputs that its labels select."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 def gather_cells(images: Tensor, sources: Tensor) -> Tensor:
     """Returns the mean over l of images[sources[j, l, cell of the pixel]], (m', C, *size).
 
-    No tensor has a place for every pair of input and output; beyond `RUN_ELEMENTS`, memory stays
-    within 1.3 times the answer's. In host memory the kernel copies runs of pixels; other devices,
-    and images that gradients flow through, take `gather_pixels`. Both give the same numbers.
+    No (m', m, C, *size) tensor is built; beyond `RUN_ELEMENTS`, memory stays within 1.3 times the
+    result's. In host memory the kernel copies runs of pixels; `gather_pixels` serves other devices,
+    and images that require gradients. Both return the same values.
 
     Args:
         images: (m, C, *size), of any dtype; floating where there is more than one level.
@@ -46,7 +46,7 @@ def gather_pixels(images: Tensor, sources: Tensor) -> Tensor:
     """Same as `gather_cells`, in torch operations, for any device.
 
     Pixels are copied in runs: those of a row that lie in one cell, or as many of them as divide all
-    cells, where cells differ in width. An index per run takes little memory beside its pixels.
+    cells, where cells differ in width. One index per run is small compared with its pixels.
     """
     size, format_ = images.shape[2:], _memory_format(images)
     last = format_ is not torch.contiguous_format
@@ -61,7 +61,7 @@ def gather_pixels(images: Tensor, sources: Tensor) -> Tensor:
 
     def mean_over_levels(some: Tensor, out: Tensor | None = None) -> Tensor:
         first_runs = some.flatten(2).movedim(1, 0) * count  # of the images that cells come from
-        # One level after the other, so that indices and terms of a single one are in memory.
+        # One level at a time, so that only one level's indices and terms are in memory.
         indices = ((own.index_select(1, cell).unsqueeze(1) + place).flatten() for own in first_runs)
         mean = torch.index_select(runs, 0, next(indices), out=out)
         if some.shape[1] > 1:
@@ -71,7 +71,7 @@ def gather_pixels(images: Tensor, sources: Tensor) -> Tensor:
                 difference = runs.index_select(0, index).to(mean.dtype).sub_(mean)
                 # Halves are exact: a fused multiply-add rounds like the kernel's two steps.
                 mean.add_(difference if k == 2 else difference.mul_(2 / k), alpha=0.5)
-                del difference  # before the next level's
+                del difference  # free before the next level's
         return mean if mean.dtype == images.dtype else mean.to(images.dtype)
 
     outputs = max(1, RUN_ELEMENTS // images[0].numel())
@@ -117,7 +117,7 @@ def _gather_blocks(images: Tensor, sources: Tensor) -> Tensor:
     """Same as `gather_cells`, by the compiled kernel."""
     size, format_ = tuple(images.shape[2:]), _memory_format(images)
     last = format_ is not torch.contiguous_format
-    images = images.detach().resolve_conj().resolve_neg()  # the kernel reads memory as it is
+    images = images.detach().resolve_conj().resolve_neg()  # the kernel reads raw memory
     images = images.contiguous(memory_format=format_)
     out = torch.empty(
         (len(sources), *images.shape[1:]),

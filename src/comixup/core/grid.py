@@ -1,4 +1,4 @@
-"""The grid of a labelling: neighbouring cells, and cells to pixels."""
+"""The grid of a labelling: its edges, and upsampling from cells to pixels."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ MAX_DIMENSIONS = 3
 
 
 def edges(grid: Sequence[int]) -> npt.NDArray[np.int64]:
-    """Returns the neighbouring locations of a grid, N in Eq. (1), as an (edges, 2) array.
+    """Returns the neighboring locations of a grid, N in Eq. (1), as an (edges, 2) array.
 
-    Locations are numbered in row-major order; neighbours differ by one along one axis.
+    Locations are numbered in row-major order; neighbors differ by one along one axis.
 
     >>> edges((2, 2)).tolist()
     [[0, 2], [1, 3], [0, 1], [2, 3]]
@@ -36,7 +36,7 @@ def edges(grid: Sequence[int]) -> npt.NDArray[np.int64]:
 
 
 def cell_of_pixel(size: int, cells: int, device: torch.device | str = "cpu") -> Tensor:
-    """Returns the cell that covers each of `size` pixels along one axis (nearest neighbour).
+    """Returns the cell that covers each of `size` pixels along one axis (nearest neighbor).
 
     >>> torch.bincount(cell_of_pixel(17, 4)).tolist()
     [5, 4, 4, 4]

@@ -26,13 +26,12 @@ class Labelling:
     Attributes:
         sources: (m', L, *grid) integers in 0..m-1: the L inputs that location k of output j is
             made of, repeated where an input counts more than once.
-        num_inputs: m, the number of inputs that `sources` points into.
-        objective_values: (problems, sweeps) value after each sweep of the start that was kept, one
-            row per problem solved; empty for a labelling that no solver made. It is Eq. (1) with
-            the penalty clipped per output and input, as in Eq. (2) (`total` of `objective`). A
-            sweep whose outcome was given up repeats the value before it. The labelling is that of
-            the sweep with the least value, which need not be the last; with `resolve` that of the
-            fewest duplicated outputs, and only among those of the least value.
+        num_inputs: m, the number of inputs that `sources` indexes.
+        objective_values: (problems, sweeps) objective value after each sweep of the best start;
+            empty for a labelling that no solver made. It is Eq. (1) with the penalty clipped per
+            output and input, as in Eq. (2) (`total` of `objective`). A discarded sweep repeats the
+            previous value. The labelling is that of the sweep with the lowest value, not
+            necessarily the last; with `resolve`, of those with the fewest duplicated outputs.
 
     >>> z = Labelling(torch.tensor([[[0, 1]], [[1, 1]]]), num_inputs=2)
     >>> z.source_ratio().tolist()
@@ -53,7 +52,7 @@ class Labelling:
                 "`sources` must have shape (outputs, levels, *grid) with a grid of 1 to "
                 f"{MAX_DIMENSIONS} dimensions and no empty side, got {tuple(self.sources.shape)}."
             )
-        # Looking at the values of a tensor on another device would make the caller wait for it.
+        # Reading the values of a tensor on another device would synchronize with it.
         if self.sources.device.type == "cpu":
             low, high = map(int, torch.aminmax(self.sources))
             if low < 0 or high >= self.num_inputs:
@@ -94,8 +93,8 @@ class Labelling:
         """Returns o~, (m', m): the share of each input in each output; rows sum to one.
 
         Args:
-            size: the image's spatial size. Each cell then counts by the pixels it covers, which
-                differ where the size is not a multiple of the grid. None: all cells count alike.
+            size: the image's spatial size. Cells are then weighted by the pixels they cover, which
+                differ where the size is not a multiple of the grid. None weights all cells equally.
         """
         if size is None:
             size = self.grid
@@ -103,11 +102,11 @@ class Labelling:
         return self._sum_of_masks(cell_weights(tuple(size), self.grid))
 
     def mix_images(self, images: Tensor) -> Tensor:
-        """Returns images, or any other tensor (m, C, *size), mixed: (m', C, *size).
+        """Returns mixed images, (m', C, *size), from images or any other tensor (m, C, *size).
 
-        Each cell is upsampled by nearest neighbour, so it covers the pixels that `source_ratio`
-        counts. With more than one level cells are means: integers would have to be rounded and are
-        rejected, as class indices of a segmentation mask have no mean: `mix_masks` takes those.
+        Each cell is upsampled by nearest neighbor, so it covers the pixels that `source_ratio`
+        counts. With more than one level cells are means, so integers are rejected; for segmentation
+        masks use `mix_masks`.
         """
         self.check_images(images)
         return gather_cells(images, self.sources)
@@ -115,9 +114,9 @@ class Labelling:
     def mix_masks(self, masks: Tensor, ignore_index: int | None = IGNORE_INDEX) -> Tensor:
         """Returns masks of class indices mixed like the images: integers, (m', *size).
 
-        With one level each pixel has the class of the input that is seen there. In blended cells it
-        has the class of the largest share; in a tie the class of the input with the lowest index,
-        or `ignore_index` if pixels without a class are part of the tie. For class probabilities
+        With one level each pixel has the class of the input shown there. In blended cells it has
+        the class of the largest share; in a tie the class of the input with the lowest index, or
+        `ignore_index` if pixels without a class are part of the tie. For class probabilities
         instead see `comixup.mix_mask_probabilities`.
 
         Args:
@@ -149,7 +148,7 @@ class Labelling:
                 )
 
     def to(self, device: torch.device | str) -> Labelling:
-        """Returns the same labelling with its sources on a device."""
+        """Returns the labelling with its sources on a device."""
         return Labelling(self.sources.to(device), self.num_inputs, self.objective_values)
 
     def check_batch(self, batch: Tensor, name: str) -> None:

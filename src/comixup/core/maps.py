@@ -20,10 +20,10 @@ from comixup.core.grid import MAX_DIMENSIONS
 from comixup.core.tensors import Floats, floating, on_host, thread_count
 
 MAX_LOCATIONS = 2**20
-"""Largest grid that is not a mistake."""
+"""Largest accepted number of locations: more are a mistake."""
 
 SALIENT_WINDOW = 8
-"""Side in pixels of the mean taken before looking for the most salient location."""
+"""Side in pixels of the averaging window before the arg max of a map."""
 
 _ADAPTIVE_MEAN: dict[int, Callable[[Tensor, Any], Tensor]] = {
     1: F.adaptive_avg_pool1d,
@@ -44,7 +44,7 @@ def check_grid(grid: object) -> None:
 
 
 def grid_sides(grid: int | Sequence[int], size: tuple[int, ...]) -> tuple[int, ...]:
-    """Returns the number of cells per side: as asked for, but at most one per pixel.
+    """Returns the number of cells per side: as requested, but at most one per pixel.
 
     >>> grid_sides(4, (32, 3))
     (4, 3)
@@ -83,9 +83,9 @@ def salient_locations(saliency: Tensor) -> Tensor:
     window of `SALIENT_WINDOW` pixels first, so that one hot pixel does not decide.
     """
     smooth = saliency
-    for axis, side in enumerate(saliency.shape[1:], start=1):  # sums: as good as means here
+    for axis, side in enumerate(saliency.shape[1:], start=1):  # sums have the arg max of means
         smooth = _running_sum(smooth, axis, min(SALIENT_WINDOW, side))
-    # torch.unravel_index does the same, but copies the sides to the device, and waits for it.
+    # torch.unravel_index would copy the sides to the device, and synchronize.
     number, location = smooth.flatten(1).argmax(1), []
     for side in reversed(smooth.shape[1:]):
         location.append(number % side)
@@ -124,14 +124,14 @@ class Maps:
 def pool_maps(saliency: Tensor, sides: tuple[int, ...]) -> Maps:
     """Returns a batch's maps pooled to a grid; unusable maps become uniform.
 
-    All that a device is waited for is one copy of these few numbers.
+    The only synchronization with a device is one copy of these few numbers.
     """
     maps = floating("saliency", saliency)
     numbers = summarize_maps(maps, sides)
     n = math.prod(sides)
     least, largest = numbers[:, 0], numbers[:, 1]
     negative = (least < 0) & np.isfinite(least)
-    if negative.any():  # a mistake, where other unusable maps are bad luck
+    if negative.any():  # always a caller's mistake, unlike other unusable maps
         first = int(negative.argmax())
         raise ValueError(
             f"`saliency` must not be negative, got {least[first]:g} for input {first}. Take its "
@@ -141,7 +141,7 @@ def pool_maps(saliency: Tensor, sides: tuple[int, ...]) -> Maps:
     with np.errstate(over="ignore", invalid="ignore"):  # such maps are not usable: see below
         totals = cells.sum(1)
     unusable = ~((least >= 0) & (totals > 0) & (largest <= MAX_MAGNITUDE))  # NaN is unusable
-    constant = (least == largest) & (maps[0].numel() > 1)  # a single pixel can be nothing else
+    constant = (least == largest) & (maps[0].numel() > 1)  # a single pixel is always constant
     uniform = unusable | constant
     cells[uniform], locations[uniform] = 1, 0
     cells /= cells.sum(1, keepdims=True)
@@ -151,9 +151,9 @@ def pool_maps(saliency: Tensor, sides: tuple[int, ...]) -> Maps:
 def summarize_maps(maps: Tensor, sides: tuple[int, ...]) -> Floats:
     """Returns a summary of each map, (m, 2 + cells + dimensions), in host memory.
 
-    Its least and largest value (NaN if it has any), the mean of each cell, its most salient
-    location. The kernel reads each map once; other devices, and grids that do not divide the map,
-    take the functions above.
+    Its minimum and maximum (NaN if it has any), the mean of each cell, its most salient location.
+    The kernel reads each map once; the functions above serve other devices, and grids that do not
+    divide the map.
     """
     size = tuple(maps.shape[1:])
     if not any(map(mod, size, sides)) and maps.device.type == "cpu" and maps.dtype == torch.float32:
@@ -186,7 +186,7 @@ def location_distances(locations: Floats) -> Floats:
     distance = np.zeros((*locations.shape[:-1], locations.shape[-2]))
     for axis in np.moveaxis(locations, -1, 0):  # faster than a sum over an axis of two
         distance += np.abs(axis[..., :, None] - axis[..., None, :])
-    # Where all locations coincide the sum is zero, and so is every distance: 0 / 1.
+    # If all locations coincide, every distance and their sum are zero: divide by 1.
     total = np.maximum(distance.sum((-2, -1), keepdims=True), 1.0)
     scaled: Floats = distance * (locations.shape[-2] / total)
     return scaled

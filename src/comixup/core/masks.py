@@ -1,6 +1,6 @@
 """Integer masks: class indices have no mean, so the class with the largest share wins.
 
-What belongs to an image and has no mixture at all: boxes of detection, key points.
+Detection boxes and key points cannot be mixed at all: `check_mixable` rejects them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from torch import Tensor
 _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool)
 
 IGNORE_INDEX = 255
-"""What most data sets mark pixels without a class with."""
+"""The value of pixels without a class in most data sets."""
 
 _UNMIXABLE = re.compile(
     r"(^|[_\W])(b?box(es)?|bounding_?box(es)?|key_?points?|landmarks?)($|[_\W])", re.IGNORECASE
 )
 _UNMIXABLE_TYPES = ("BoundingBoxes", "KeyPoints")
-"""Classes of torchvision's tv_tensors, by name: not every version has them, nor every user."""
+"""Classes of torchvision's tv_tensors, by name: torchvision may be older, or not installed."""
 
 
 def check_masks(masks: Tensor, ignore_index: int | None) -> None:
@@ -56,7 +56,7 @@ def ignored(masks: Tensor, ignore_index: int | None) -> Tensor | None:
     """Returns a boolean mask of the ignored pixels; None if there are none."""
     if ignore_index is None or masks.dtype == torch.bool:
         return None
-    limits = torch.iinfo(masks.dtype)  # a number beyond them would be compared modulo 256
+    limits = torch.iinfo(masks.dtype)  # an out-of-range number would be compared modulo 256
     return masks == ignore_index if limits.min <= ignore_index <= limits.max else None
 
 
@@ -66,10 +66,10 @@ def leading_class(
     """Returns the class with the largest share at each pixel; ties go to the first candidate.
 
     Shares of candidates with the same class are added. A pixel is ignored where no class has a
-    larger share than the candidates without one: no class is better than a wrong one.
+    larger share than the candidates without one.
 
     Args:
-        candidates: integer masks of one shape: what each input of a mixture shows.
+        candidates: integer masks of one shape, one for each input of a mixture.
         weights: the share of each, a number or a tensor that broadcasts.
         ignore_index: the value of pixels without a class; None if every value is one.
 
@@ -98,7 +98,7 @@ def _share_of(
     candidate: Tensor, candidates: Sequence[Tensor], weights: Sequence[Tensor | float]
 ) -> Tensor:
     """Returns, at each pixel, the total weight of the candidates that share one's class."""
-    # In one order for every candidate, so that equal shares are equal numbers.
+    # Summed in the same order for every candidate, so that equal shares are equal numbers.
     share = torch.zeros(candidate.shape, device=candidate.device)
     for other, weight in zip(candidates, weights, strict=True):
         share = share + (other == candidate) * weight
@@ -114,7 +114,7 @@ def one_hot_masks(masks: Tensor, num_classes: int, ignore_index: int | None) -> 
     check_masks(masks, ignore_index)
     unknown = ignored(masks, ignore_index)
     known = masks if unknown is None else masks.where(~unknown, torch.zeros_like(masks))
-    # Looking at the values of a tensor on another device would make the caller wait for it.
+    # Reading the values of a tensor on another device would synchronize with it.
     if masks.device.type == "cpu" and masks.numel() and masks.dtype != torch.bool:
         low, high = map(int, torch.aminmax(known))
         if low < 0 or high >= num_classes:

@@ -17,21 +17,20 @@ from comixup.core.saliency import channel_norm
 from comixup.core.tensors import floating, thread_count, to_device
 
 TOP = 255
-"""The largest cell of a map; 0 in all cells means that nothing has been written."""
+"""The largest value of a map; a map of zeros has not been written yet."""
 
 MAX_CELLS = 254
-"""Cells of a map: their numbers, from 1, fit into a byte, and so does 0 for none."""
+"""Most cells of a map: their numbers, from 1, and 0 for none have to fit into a byte."""
 
 
 class Origin(NamedTuple):
-    """The examples, and their cells, that the images of a batch show.
+    """Which examples, and which of their cells, the images of a batch show.
 
     Attributes:
         indices: (m,) integers: which example of the data set each image shows.
         cells: (m, *size) integers: which cell of that example each pixel shows, numbered from 1 in
             row-major order as in `SaliencyMemory.cell_numbers`; 0 where it shows none of them
-            (padding). None if the images have the geometry of the data set's own: no crop, no
-            flip, no rotation.
+            (padding). None if the images are not cropped, flipped, rotated or otherwise moved.
     """
 
     indices: Tensor
@@ -41,24 +40,24 @@ class Origin(NamedTuple):
 class SaliencyMemory(SetOnce):
     """The last saliency map of every example of a data set, a few dozen bytes each.
 
-    Maps are read as they were at the start of the epoch; what is written takes effect at
-    `end_epoch`. So it does not matter in which order, in how many worker processes or on which
-    device of several an epoch's batches are read and written.
+    Maps are read as of the start of the epoch; writes take effect at `end_epoch`. So results do not
+    depend on the order, the number of workers or the device that an epoch's batches are read and
+    written by.
 
-    Memory follows augmentation by *cell numbers*: a picture of the numbers of an example's cells
-    goes through the same geometric transforms as its pixels (see `Origin`).
+    Memory follows augmentation by *cell numbers*: the same geometric transforms are applied to a
+    picture of the numbers of an example's cells as to its pixels (see `Origin`).
 
     Args:
-        num_examples: of the data set.
+        num_examples: number of examples in the data set.
         cells: cells per side of a map, or a number for each side.
-        dimensions: spatial dimensions of the images, where `cells` is a single number.
+        dimensions: spatial dimensions of the images, if `cells` is a single number.
         momentum: weight of an example's previous map when a new one is written; 0 replaces it.
-        device: where the maps are kept; two bytes per cell and example.
+        device: device of the maps, which take two bytes per cell and example.
 
     Attributes:
-        skipped: how many maps were not written because they were zero, NaN or infinite, as a
-            tensor on the device. They leave what was known. Images that show nothing of their
-            example (all cell numbers 0) write no map either, and are not counted.
+        skipped: how many maps were not written because they were zero, NaN or infinite, as a tensor
+            on the device; the previous map is kept. Images that show nothing of their example (all
+            cell numbers 0) write no map either, and are not counted.
 
     >>> memory = SaliencyMemory(num_examples=1000)
     >>> origin = Origin(torch.tensor([3, 5]))
@@ -115,7 +114,7 @@ class SaliencyMemory(SetOnce):
 
     @property
     def device(self) -> torch.device:
-        """Where the maps are kept."""
+        """The device of the maps."""
         return self._maps.device
 
     @property
@@ -145,8 +144,8 @@ class SaliencyMemory(SetOnce):
     def cell_numbers(self, size: Sequence[int]) -> Tensor:
         """Returns the number of the cell that each pixel of an example lies in, (*size) uint8.
 
-        Give it to the same geometric transforms as the example's pixels, by nearest neighbour and
-        filled with 0: a `tv_tensors.Mask` behaves so by default.
+        Apply the same geometric transforms to it as to the pixels, with nearest-neighbor
+        interpolation and a fill of 0: the defaults of v2 transforms for a `tv_tensors.Mask`.
 
         >>> SaliencyMemory(1, cells=2).cell_numbers((2, 4)).tolist()
         [[1, 1, 2, 2], [3, 3, 4, 4]]
@@ -161,12 +160,11 @@ class SaliencyMemory(SetOnce):
     def read(self, origin: Origin | Tensor, size: Sequence[int] | None = None) -> Tensor:
         """Returns a saliency map for each image of a batch, (m, *size) float32.
 
-        An example that has none yet is uniformly salient; what an image shows of no example
-        (padding) is not salient at all.
+        An example without a map yet is uniformly salient; padding has a saliency of 0.
 
         Args:
             origin: where the images come from; indices alone if they were not cropped or flipped.
-            size: of the images, needed where `origin` has no cell numbers.
+            size: size of the images; required if `origin` has no cell numbers.
         """
         rows, numbers = self._locate(origin, size)
         if self._maps.device.type != "cpu" or not numbers.numel():
@@ -180,9 +178,9 @@ class SaliencyMemory(SetOnce):
     def write(self, origin: Origin | Tensor, saliency: Tensor) -> None:
         """Writes new maps of a batch's examples, readable from the next epoch.
 
-        Only a map's proportions count. Cells that an image does not show keep their value relative
-        to the others. An example written several times in an epoch keeps the larger value of each
-        cell, so that the order does not matter.
+        Only ratios within a map matter, not its scale. Cells that an image does not show keep their
+        value relative to the others. An example written several times in an epoch keeps the larger
+        value of each cell, so that the order does not matter.
 
         Args:
             origin: where the images come from; indices alone if they were not cropped or flipped.
@@ -202,7 +200,7 @@ class SaliencyMemory(SetOnce):
     def write_gradient(self, origin: Origin | Tensor, gradient: Tensor) -> None:
         """Writes new maps of a batch's examples: the channel norm of the images' gradient.
 
-        Gradients in host memory are read once, by the kernel; others as `write` does it.
+        The kernel reads gradients in host memory once; others are written by `write`.
 
         Args:
             origin: where the images come from; indices alone if they were not cropped or flipped.
@@ -254,7 +252,7 @@ class SaliencyMemory(SetOnce):
         All processes must call it. `end_epoch` does; a checkpoint within an epoch needs it too.
         """
         if torch.distributed.is_available() and torch.distributed.is_initialized():
-            # NCCL takes no tensor of the host, where the maps usually are.
+            # NCCL accepts no host tensors, which the maps usually are.
             backends = torch.distributed.get_backend_config()
             exchanged = self._next.to(communicating_device(self.device, backends))
             torch.distributed.all_reduce(exchanged, torch.distributed.ReduceOp.MAX)
@@ -264,7 +262,7 @@ class SaliencyMemory(SetOnce):
         """Makes this epoch's maps readable, in all processes.
 
         Call it at the end of every epoch, in every process. The maps change in place, so that
-        worker processes which share them see it.
+        worker processes that share them see the change.
         """
         self.merge()
         written = self._next.amax(1, keepdim=True) > 0
@@ -281,7 +279,7 @@ class SaliencyMemory(SetOnce):
     def state_dict(self) -> dict[str, Any]:
         """Returns the maps and settings, for a checkpoint.
 
-        With several processes call `merge` before, in each of them.
+        With several processes, call `merge` first, in each of them.
         """
         return {
             "grid": list(self.grid),
@@ -380,12 +378,12 @@ class SaliencyMemory(SetOnce):
 
 
 def cell_means(numbers: Tensor, values: Tensor, cells: int) -> tuple[Tensor, Tensor]:
-    """Returns each cell's mean over the pixels that show it, (m, cells), and which are shown.
+    """Returns each cell's mean over the pixels that show it, (m, cells), and which cells are shown.
 
     Args:
         numbers: (m, *size) the cell that each pixel of an input shows, from 1; 0 for none.
         values: (m, *size), not negative.
-        cells: how many there are.
+        cells: number of cells.
     """
     values = values.detach().flatten(1)
     numbers = numbers.flatten(1).to(values.device).long()
@@ -398,7 +396,7 @@ def cell_means(numbers: Tensor, values: Tensor, cells: int) -> tuple[Tensor, Ten
 def looked_up(maps: Tensor, numbers: Tensor) -> Tensor:
     """Returns the value of the cell that each pixel shows, (m, *size) float32.
 
-    An example without a map, all zero, is uniformly salient; pixels that show no cell are not.
+    An example without a map, all zero, is uniformly salient; pixels that show no cell are 0.
     """
     maps = torch.where(maps.amax(1, keepdim=True) > 0, maps, torch.ones_like(maps))
     table = torch.cat([maps.new_zeros(len(maps), 1), maps], 1)
@@ -408,17 +406,16 @@ def looked_up(maps: Tensor, numbers: Tensor) -> Tensor:
 def joined(means: Tensor, shown: Tensor, before: Tensor, momentum: float) -> tuple[Tensor, Tensor]:
     """Returns updated maps as bytes, (m, cells), and which gradients were usable.
 
-    The mask tells which gradients were usable; an image that shows no cell has nothing to write,
-    but nothing is wrong with its gradient.
-    `before` are the previous maps, (m, cells), all zero where there is none.
+    An image that shows no cell writes nothing, but counts as usable. `before` are the previous
+    maps, (m, cells), all zero where there is none.
     """
     means = means.float().where(shown, 0)
     total = means.sum(1, keepdim=True)
     usable = (total > 0) & total.isfinite()
     known = before.amax(1, keepdim=True) > 0
     before = torch.where(known, before, torch.ones_like(before))
-    # Both maps are brought to a mean of one over the cells that both have. If that of the map of
-    # before was less than a byte's step, it counts as one: new values would be rounded away.
+    # Both maps are scaled to a mean of one over the shown cells. A previous mean below 1, the step
+    # of a byte, counts as 1: new values would be rounded away otherwise.
     count = shown.sum(1, keepdim=True)
     new = means * (count / total)
     old = before * (count / torch.maximum((before * shown).sum(1, keepdim=True), count))
@@ -434,7 +431,7 @@ def joined(means: Tensor, shown: Tensor, before: Tensor, momentum: float) -> tup
 def pixel_layout(gradient: Tensor) -> tuple[Tensor, bool] | None:
     """Returns a gradient as (m, C, pixels), or as (m, pixels, C) and True if channels are last.
 
-    None where it is neither, is empty, or is not float32 in host memory: the kernel reads no other.
+    None in any other layout, if empty, or if not float32 in host memory, as the kernel requires.
     """
     plain = gradient.detach()
     if plain.device.type != "cpu" or plain.dtype != torch.float32 or not plain.numel():
@@ -484,6 +481,6 @@ def warn_of_skipped(memory: SaliencyMemory) -> None:
 
 def _as_bytes(numbers: Tensor) -> Tensor:
     """Returns cell numbers for the kernel: (m, pixels) bytes, one row if all are alike."""
-    if numbers.stride(0) == 0:  # of examples that were not moved
+    if numbers.stride(0) == 0:  # the examples were not moved
         numbers = numbers[:1]
     return numbers.to(torch.uint8).flatten(1).contiguous()

@@ -17,13 +17,13 @@ from comixup.core.tensors import check_images, to_device, together
 class Plan(Protocol):
     """How to mix a batch: drawn once, applied to any number of tensors.
 
-    A `Labelling` is one; every other method has its own. One that names its tensors which images on
-    another device are mixed by, in an attribute `on_device`, has them copied there at once.
+    A `Labelling` is one; every other method has its own. An attribute `on_device` may name tensors
+    to copy to the images' device together.
     """
 
     @property
     def num_inputs(self) -> int:
-        """m, the number of inputs it mixes."""
+        """m, the number of inputs."""
 
     @property
     def masks(self) -> Tensor:
@@ -33,12 +33,12 @@ class Plan(Protocol):
         """Returns the share of each input in each output of a size, (m', m); rows sum to one."""
 
     def mix_images(self, images: Tensor) -> Tensor:
-        """Returns a tensor (m, C, *size) mixed: images, one-hot masks, a teacher's maps."""
+        """Returns mixed tensors (m, C, *size): images, one-hot masks, a teacher's maps."""
 
     def mix_masks(self, masks: Tensor, ignore_index: int | None = IGNORE_INDEX) -> Tensor:
         """Returns masks of class indices, (m, *size) integers, mixed like the images.
 
-        Where inputs are blended, the class of the largest share.
+        Blended pixels have the class with the largest share.
         """
 
 
@@ -62,7 +62,7 @@ def mix(
         plan: how to mix: a `Labelling`, or another method's plan (`mixer.last.plan`).
         num_classes: the number of classes; needed for class indices.
         source_ratio: (m', m) weights of the targets, in place of the shares of the pixels.
-        validate: check class indices even where the host has to wait for a device.
+        validate: check class indices on other devices too, which synchronizes with them.
 
     >>> import torch
     >>> from comixup import Labelling
@@ -88,7 +88,7 @@ def mix_checked(
     if names and images.device.type != "cpu":
         values = [*(getattr(plan, name) for name in names), source_ratio]
         *moved, source_ratio = together(values, images.device)
-        # A dataclass, as all plans that name their tensors.
+        # All plans with `on_device` are dataclasses.
         plan = replace(plan, **dict(zip(names, moved, strict=True)))  # type: ignore[type-var]
     return plan.mix_images(images), mix_targets(soft, source_ratio)
 
@@ -98,7 +98,7 @@ def soft_targets(
 ) -> Tensor:
     """Returns targets as class probabilities, (m, classes) float32; see `mix`.
 
-    In host memory class indices are always checked; elsewhere the host would have to wait for it.
+    Class indices in host memory are always checked; elsewhere the check would synchronize.
 
     >>> soft_targets(torch.tensor([1, 0]), 2, num_classes=3).tolist()
     [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
@@ -156,8 +156,8 @@ def mix_mask_probabilities(
 ) -> Tensor:
     """Returns the class probabilities of each pixel of mixed masks, (m', classes, *size) float32.
 
-    What `cross_entropy` takes as class probabilities. A pixel's shares sum to the share of the
-    inputs that have a class there: 1, and 0 where all are ignored, which then has no loss.
+    Pass them to `cross_entropy` as targets. They sum to the share of the inputs that have a class
+    at that pixel: usually 1; 0, and no loss, where all are ignored.
 
     Args:
         masks: (m, *size) class indices. Not changed.

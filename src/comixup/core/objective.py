@@ -1,4 +1,4 @@
-"""The objective f(z), Eq. (1), one function per term: the definition everything is tested against.
+"""The objective f(z), Eq. (1), one function per term: what solvers are tested against.
 
 Index letters as in the paper: i input, j output, k location; masks hold z as (m', m, n).
 """
@@ -69,13 +69,13 @@ def unary(cost: Tensor, masks: Tensor) -> Tensor:
 
 
 def smoothness(masks: Tensor, grid: Sequence[int], form: str) -> Tensor:
-    """Returns sum_j sum_(k,k') V(z_jk, z_jk') over the neighbouring locations of the grid."""
+    """Returns sum_j sum_(k,k') V(z_jk, z_jk') over the neighboring locations of the grid."""
     pairs = torch.from_numpy(edges(grid))
     return pairwise_cost(masks[:, :, pairs[:, 0]], masks[:, :, pairs[:, 1]], form).sum()
 
 
 def pairwise_cost(z: Tensor, other: Tensor, form: str) -> Tensor:
-    """Returns V(z, z') of two neighbours; inputs along the second axis. Always within [0, 1]."""
+    """Returns V(z, z') of two neighbors; inputs along the second axis. Always within [0, 1]."""
     squared = (z - other).square().sum(1) / 2
     if form == "squared":
         return squared
@@ -127,7 +127,7 @@ def clipped(loads: Tensor, problem: Problem) -> Tensor:
 
 def _terms(problem: Problem, masks: Tensor, levels: int) -> Terms:
     n = problem.num_locations
-    # The solver's arrays: tensors that a problem hands out may have been rounded to float32.
+    # The solver's arrays: a problem's public tensors may be rounded to float32.
     cost, matrix = (torch.tensor(array) for array in problem.host[:2])
     counts = masks.sum(2)
     parts = {

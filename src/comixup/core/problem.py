@@ -32,7 +32,7 @@ PRIOR_FLOOR = 1e-8
 """Smallest mixing ratio: log(0) would forbid an input outright."""
 
 MAX_LABELS = 2**28
-"""Largest number of labels (outputs x locations) that is not a mistake."""
+"""Largest accepted number of labels (outputs x locations): more are a mistake."""
 
 _SUM_TOLERANCE, _SYMMETRY_TOLERANCE = 1e-3, 1e-5
 
@@ -63,28 +63,27 @@ class Partition(NamedTuple):
 class Problem(Weights):
     """Eq. (1) for m inputs and m' outputs on a grid of n locations.
 
-    A problem is a snapshot: it copies the tensors that it is given into host memory, and reading
-    one of them returns a copy, so that no later write changes what has been checked.
+    A problem is a snapshot: its tensors are copied to host memory, and reading one returns a copy,
+    so that later writes cannot change what was validated.
 
     The weights are the paper's values. They act per location, so the objective uses beta / n,
     gamma / n and eta / n.
 
     Args:
         cost: c, (m, *grid): cost of filling a location from an input; minus its saliency.
-        compatibility: A, (m, m), symmetric and not negative: how unwelcome two inputs are in
-            *different* outputs. The identity asks that outputs share no input.
+        compatibility: A, (m, m), symmetric and not negative: penalty on two inputs in *different*
+            outputs. The identity penalizes outputs that share an input.
         num_outputs: m'; None means m.
         beta: weight of smoothness.
         gamma: weight of the compatibility penalty between outputs.
         tau: clip level of the compatibility penalty, relative to the mean load of an input.
         eta: weight of the prior.
         prior: lambda, (m,), the mixing ratio's distribution; None means no prior.
-        clip: what `tau` does to the penalty: "soft" (Eq. (2)) counts what exceeds it, "hard" (the
-            official implementation) all of what lies above it, None (the appendix's tables)
-            ignores it.
-        smoothness: pairwise cost of two neighbours z, z': "squared" is |z - z'|^2 / 2, "inner" is
+        clip: "soft" (Eq. (2)) penalizes the load above the clip level, "hard" (the official
+            implementation) the whole load if above it, None (the appendix's tables) any load.
+        smoothness: pairwise cost of two neighbors z, z': "squared" is |z - z'|^2 / 2, "inner" is
             1 - z.z' (Eq. (1) to the letter), "official" the table of the official implementation.
-            All the same for one-hot labels.
+            They are equal for one-hot labels.
 
     Attributes:
         grid: the sides of the grid of locations.
@@ -238,13 +237,12 @@ class Problem(Weights):
         smoothness: Smoothness = Weights.smoothness,
         generator: torch.Generator | None = None,
     ) -> Problem:
-        """Returns the problem of a batch, from the saliency map of each of its inputs.
+        """Returns the problem of a batch, given the saliency map of each input.
 
-        Pools each map to the grid, normalizes it to sum 1 and takes it as minus the cost; builds
-        A = (1 - omega) I + omega A_c from the distances between the most salient locations; draws
-        the prior's lambda ~ Dirichlet(alpha, ..., alpha). `CoMixup` builds its problems the same
-        way, in float64, except that it gives inputs without a usable map a uniform one, where this
-        raises.
+        Pools each map to the grid, normalizes it to sum 1 and uses it as minus the cost; builds A =
+        (1 - omega) I + omega A_c from the distances between the most salient locations; draws the
+        prior's lambda ~ Dirichlet(alpha, ..., alpha). `CoMixup` builds its problems the same way,
+        in float64, but replaces unusable maps by uniform ones, where this raises.
 
         Args:
             saliency: (m, *size), not negative, with 1 to 3 spatial dimensions of any size.
@@ -255,12 +253,12 @@ class Problem(Weights):
             tau: clip level of the compatibility penalty, relative to the mean load of an input.
             eta: weight of the prior.
             omega: weight of the distances in A, from 0 to 1.
-            alpha: the Dirichlet's parameter; None leaves the prior out.
+            alpha: parameter of the prior's Dirichlet distribution; None means no prior.
             compatibility: A itself, as an (m, m) tensor or a function of the (m, *size) saliency
-                that returns it; `omega` then is not used.
+                that returns it; `omega` is then ignored.
             clip: see `Problem`.
             smoothness: see `Problem`.
-            generator: where the prior's draw comes from; None means torch's global one.
+            generator: random generator for the prior; None means torch's global one.
 
         >>> problem = Problem.from_saliency(torch.rand(6, 32, 48))
         >>> problem.grid, round(float(problem.cost.sum()), 4)
@@ -294,7 +292,7 @@ class Problem(Weights):
             device=saliency.device,
             dtype=saliency.dtype,
         )
-        if compatibility is None:  # a large omega may do that; the caller's own has been checked
+        if compatibility is None:  # a large omega can; the caller's own matrix was checked
             warn_if_indefinite(problem.host.compatibility)
         return problem
 
@@ -313,8 +311,8 @@ def build_problems(
 ) -> list[Problem]:
     """Returns the problem of each partition of a batch, of consecutive inputs.
 
-    The settings are those of `Problem.from_saliency`; a matrix is that of the whole batch.
-    Labellings are returned on `device`; the problems hand out tensors of `dtype`.
+    The settings are those of `Problem.from_saliency`; a compatibility matrix covers the whole
+    batch. Labellings are returned on `device`; the problems' tensors have `dtype`.
     """
     random = None if alpha is None else numpy_generator(generator)
     cost = -maps.cells.reshape(len(maps.cells), -1)
@@ -322,7 +320,7 @@ def build_problems(
     problems: list[Problem] = []
     first = 0
     for m, run in itertools.groupby(partitions, key=attrgetter("num_inputs")):
-        alike = list(run)  # built together: five small arrays cost five times one large array
+        alike = list(run)  # vectorized: five small arrays cost five times one large array
         rows = slice(first, first + m * len(alike))
         matrices = _compatibilities(compatibility, maps, rows, m, omega)
         # The costs of an input sum to one: their scale is known.
@@ -331,7 +329,7 @@ def build_problems(
         costs = cost[rows].reshape(-1, m, n)
         priors = _draw_priors(alpha, m, len(alike), random)
         for host, partition in zip(map(HostArrays, costs, matrices, priors), alike, strict=True):
-            # Right by construction: checks would take longer than the rest.
+            # Valid by construction: checks would take longer than the rest.
             problem = Problem.__new__(Problem)
             problem._hold(host, weights, grid, partition.num_outputs, device, dtype)
             problems.append(problem)
@@ -361,7 +359,7 @@ def _compatibilities(
         else:
             own = floating("compatibility", compatibility)[part, part]
         matrices.append(checked_compatibility(own, m))
-        warn_if_indefinite(matrices[-1])  # the caller's own
+        warn_if_indefinite(matrices[-1])  # the caller's matrix
     return np.stack(matrices)
 
 
@@ -403,7 +401,7 @@ def checked_compatibility(compatibility: Tensor, m: int) -> Floats:
 def warn_if_indefinite(matrix: Floats) -> None:
     """Warns if Proposition 1 does not hold for a matrix."""
     # Diagonal dominance proves the matrix positive semi-definite (Gershgorin) at no cost; the
-    # paper's matrix always is, so the eigenvalues are only for matrices that users bring.
+    # paper's matrix always is, so eigenvalues are only computed for users' matrices.
     if (2 * matrix.diagonal() < matrix.sum(1)).any():
         smallest = np.linalg.eigvalsh(matrix)[0]
         if smallest < -_SYMMETRY_TOLERANCE * matrix.max():
@@ -449,9 +447,9 @@ def check_size(n: int, num_outputs: int) -> None:
 def check_term_scale(
     cost: float, weights: Weights, n: int, largest_entry: float, *, has_prior: bool
 ) -> None:
-    """Raises for nonzero terms that are lost to rounding beside the others.
+    """Raises for nonzero terms that rounding would lose next to the others.
 
-    `cost` is how much the costs of a location differ, n the locations, `largest_entry` that of A.
+    `cost` is the largest difference of costs at a location, n the number of locations.
     """
     sizes = {
         "cost": cost,
@@ -459,7 +457,7 @@ def check_term_scale(
         "eta": weights.eta / n if has_prior else 0.0,
         "gamma": weights.gamma / n * float(largest_entry),
     }
-    # The penalty has no say in this: where it is large, costs decide between inputs without one.
+    # The penalty is left out: where it is large, costs decide between inputs without a penalty.
     largest = max(sizes["cost"], sizes["beta"], sizes["eta"])
     for name, size in sizes.items():
         if 0 < size < _NEGLIGIBLE * largest:

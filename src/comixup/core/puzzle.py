@@ -1,6 +1,6 @@
 """Puzzle Mix's two steps: the mask of least energy, and the transport of salient blocks.
 
-`docs/puzzlemix.md` derives what is computed here.
+`docs/puzzlemix.md` derives the formulas.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _LEAST_RATIO = 1e-8
 def border_differences(
     images: Tensor, partners: Tensor, sides: tuple[int, ...], patch: int, std: Tensor | None
 ) -> Tensor:
-    """Returns colour differences across cell borders, (3, m, edges) float64 on the CPU.
+    """Returns color differences across cell borders, (3, m, edges) float64 on the CPU.
 
-    For neighbouring cells k and k', in the order of `edges(sides)`: the mean absolute difference
+    For neighboring cells k and k', in the order of `edges(sides)`: the mean absolute difference
     between x at k and x at k', between x at k and its partner x' at k', and between x' at k and x
-    at k'. Colours are means over patches along either side of the border.
+    at k'. Colors are means over patches along either side of the border.
 
     Args:
         images: (m, C, *size).
         partners: (m,) indices of the images' partners, on the images' device.
         sides: cells along each side.
         patch: a patch's side in pixels; at most a cell's.
-        std: (C,) what each channel was divided by; None: the range of each channel in this batch
-            counts as the range of its colours.
+        std: (C,) by which the channels were divided; None takes each channel's range in this batch
+            as the range of its colors.
     """
     size = images.shape[2:]
     patches = [max(1, p // c // patch) for p, c in zip(size, sides, strict=True)]
@@ -59,7 +59,7 @@ def border_differences(
         if cells > 1:
             along = tuple(c - 1 if d == axis else c for d, c in enumerate(sides))
             found.append(pool(apart, along).reshape(3, len(images), -1))
-    # What is not finite would come from broken images: they are no reason to prefer a border.
+    # Non-finite differences, from broken images, must not decide where a border lies.
     return torch.cat(found, 2).nan_to_num(0.0, 0.0, 0.0).clamp(max=1.0).cpu().double()
 
 
@@ -77,7 +77,7 @@ def mask_energy(
     """Returns the energy of masks: `unary` (m, L + 1, n) and `weights` (m, edges), in float64.
 
     The energy of z = labels / L is the sum of unary[label at k, k] over cells k and of
-    weights (z - z')^2 over neighbouring cells. Up to a constant, that is
+    weights (z - z')^2 over neighboring cells. Up to a constant, that is
 
         - sum_k (z s + (1 - z) s')                      the saliency that the output shows
         - (eta / n) sum_k log Binomial(L, ratio)(L z)   the prior
@@ -97,7 +97,7 @@ def mask_energy(
         cells: (m, *grid) saliency s of each cell; each map sums to one.
         partners: (m,) indices of the images' partners.
         differences: what `border_differences` returned.
-        ratio: lambda, the share of its own that an image is to keep.
+        ratio: lambda, the share of the output that an image itself should keep.
         levels: L.
         beta: weight of smoothness.
         gamma: weight of the differences, relative to smoothness.
@@ -108,7 +108,7 @@ def mask_energy(
     b = beta / (BETA_SCALE * n ** (1 / len(sides)))
     d11, d12, d21 = b * gamma * differences
     d22 = d11[partners]
-    # Negative only for gamma above 1: a border that would rather be seen is not rewarded.
+    # Negative only for gamma above 1: a visible border is not rewarded.
     weights = (b + (d12 + d21 - d11 - d22) / 2).clamp(min=0)
 
     own = -cells.double().reshape(m, n)  # the cost of z = 1
@@ -209,8 +209,8 @@ def block_sides(
 def move_blocks(images: Tensor, block_at: Tensor) -> Tensor:
     """Returns images (m, C, *size) with their blocks moved: `block_at` (m, *blocks) as above."""
     size, blocks = images.shape[2:], block_at.shape[1:]
-    # The first pixel of the block that each location receives, and each pixel's way from the first
-    # of its block: both as row-major numbers, so that they add up.
+    # The first pixel of the block that each location receives, plus each pixel's offset from the
+    # first of its block, both in row-major order.
     first = torch.zeros_like(block_at)
     way = torch.zeros((), dtype=torch.int64, device=block_at.device)
     for axis, (p, c) in enumerate(zip(size, blocks, strict=True)):

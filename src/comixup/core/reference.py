@@ -1,9 +1,9 @@
 """Algorithm 1 in NumPy, written to be read beside the paper; the kernel is tested against it.
 
-`algorithm_1` is the paper's box. What is not in the box is around it, in `solve`: units, the best
-sweep, perturbations, duplicates. `native/solver/algorithm.hpp` runs the same outer loop, with the
-same steps and letters; its header lists which function here is which there. The inner step, from
-`minimize` on, is another one than the kernel's: exact more often, and slow.
+`algorithm_1` is the paper's listing; `solve` adds what the listing lacks: energy unit, best sweep,
+perturbations, duplicates. `native/solver/algorithm.hpp` runs the same outer loop, with the same
+steps and letters; its header maps its functions to these. The inner step, from `minimize` on,
+differs from the kernel's: it is exact more often, and slow.
 
 Letters are the paper's in both: i input, j output, k location, m inputs, n locations, L levels, z_j
 the labels of output j, o_j its source counts, v the load, A the compatibility. A label is a
@@ -38,7 +38,7 @@ ROUNDING = 1e-14
 """Objective values closer than this, relative to their size, are equal."""
 
 _WIDEST = 1e-200
-"""The unit of energy is at least this, relative to the largest number there is."""
+"""Lower bound of the energy unit, relative to the largest penalty or cost."""
 
 
 class ScaledProblem(NamedTuple):
@@ -73,7 +73,7 @@ def algorithm_1(p: ScaledProblem, z: Ints, *, T: int, L: int, extra: Floats) -> 
     `resolving_penalty`.
     """
     for _t in range(T):
-        z = z.copy()  # z^(t), which begins as z^(t-1)
+        z = z.copy()  # z^(t), starting from z^(t-1)
         for j in range(len(z)):
             v = load_from_others(p, z, j)  # all that f_j(z_j) needs of the other outputs
             f = modularize(p, v, extra[j], z[j], L)  # Phi(f_j)
@@ -111,19 +111,19 @@ def solve(
 ) -> tuple[Ints, Floats]:
     """Returns the labels, (m', n, L), and the objective value after every sweep.
 
-    A sweep is one t of Algorithm 1; the first one knows one-hot labels alone. The best sweep is
-    returned. With `resolve`, the last sweep drives outputs with the same support apart, and a
-    labelling with fewer of them is the better one whatever its objective value.
+    A sweep is one t of Algorithm 1; the first uses one-hot labels only. The best sweep is returned.
+    With `resolve`, the last sweep penalizes outputs with the same support, and a labelling with
+    fewer of them is better whatever its objective value.
 
-    Paper: the algorithm ends when a sweep changes nothing. Sweeps left over are spent on
-    perturbations: see `perturb`.
+    Paper: the algorithm ends when a sweep changes nothing. The remaining sweeps start from
+    perturbed labels: see `perturb`.
     """
     unit = energy_unit(p, len(start))
     p = p._replace(cost=p.cost / unit, beta=p.beta / unit, gamma=p.gamma / unit, eta=p.eta / unit)
     z = best = np.repeat(start[..., None], levels, axis=2)
     best_rank = (math.inf, math.inf)
     objective_values = np.zeros(sweeps)
-    settled = False  # whether a sweep has changed nothing: the rest are spare
+    settled = False  # whether a sweep changed nothing: the remaining ones are spare
     perturbations = itertools.count()
     for sweep in range(sweeps):
         resolving = resolve and 0 < sweep == sweeps - 1
@@ -148,25 +148,25 @@ def solve(
 
 
 def energy_unit(p: ScaledProblem, num_outputs: int) -> float:
-    """Returns the power of two next to the largest energy that decides between labels.
+    """Returns the power of two nearest to the largest energy that decides between labels.
 
-    In this unit energies are neither too large nor too small for the tolerances below. That is the
-    most that inputs differ by at a location, beta or eta; where all are 0, the largest penalty.
+    In this unit energies are neither too large nor too small for the tolerances above. The largest
+    is taken of beta, eta and the cost differences at a location, or of the penalties if all are 0.
     """
     penalty = 2 * p.gamma * float(p.compatibility.max()) * p.cost.shape[1] * num_outputs
     largest = max(float(np.ptp(p.cost, axis=0).max()), p.beta, p.eta) or penalty
-    # Whatever else there is has to stay finite.
+    # All other terms have to stay finite.
     largest = max(largest, _WIDEST * max(penalty, float(np.abs(p.cost).max())))
     return 2.0 ** (math.frexp(largest)[1] - 1) if largest > 0 else 1.0
 
 
 def rank(p: ScaledProblem, z: Ints, resolve: bool) -> tuple[float, float]:
-    """Returns (duplicated outputs if they are to be resolved, objective value): less is better."""
+    """Returns (duplicated outputs if they are to be resolved, objective value): lower is better."""
     return (duplicates(z) if resolve else 0, objective_value(p, z))
 
 
 def is_better(rank: tuple[float, float], other: tuple[float, float]) -> bool:
-    """Returns whether a pair (duplicates, objective value) is better by more than rounding."""
+    """Whether a pair (duplicates, objective value) is better by more than rounding."""
     if rank[0] != other[0]:
         return rank[0] < other[0]
     return rank[1] < other[1] - ROUNDING * abs(other[1])
@@ -175,8 +175,8 @@ def is_better(rank: tuple[float, float], other: tuple[float, float]) -> bool:
 def perturb(z: Ints, m: int, number: int) -> Ints | None:
     """Returns perturbed labels to escape a local optimum; None if all were tried.
 
-    The first one gives every output an input of its own, the one it uses most of those that no
-    earlier output took; the others set one output to one input.
+    The first perturbation assigns each output one input, the one it uses most among those not yet
+    assigned; the others set one output to one input.
     """
     z = z.copy()
     if number == 0:
@@ -204,7 +204,7 @@ def phi(v: Floats, p: ScaledProblem) -> Floats:
 
 
 def objective_value(p: ScaledProblem, z: Ints) -> float:
-    """Returns what `objective` calls `total`, from plain arrays."""
+    """Returns `total` of `objective`, from plain arrays."""
     m = len(p.cost)
     counts = np.stack([source_counts(z_j, m) for z_j in z])
     v = 2 * (counts.sum(0) - counts) @ p.compatibility
@@ -281,7 +281,7 @@ def duplicates(z: Ints) -> int:
 
 
 def resolving_penalty(p: ScaledProblem, z: Ints) -> Floats:
-    """Returns the extra penalty, (m', m), that drives outputs with the same support apart.
+    """Returns the extra penalty, (m', m), on outputs with the same support.
 
     The r-th output with a support pays gamma / n for the support's r-th input (the authors'
     code, for pairs; the paper has no such step).
@@ -312,7 +312,7 @@ def minimize(unary: Floats, pairwise: Floats, grid: Sequence[int], start: Ints) 
         return frontier_minimum(unary, pairwise, grid, allowed)
     x = start
     for k, labels in enumerate(allowed):
-        if x[k] not in labels:  # a dominated label has a better one whatever its neighbours are
+        if x[k] not in labels:  # a dominated label has a better one whatever its neighbors are
             x = x.copy()
             x[k] = labels[unary[labels, k].argmin()]
     value = energy(unary, pairwise, pairs, x)
@@ -339,8 +339,8 @@ def energy(unary: Floats, pairwise: Floats, pairs: Ints, x: Ints) -> float:
 def eliminate(unary: Floats, pairwise: Floats, pairs: Ints) -> list[Ints]:
     """Returns the labels that may still be optimal at each location.
 
-    Label l can go if some l' is better there whatever the neighbours hold:
-    unary[l] - unary[l'] > sum over neighbours of max_x (pairwise[l', x] - pairwise[l, x]).
+    Label l is dropped if some l' is better there whatever the neighbors' labels:
+    unary[l] - unary[l'] > sum over neighbors of max_x (pairwise[l', x] - pairwise[l, x]).
     """
     num_labels, n = unary.shape
     neighbours: list[list[int]] = [[] for _ in range(n)]
@@ -354,7 +354,7 @@ def eliminate(unary: Floats, pairwise: Floats, pairs: Ints) -> list[Ints]:
         for k in range(n):
             labels = allowed[k]
             best = labels[unary[labels, k].argmin()]
-            # How much the neighbours can favour each label over the best one, at the most.
+            # The most by which neighbors can favor each label over the best one.
             favour = sum(
                 (pairwise[best][allowed[other]] - pairwise[labels][:, allowed[other]]).max(1)
                 for other in neighbours[k]
@@ -370,7 +370,7 @@ def eliminate(unary: Floats, pairwise: Floats, pairs: Ints) -> list[Ints]:
 def frontier(grid: Sequence[int]) -> tuple[Ints, int]:
     """Returns the order in which locations are visited and the size of a slab.
 
-    Slabs lie across the longest side: a location's neighbours are at most one slab's size back.
+    Slabs lie across the longest side: a location's neighbors are at most one slab's size back.
     """
     longest = int(np.argmax(grid))
     order = np.arange(math.prod(grid)).reshape(tuple(grid))

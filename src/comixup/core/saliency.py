@@ -1,4 +1,4 @@
-"""Gradient saliency of the training loss; spectral residual, which needs no model."""
+"""Gradient saliency of the training loss; spectral-residual saliency (no model needed)."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from comixup.core.tensors import (
 )
 
 LossFn: TypeAlias = Callable[[Any, Tensor], Tensor]
-"""Returns the scalar loss of a model's outputs, whatever they are, and targets."""
+"""Returns the scalar loss of a model's outputs, of any type, and targets."""
 
 Backward: TypeAlias = Callable[[Tensor], object]
 """Runs the backward pass of a loss: a GradScaler's, Fabric's, Accelerate's or Lightning's."""
 
 
 SPECTRAL_SIDE = 64
-"""Longest side in pixels at which spectra are compared: finer texture is not what stands out."""
+"""Larger images are downscaled to this longest side in pixels: finer texture is not salient."""
 
 BLUR = 2.5
-"""Standard deviation, in pixels at that side, of the blur over the residual's square."""
+"""Standard deviation, in pixels at that size, of the blur of the squared residual."""
 
 QUIETEST = 1e-3
-"""Amplitudes below this part of the largest count as this: the logarithm of frequencies that an
-image does not have would drown all others."""
+"""Lower bound of amplitudes, relative to the largest: the logarithms of absent frequencies would
+dominate."""
 
 _TINY = 1e-30
 
@@ -52,9 +52,9 @@ class CleanPass:
     """The results of one pass over the clean batch."""
 
     saliency: Tensor | None
-    """(m, *size) float32, detached; None where it was not asked for."""
+    """(m, *size) float32, detached; None unless requested."""
     loss: Tensor
-    """The loss, detached and not weighted."""
+    """The unweighted loss, detached."""
     outputs: Any
     """What the model returned; a tensor is detached."""
 
@@ -73,7 +73,7 @@ def saliency(
     """Returns how much each pixel matters to the training loss, (m, *size) float32.
 
     The l2 norm over channels of the loss's gradient with respect to the images (section 3 of the
-    paper). Runs the model in the mode it is in.
+    paper). The model stays in its current mode.
 
     Args:
         model: any module; under DistributedDataParallel gradients are not exchanged here, since
@@ -87,13 +87,13 @@ def saliency(
             `.grad`, as the paper does: clean images then train the model too. If False only the
             images' gradient is computed, which is cheaper, and running statistics stay as they
             are.
-        clean_weight: weight of the clean loss; 0 keeps nothing, as `keep_gradients=False`.
-        backward: runs the backward pass in place of `loss.backward()`: the same one as for the
-            mixed loss, so that both gradients carry the same scale. The answer does not depend
-            on that scale. Not used where no gradients are kept.
-        scale: size of the images that the pass is made on, relative to theirs; the maps have that
-            size too. 0.5 takes a quarter of the time. Only with `keep_gradients=False`, and for
-            models that take images of any size.
+        clean_weight: weight of the clean loss; 0 is the same as `keep_gradients=False`.
+        backward: called in place of `loss.backward()`: pass the one used for the mixed loss, so
+            that both gradients have the same scale. Saliency does not depend on that scale. Ignored
+            if no gradients are kept.
+        scale: factor by which images, and so the maps, are resized for the pass; 0.5 takes a
+            quarter of the time. Requires `keep_gradients=False` and a model that accepts images of
+            any size.
 
     >>> model = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
     >>> saliency(model, torch.rand(5, 1, 8, 8), torch.tensor([0, 1, 2, 0, 1])).shape
@@ -131,13 +131,13 @@ def clean_pass(
     """Returns the clean loss and outputs, with saliency if requested; see `saliency`.
 
     Without saliency it is an ordinary forward and backward pass: only the weights have gradients,
-    and `keep_gradients` plays no part. Model and settings have been checked.
+    and `keep_gradients` is ignored. Expects checked arguments.
     """
     check_images(images)
     check_no_transform("Gradient saliency" if with_saliency else "A clean pass")
     if not with_saliency:
         with without_sync(model), recording():
-            outputs = model(images.detach().clone())  # models may work in place
+            outputs = model(images.detach().clone())  # models may modify their inputs
             loss = loss_of(outputs, recordable(targets), loss_fn)
             if not loss.requires_grad:
                 raise ValueError(
@@ -157,7 +157,7 @@ def clean_pass(
     with still, without_sync(model), recording():
         inputs = recordable(shrunk(images.detach(), scale)).requires_grad_()
         try:
-            outputs = model(inputs.clone())  # models may work in place
+            outputs = model(inputs.clone())  # models may modify their inputs
         except (AssertionError, RuntimeError, ValueError) as error:
             if scale == 1:
                 raise
@@ -178,7 +178,7 @@ def clean_pass(
                 "them. Is there a detach(), a no_grad() or an arg max on the way?"
             )
         norm = channel_norm(gradient.float() / factor)
-        # What a model makes of small images is no base for a training accuracy.
+        # Outputs for downscaled images must not count in a training accuracy.
         return CleanPass(norm, loss.detach(), _detached(outputs) if scale == 1 else None)
 
 
@@ -255,7 +255,7 @@ def loss_of(outputs: Any, targets: Tensor, loss_fn: LossFn | None) -> Tensor:
 
 def _run_backward(loss: Tensor, weight: float, backward: Backward | None) -> Tensor:
     """Runs the backward pass of the weighted loss; returns the total factor on the loss."""
-    scales: list[Tensor] = []  # what the caller's backward pass multiplies the loss by
+    scales: list[Tensor] = []  # by which the caller's backward pass multiplies the loss
     handle = loss.register_hook(scales.append)  # type: ignore[no-untyped-call]
     weighted = loss * weight
     weighted.backward() if backward is None else backward(weighted)  # type: ignore[no-untyped-call]
@@ -274,8 +274,8 @@ def _run_backward(loss: Tensor, weight: float, backward: Backward | None) -> Ten
 def spectral_residual(images: Tensor) -> Tensor:
     """Returns spectral-residual saliency (no model needed), (m, *size) float32.
 
-    Needs no model, so it can run in a data loader's collate function. The spectral residual of
-    Hou and Zhang (CVPR 2007): what a smooth log spectrum does not explain, turned back to pixels.
+    It can run in a data loader's collate function. The spectral residual (Hou and Zhang, CVPR 2007)
+    is the log spectrum minus its local mean, transformed back to pixels.
 
     Args:
         images: (m, C, *size) with 1 to 3 spatial dimensions. Not changed.

@@ -18,10 +18,10 @@ from comixup.core.tensors import MAX_THREADS, thread_count
 from comixup.core.weights import LEVELS, SWEEPS
 
 MAX_LEVELS = 16
-"""Mixed labels grow with the square of the levels; the paper uses 2, and 3 in a timing figure."""
+"""The number of mixed labels is quadratic in the levels; the paper uses 2, in a timing figure 3."""
 
 MAX_SWEEPS = 10**6
-"""A handful is enough; the objective value of every one is kept."""
+"""A handful of sweeps is enough; the objective value of each one is stored."""
 
 _Starts: TypeAlias = npt.NDArray[np.int32]
 
@@ -39,27 +39,26 @@ def solve(
 ) -> Labelling:
     """Returns a labelling that (nearly) minimizes Eq. (1), by Algorithm 1 of the paper.
 
-    From random one-hot labels, each sweep replaces the labels of one output after the other by
-    the best ones given all others. The first sweep knows one-hot labels alone; later ones also mix
-    the inputs that an output already uses. The best of all sweeps is returned.
+    Starting from random one-hot labels, each sweep optimizes one output after the other with all
+    others fixed. The first sweep uses one-hot labels only; later ones also mix the inputs that an
+    output already uses. The best of all sweeps is returned.
 
     Args:
         problem: one problem, or a sequence of problems on the same grid (the partitions of a
-            batch). A sequence gives one labelling of all inputs and outputs in order.
-        sweeps: T, the passes over the outputs. Once a sweep changes nothing, those left over start
-            from elsewhere (see docs/solver.md) and count only if they lead to something better.
+            batch). A sequence returns one labelling of all inputs and outputs in order.
+        sweeps: T, the passes over the outputs. Once a sweep changes nothing, the remaining ones
+            start from perturbed labels (see docs/solver.md) and are kept only if better.
         levels: L; masks are multiples of 1/L. 1 gives one-hot masks.
-        starts: random starts, of which the one with the least objective value is kept.
+        starts: number of random starts; the one with the lowest objective value is kept.
         resolve: before the last sweep, penalize outputs with identical supports for different
-            inputs (a step of the official implementation). The sweep with the fewest duplicates
-            is then returned, of several the one with the least objective value: the labelling's
-            `total` is one of `objective_values`, but the last of them only if the last sweep is
-            that one, and not the least if a sweep with more duplicates has a lower value.
+            inputs (a step of the official implementation). The sweep with the fewest duplicates is
+            then returned, and of these the one with the lowest objective value. The labelling's
+            `total` is one of `objective_values`, not necessarily the last or the lowest.
         method: "native", or "reference": the same algorithm in NumPy, slow, for reading.
         num_threads: threads that share problems and starts; None means torch's number, which is 1
-            in a data loader's workers. The answer does not depend on it, and fewer are used where
-            the system has no more to give.
-        generator: where the random starts come from; None means torch's global one.
+            in a data loader's workers. The result does not depend on it; fewer are used if the
+            system can start no more.
+        generator: random generator for the starts; None means torch's global one.
 
     >>> problem = Problem.from_saliency(torch.rand(5, 16, 16))
     >>> solve(problem).masks.shape

@@ -22,14 +22,13 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 _ALIGNED = 8
 """Bytes that numbers of any type are aligned to."""
 MAX_THREADS = 1024
-"""More threads than this are a mistake."""
+"""Largest accepted number of threads: more are a mistake."""
 
 
 def floating(name: str, value: object) -> Tensor:
     """Returns a tensor argument detached, in float32 or float64, in its own memory layout.
 
-    A conjugate's imaginary part is a view of memory with the other sign, which the kernel would
-    read.
+    Lazy negation (of a conjugate's imaginary part) is resolved: the kernel reads raw memory.
     """
     if not isinstance(value, Tensor):
         raise TypeError(
@@ -57,8 +56,8 @@ def to_device(
 ) -> Tensor:
     """Returns a tensor on a device, copied asynchronously where that is safe.
 
-    A copy to another device is made in the order of that device's other work. One to the host is
-    waited for: the host would read what was in its memory before.
+    Copies to a device are ordered with its other work. Copies to the host are synchronous: the host
+    would read stale memory otherwise.
     """
     device = torch.device(device)
     return values.to(device, dtype or values.dtype, non_blocking=device.type != "cpu")
@@ -92,8 +91,8 @@ def check_precision(name: str, value: Tensor) -> None:
 
 
 def check_finite(name: str, values: Floats) -> None:
-    """Raises for NaN, infinite or absurdly large values; the first axis counts inputs."""
-    if not np.abs(values).max() <= MAX_MAGNITUDE:  # NaN is not
+    """Raises for NaN, infinite or too large values; the first axis is that of inputs."""
+    if not np.abs(values).max() <= MAX_MAGNITUDE:  # rejects NaN too
         bad, *_ = index = np.argwhere(~(np.abs(values) <= MAX_MAGNITUDE))[0]
         raise ValueError(
             f"`{name}` must be finite and at most {MAX_MAGNITUDE:g} in size, got "

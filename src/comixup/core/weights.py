@@ -1,6 +1,6 @@
-"""The paper's settings, defined here alone, and the validated weights of Eq. (1).
+"""The paper's settings, defined only here, and the validated weights of Eq. (1).
 
-Without torch.
+Imports no torch.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ ALPHA = 2.0
 """The paper's parameter of the prior's Dirichlet distribution."""
 
 GRID, PARTITION_SIZE = 4, 20
-"""Cells per side; inputs that are mixed together."""
+"""Cells per side; inputs per partition."""
 
 SWEEPS, LEVELS = 4, 2
 """T and L of Algorithm 1 in the paper's main setting."""
@@ -33,12 +33,11 @@ class Weights(SetOnce):
         gamma: weight of the compatibility penalty between outputs.
         tau: clip level of the compatibility penalty, relative to the mean load of an input.
         eta: weight of the prior.
-        clip: what `tau` does to the penalty: "soft" (Eq. (2)) counts what exceeds it, "hard" (the
-            official implementation) all of what lies above it, None (the appendix's tables)
-            ignores it.
-        smoothness: pairwise cost of two neighbours z, z': "squared" is |z - z'|^2 / 2, "inner" is
+        clip: "soft" (Eq. (2)) penalizes the load above the clip level, "hard" (the official
+            implementation) the whole load if above it, None (the appendix's tables) any load.
+        smoothness: pairwise cost of two neighbors z, z': "squared" is |z - z'|^2 / 2, "inner" is
             1 - z.z' (Eq. (1) to the letter), "official" the table of the official implementation.
-            All the same for one-hot labels.
+            They are equal for one-hot labels.
 
     >>> Weights(tau=0.5).tau, Weights().clip
     (0.5, 'soft')

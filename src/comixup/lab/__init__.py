@@ -1,6 +1,6 @@
 """The laboratory: networks, data sets, training, evaluation, the paper's experiments, the explorer.
 
-Needs the extra `train`. The method itself, for a loop of your own, is `comixup`.
+Requires the extra `train`. The methods themselves, for your own loop, are in `comixup`.
 """
 
 from comixup._lazy_imports import lazy_imports

@@ -1,4 +1,4 @@
-"""How training images are augmented: crops and flips, and what is drawn on top of them."""
+"""Augmentation of training images: crops, flips, and automatic augmentation policies."""
 
 from __future__ import annotations
 
@@ -9,23 +9,22 @@ if TYPE_CHECKING:
     from torchvision.transforms import v2  # type: ignore[import-untyped]
 
 Augmentation: TypeAlias = Literal["crop-flip", "trivial", "rand", "auto", "none"]
-"""Random crops and flips alone, or followed by torchvision's TrivialAugmentWide, RandAugment or
-AutoAugment with its default settings; or nothing at all."""
+"""Random crops and flips, alone or followed by torchvision's TrivialAugmentWide, RandAugment or
+AutoAugment with default settings; or nothing."""
 AUGMENTATIONS: tuple[Augmentation, ...] = get_args(Augmentation)
 """The names of all augmentations."""
 
 
 DEFAULT_MIN_SCALE = 0.08
-"""Of a random crop's area, as torchvision has it."""
+"""Least area of a random crop, as a fraction of the image's: torchvision's default."""
 
 
 def training_view(
     augment: Augmentation, size: int, min_scale: float = DEFAULT_MIN_SCALE
 ) -> Callable[..., Any]:
-    """Returns what makes the view of a PIL image that is trained on, (C, size, size) uint8.
+    """Returns the training transform of PIL images, to (C, size, size) uint8.
 
-    "none" is the view that is tested on; `min_scale` the least fraction of the image's area that a
-    random crop shows.
+    "none" is the evaluation transform; `min_scale` the least area of a random crop, as a fraction.
     """
     from torchvision.transforms import v2  # noqa: PLC0415 - recipes are listed sooner without
 
@@ -40,7 +39,7 @@ def training_view(
 
 
 def operations(augment: Augmentation) -> v2.Transform | None:
-    """Returns what is applied to each image after crop and flip; None if nothing is."""
+    """Returns the transform to apply after crop and flip; None for none."""
     from torchvision.transforms import v2  # noqa: PLC0415 - recipes are listed sooner without
 
     kinds = {"trivial": v2.TrivialAugmentWide, "rand": v2.RandAugment, "auto": v2.AutoAugment}

@@ -1,4 +1,4 @@
-"""Error and calibration of predictions, for runs and evaluations alike."""
+"""Error and calibration of predictions, for runs and evaluations."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 BINS = 10
-"""Of the expected calibration error and of reliability diagrams, as in the paper."""
+"""Number of bins of the expected calibration error and of reliability diagrams, as in the paper."""
 
 
 @dataclass(frozen=True)
 class Bin:
-    """The predictions whose confidence is in one tenth of the way from 0 to 1.
+    """The predictions in one of ten equal intervals of confidence.
 
     Attributes:
-        count: predictions in it.
+        count: number of predictions.
         confidence: their mean confidence, from 0 to 1; NaN if there are none.
         accuracy: fraction of them that is correct; NaN if there are none.
     """
@@ -30,10 +30,9 @@ class Bin:
 def reliability_bins(confidences: Tensor, correct: Tensor) -> tuple[Bin, ...]:
     """Returns the ten bins [0, 0.1), [0.1, 0.2), ..., [0.9, 1] of predictions.
 
-    The calibration error and reliability diagrams are both made of them. The edges are the numbers
-    of float64 nearest to 0.1, 0.2 and so on: a confidence of 0.3 is in the bin that begins there.
-    Confidences of float32 are compared as they are, so that its 0.7, which is a little less than
-    that of float64, is in the bin below.
+    Calibration error and reliability diagrams use them. The edges are the float64 numbers nearest
+    to 0.1, 0.2 and so on: a confidence of 0.3 is in the bin that begins there. float32 confidences
+    are not rounded: 0.7, slightly less in float32 than in float64, is in the bin below.
 
     >>> import torch
     >>> found = reliability_bins(torch.tensor([0.3, 0.6, 1.0]).double(), torch.ones(3) > 0)
@@ -47,16 +46,16 @@ def reliability_bins(confidences: Tensor, correct: Tensor) -> tuple[Bin, ...]:
             "`confidences` and `correct` must have one shape (n,) with n of at least 1, got "
             f"{tuple(confidences.shape)} and {tuple(correct.shape)}."
         )
-    if not ((confidences >= 0) & (confidences <= 1)).all():  # NaN is not
+    if not ((confidences >= 0) & (confidences <= 1)).all():  # rejects NaN too
         raise ValueError(
             "`confidences` must be from 0 to 1, got "
             f"{confidences.min():g} to {confidences.max():g}. Give probabilities, not logits."
         )
-    # In float32 the sums over tens of thousands of images would lose digits.
+    # float32 sums over tens of thousands of images would lose digits.
     confidences = confidences.double().cpu()
-    # Division rounds to the nearest number, which linspace does not: it has 0.30000000000000004.
+    # Division rounds to the nearest number; linspace has 0.30000000000000004.
     edges = torch.arange(1, BINS, dtype=torch.float64) / BINS
-    # Paper: tfp.stats.expected_calibration_error puts 1 into the last bin, and so does this.
+    # Paper: like tfp.stats.expected_calibration_error, this puts 1 into the last bin.
     indices = torch.bucketize(confidences, edges, right=True)
     counts = torch.bincount(indices, minlength=BINS)
     sure = torch.bincount(indices, weights=confidences, minlength=BINS) / counts
@@ -67,8 +66,7 @@ def reliability_bins(confidences: Tensor, correct: Tensor) -> tuple[Bin, ...]:
 def calibration_error(confidences: Tensor, correct: Tensor) -> float:
     """Returns the expected calibration error (Guo et al. 2017), from 0 to 1.
 
-    The mean over the predictions of the absolute difference between confidence and accuracy of
-    their bin; see `reliability_bins`.
+    The mean over predictions of |confidence - accuracy| of their bin; see `reliability_bins`.
 
     >>> import torch
     >>> confidences, correct = torch.tensor([0.9, 0.9, 0.6]), torch.tensor([True, True, False])
@@ -86,7 +84,7 @@ def calibration_error(confidences: Tensor, correct: Tensor) -> float:
 
 
 def error_and_calibration(correct: Tensor, losses: Tensor, confidences: Tensor) -> dict[str, float]:
-    """Returns the error and the ECE in percent, and the mean of the negative log-likelihoods."""
+    """Returns the error and the ECE in percent, and the mean negative log-likelihood."""
     return {
         "error": 100 * int((~correct).sum()) / len(correct),
         "nll": float(losses.mean()),

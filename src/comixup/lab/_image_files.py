@@ -1,8 +1,7 @@
-"""Image files: listed, and read as 8-bit colours.
+"""Lists image files, and reads them as 8-bit RGB.
 
-Links are followed, but none counts a file twice. A link that leads back up the tree is not
-followed, since it would show a class the images of all others, and all of them again behind every
-such link.
+Links are followed, but each file is listed once. Links to a parent folder are skipped: they would
+add the images of all other classes to a class.
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ from comixup.lab._pictures import problem_of_mode, upright_rgb
 
 Result = TypeVar("Result")
 _Identity: TypeAlias = tuple[int, int]
-"""Device and number: the same for all paths that lead to one folder."""
+"""Device and inode: the same for all paths of a folder."""
 _SHOWN = 3
-"""Names of files that were left out that a line lists; of more it tells the number."""
+"""Most names of skipped files in a message, which counts the others."""
 
 _HEIC = (".heic", ".heif")
 _UNREAD = (".avif", *_HEIC, ".jxl", ".svg", ".psd", ".dng", ".cr2", ".nef", ".arw")
-"""Suffixes of pictures that nothing may be here to read."""
+"""Suffixes of image formats for which a decoder may be missing."""
 
 
 @functools.cache
 def image_suffixes() -> tuple[str, ...]:
-    """Returns how names of image files end, in lower case: what every command looks for.
+    """Returns the suffixes of image files that all commands list, in lower case.
 
-    AVIF is among them where Pillow reads it, and HEIC where pillow-heif is installed.
+    They include AVIF if Pillow reads it, and HEIC if pillow-heif is installed.
     """
     formats = _formats()
     return (
@@ -51,12 +50,12 @@ def image_suffixes() -> tuple[str, ...]:
 
 @dataclass
 class Skipped:
-    """What a listing left out, for lines that say so.
+    """The files that a listing skipped, to report them.
 
     Attributes:
         hidden: images and folders whose names begin with a dot.
-        loose: images beside the folders of classes, which are of no class.
-        unread: pictures that nothing here reads.
+        loose: images outside of the class folders.
+        unread: images without a decoder.
     """
 
     hidden: set[str] = field(default_factory=set)
@@ -64,7 +63,7 @@ class Skipped:
     unread: set[str] = field(default_factory=set)
 
     def lines(self) -> tuple[str, ...]:
-        """Returns what was left out, and why."""
+        """Returns messages on what was skipped, and why."""
         lines = []
         reasons = {"names begin with a dot": self.hidden, "folder is no class's": self.loose}
         for reason, paths in reasons.items():
@@ -87,7 +86,7 @@ def _suffix(name: str) -> str:
 
 
 def printable(name: str) -> str:
-    r"""Returns a file's name for people: bytes that are no UTF-8 as \xff.
+    r"""Returns a printable file name: bytes that are not UTF-8 as \xff.
 
     >>> printable(os.fsdecode(b"caf\xe9"))
     'caf\\xe9'
@@ -96,10 +95,10 @@ def printable(name: str) -> str:
 
 
 def subfolders(folder: Path, skipped: Skipped | None = None) -> list[str]:
-    """Returns the names of the folders in a folder, sorted; `skipped` notes what is left out.
+    """Returns the names of a folder's subfolders, sorted; skipped entries are added to `skipped`.
 
-    Left out are links that lead back up, names that begin with a dot, as notebooks and file
-    managers hide theirs, and images beside the folders.
+    Skipped are links to a parent folder, names that begin with a dot (notebooks and file managers
+    create them), and images beside the folders.
     """
     skipped = Skipped() if skipped is None else skipped
     above, names = _with_parents(os.fspath(folder)), []
@@ -117,12 +116,11 @@ def subfolders(folder: Path, skipped: Skipped | None = None) -> list[str]:
 
 
 def image_files(folder: Path, skipped: Skipped | None = None) -> dict[str, str]:
-    """Returns the image files in a folder and below it, each with the path of the real file.
+    """Returns the image files in a folder, recursively, each with the path of the real file.
 
-    They are told by their names, and in torchvision's order. Each real file comes once, under its
-    own path if that lies below the folder, else under the first link to it. A link to nothing comes
-    too: it is a file that cannot be read. Names that begin with a dot are left out, and noted in
-    `skipped`.
+    They are identified by suffix and in torchvision's order. Each real file is listed once, by its
+    own path if that is below the folder, else by the first link to it. Broken links are listed too,
+    as unreadable files. Names that begin with a dot are added to `skipped` instead.
     """
     skipped = Skipped() if skipped is None else skipped
     paths: list[str] = []
@@ -153,10 +151,10 @@ def image_files(folder: Path, skipped: Skipped | None = None) -> dict[str, str]:
 
 
 def _folders(top: str, skipped: Skipped) -> list[str]:
-    """Returns a folder and all below it, each real folder once, in no particular order."""
+    """Returns a folder and all folders below it, each real folder once, unordered."""
     found: dict[_Identity, str] = {}
-    # Folders first, then links to folders in order of their paths, then links in those: which path
-    # is chosen for a folder does not depend on the order in which the file system lists them.
+    # Folders first, then links to folders sorted by path, then links in those: a folder's path does
+    # not depend on the order in which the file system lists entries.
     starts = [top]
     while starts:
         links: list[str] = []
@@ -173,13 +171,13 @@ def _folders(top: str, skipped: Skipped) -> list[str]:
 
 
 def _with_parents(folder: str) -> set[_Identity]:
-    """Returns a folder and all that it lies in: as its path is written, and behind links."""
+    """Returns a folder and its parents, both as written and with links resolved."""
     paths = (Path(folder).absolute(), Path(os.path.realpath(folder)))
     return {_identity(parent) for path in paths for parent in (path, *path.parents)}
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Returns whether an entry is a folder or a link to one; not if it links to itself."""
+    """Whether an entry is a folder or a link to one, other than itself."""
     try:
         return entry.is_dir()
     except OSError:
@@ -205,7 +203,7 @@ _FORMATS = (
     *("AVIF", "BMP", "DIB", "GIF", "HEIF", "JPEG", "JPEG2000", "MPO", "PNG", "PPM", "TIFF"),
     "WEBP",
 )
-"""What Pillow may take a file for, whatever its name. It would run Ghostscript on an EPS file."""
+"""Formats that Pillow may open, whatever the file's name. It would run Ghostscript on EPS files."""
 
 
 def read_image(
@@ -215,17 +213,17 @@ def read_image(
     max_pixels: int | None = None,
     remedy: str = REPLACE,
 ) -> Image.Image:
-    """Returns an image in 8-bit RGB: of a file with several frames, the first.
+    """Returns an image in 8-bit RGB; of a file with several frames, the first.
 
-    Pixels of 16 bits are scaled by the range of their type, transparency is dropped, and what a
-    camera notes as its orientation (EXIF) is undone, as viewers do. Floats and 32-bit integers are
-    rejected, since nothing says which of their values is white.
+    16-bit pixels are scaled by the range of their type, transparency is dropped, and the EXIF
+    orientation is applied, as in viewers. Floats and 32-bit integers are rejected, since their
+    white level is unknown.
 
     Args:
         path: the file.
-        size: width and height that it has to have; None allows any.
-        max_pixels: more are rejected before they are decoded, for files of strangers: a few
-            kilobytes can hold gigabytes of one colour. None leaves it to Pillow's own bound.
+        size: required width and height; None allows any.
+        max_pixels: larger images are rejected before decoding, for untrusted files: a few kilobytes
+            can decode to gigabytes. None means Pillow's own limit.
         remedy: what to do about a damaged file, for the error message.
     """
     return decode(path, lambda: path, upright_rgb, size=size, max_pixels=max_pixels, remedy=remedy)
@@ -240,7 +238,7 @@ def decode(
     max_pixels: int | None = None,
     remedy: str = REPLACE,
 ) -> Result:
-    """Returns what `convert` makes of an image file, opened from its `source`; see `read_image`."""
+    """Returns the result of `convert` on an image file, opened from `source`; see `read_image`."""
     try:
         check_regular(path)
         with Image.open(source(), formats=_formats()) as image:
@@ -279,13 +277,13 @@ def _formats() -> list[str]:
 
 
 def check_regular(path: Path) -> None:
-    """Raises `OSError` for pipes, devices and folders: opening a pipe would wait for ever."""
+    """Raises `OSError` for pipes, devices and folders: opening a pipe would block forever."""
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError("it is not a regular file")
 
 
 def status_of(path: str | bytes | Path) -> os.stat_result:
-    """Returns the size and times of a file that was listed, behind links."""
+    """Returns the status of a listed file, following links."""
     try:
         return os.stat(path)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Locks: a folder belongs to one process, and to one thread of it; a process trains one run."""
+"""Exclusive per-folder locks, and a lock that allows one training per process."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _training = threading.Lock()
 
 
 class InUseError(ValueError):
-    """A folder that somebody else is working in."""
+    """A folder is locked by another process or thread."""
 
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Holds a folder for this thread of this process; others that want it get an error message.
+    """Locks a folder for this thread; other threads and processes get an error.
 
-    The system releases the lock when the process ends, however it ends. A lock file that is left
-    behind locks nothing.
+    The system releases the lock when the process ends, in any way. A leftover lock file locks
+    nothing.
 
     Args:
-        folder: created if need be.
+        folder: the folder; created if it does not exist.
     """
     lock = FileLock(folder / _FILE, timeout=0)
     try:
@@ -51,7 +51,7 @@ def locked(folder: Path) -> Iterator[None]:
 def sole_training() -> Iterator[None]:
     """Raises `RuntimeError` if another thread of this process is training.
 
-    Threads share torch's random numbers: neither run would be what its seed says.
+    Threads share torch's global generator: neither run would be determined by its seed.
     """
     training = _training
     if not training.acquire(blocking=False):
@@ -66,7 +66,7 @@ def sole_training() -> Iterator[None]:
 
 
 def _forget() -> None:
-    """Lets a forked process train: the thread that trains is in the process that forked."""
+    """Clears the lock in a forked process: the training thread is in the parent."""
     global _training  # noqa: PLW0603
     _training = threading.Lock()
 

@@ -1,4 +1,4 @@
-"""Any network: its memory format, whether it takes the images, and weights for it."""
+"""Memory format, input check and weights of any network."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from torch import Tensor, nn
 from comixup._checks import reason_of
 
 MEMORY_FORMAT = torch.channels_last
-"""Of images and weights: convolutions are faster in it, on CPUs by up to a half."""
+"""Memory format of images and weights: convolutions are faster, on CPUs by up to a half."""
 
 _BLOCK = {"AVX512": 16}
-"""Channels that oneDNN's 1 x 1 convolutions compute together, by the CPU's capability."""
+"""Block size in channels of oneDNN's 1 x 1 convolutions, by the CPU's capability."""
 _SMALLEST_BLOCK = 8
 
 
 def memory_format(model: nn.Module, device: torch.device) -> torch.memory_format:
-    """Returns channels last, or the contiguous format for networks that it would crash.
+    """Returns channels_last, or the contiguous format for networks that it would crash.
 
     On CPUs, the weight gradient of a 1 x 1 convolution with a stride and fewer input channels than
-    a block writes beyond its buffer if the images are channels last (oneDNN issue 6035): the
-    process crashes, or trains on wrong gradients.
+    a block overruns its buffer if the images are channels_last (oneDNN issue 6035): the process
+    crashes, or trains on wrong gradients.
 
     >>> memory_format(nn.Conv2d(4, 8, 1, stride=2), torch.device("cpu"))
     torch.contiguous_format
@@ -45,17 +45,17 @@ def memory_format(model: nn.Module, device: torch.device) -> torch.memory_format
 
 
 def check_fit(model: nn.Module, name: str, shape: tuple[int, int, int], num_classes: int) -> None:
-    """Raises `ValueError` unless a network returns one logit per class, after trying an image.
+    """Raises `ValueError` unless a network returns one logit per class for an image.
 
-    Networks of other libraries may take images of one size only, or return more than logits: an
-    error here is clearer than one in the middle of a run.
+    Networks of other libraries may accept one image size only, or return more than logits. An error
+    here is clearer than in the middle of a run.
     """
     training = model.training
     model.eval()
     try:
         with torch.no_grad():
             logits = model(torch.zeros(1, *shape))
-    except Exception as why:  # networks raise what they like, AssertionError too
+    except Exception as why:  # networks may raise anything, AssertionError too
         raise ValueError(
             f"`model` must take images of shape {shape}, but {name} does not ({reason_of(why)}). "
             "Choose another network."
@@ -71,13 +71,13 @@ def check_fit(model: nn.Module, name: str, shape: tuple[int, int, int], num_clas
 
 
 def load_weights(model: nn.Module, saved: Mapping[str, Any]) -> None:
-    """Gives a model the weights and buffers of a state dict; those that do not fit are named."""
+    """Loads a state dict into a model; raises `ValueError` for the first mismatch."""
     check_weights(model.state_dict(), saved)
     model.load_state_dict(saved)
 
 
 def check_weights(wanted: Mapping[str, Tensor], saved: Mapping[str, Any]) -> None:
-    """Raises `ValueError` for weights that are not those of a state dict, or no numbers."""
+    """Raises `ValueError` for weights that do not match a state dict, or are not finite."""
     for name, own in wanted.items():
         given = saved.get(name)
         if not isinstance(given, Tensor) or (given.shape, given.dtype) != (own.shape, own.dtype):
@@ -100,7 +100,7 @@ def check_finite(finite: Tensor, path: object = None) -> None:
 
 
 def kind_of(value: object) -> str:
-    """Returns what a value is, for error messages: a tensor's type and shape, or a type."""
+    """Returns a description for error messages: a tensor's dtype and shape, or a type."""
     if isinstance(value, Tensor):
         return f"{str(value.dtype).removeprefix('torch.')} of shape {tuple(value.shape)}"
     return "absent" if value is None else f"of type {type(value).__name__}"

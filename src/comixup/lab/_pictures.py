@@ -1,4 +1,4 @@
-"""Pictures of every kind as upright 8-bit RGB, and their centre as evaluation shows it."""
+"""Converts images of any mode to upright 8-bit RGB; the center crop of evaluation."""
 
 from __future__ import annotations
 
@@ -28,17 +28,16 @@ TURNS = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-"""What makes an image upright again, by its orientation."""
+"""Pillow's transpose method that makes an image upright, by its orientation."""
 _SIDEWAYS, _LEFT_AND_RIGHT, _UPSIDE_DOWN = (5, 6, 7, 8), (2, 3, 6, 7), (3, 4, 7, 8)
-"""Orientations that exchange rows and columns, and after that turn left and right, top and bottom
-round."""
+"""Orientations that transpose, and then flip horizontally, vertically."""
 
 
 def orientation_of(image: Image.Image) -> int:
-    """Returns how an image is stored: 1 upright, 2 to 8 turned or mirrored, as EXIF numbers it."""
+    """Returns an image's EXIF orientation: 1 upright, 2 to 8 rotated or mirrored."""
     try:
         value = image.getexif().get(ExifTags.Base.Orientation, UPRIGHT)
-    except Exception:  # damaged metadata raises anything; viewers ignore it too
+    except Exception:  # damaged metadata may raise anything; viewers ignore it too
         return UPRIGHT
     return value if isinstance(value, int) and (value == UPRIGHT or value in TURNS) else UPRIGHT
 
@@ -48,12 +47,12 @@ def stored_size(image: Image.Image) -> tuple[int, int]:
     tags = getattr(image, "tag_v2", None)
     if image.format != "TIFF" or tags is None:
         return image.size
-    # Of TIFF files Pillow turns the pixels itself, and tells the size that they will have.
+    # Pillow applies the orientation of TIFF files itself, and returns the size after it.
     return int(tags[ExifTags.Base.ImageWidth]), int(tags[ExifTags.Base.ImageLength])
 
 
 def upright_size(size: tuple[int, int], orientation: int) -> tuple[int, int]:
-    """Returns width and height of an image once it is upright.
+    """Returns width and height of an upright image.
 
     >>> upright_size((40, 30), 6)
     (30, 40)
@@ -62,7 +61,7 @@ def upright_size(size: tuple[int, int], orientation: int) -> tuple[int, int]:
 
 
 def upright_box(edges: Edges, size: tuple[int, int], orientation: int) -> Edges:
-    """Returns a box of a stored image, of width and height `size`, as the upright image has it.
+    """Returns a box in the upright image, given one in the stored image of width and height `size`.
 
     >>> upright_box((0, 0, 10, 5), (40, 30), 6)
     (25, 0, 30, 10)
@@ -78,13 +77,13 @@ def upright_box(edges: Edges, size: tuple[int, int], orientation: int) -> Edges:
     return x0, y0, x1, y1
 
 
-# ---- Colours -------------------------------------------------------------------------------------
+# ---- Colors -------------------------------------------------------------------------------------
 
 
 _WIDE = ("I;16", "I;16B", "I;16L", "I;16N")
-"""Pillow's modes of 16-bit grey pixels."""
+"""Pillow's modes of 16-bit gray pixels."""
 _WIDE_IN_32 = ("PNG", "PPM")
-"""Formats whose grey pixels of more than 8 bits have 16, even where Pillow's mode has 32."""
+"""Formats whose gray pixels of more than 8 bits have 16, even if Pillow's mode has 32."""
 _UNPREMULTIPLIED = {"La": "LA", "RGBa": "RGBA"}
 _BITS_PER_SAMPLE, _PHOTOMETRIC = 258, 262
 """Tags of TIFF files."""
@@ -92,9 +91,9 @@ _WHITE_IS_ZERO = 0
 
 
 def problem_of_mode(image: Image.Image) -> str | None:
-    """Returns what an image's pixels must be and are not; None if `upright_rgb` takes them.
+    """Returns the rule that an image's pixel type breaks; None if `upright_rgb` accepts it.
 
-    Floats and 32-bit integers are rejected, since nothing says which of their values is white.
+    Floats and 32-bit integers are rejected, since their white level is unknown.
     """
     kind = None
     if image.mode == "F":
@@ -112,28 +111,28 @@ def problem_of_mode(image: Image.Image) -> str | None:
 
 
 def upright_rgb(image: Image.Image) -> Image.Image:
-    """Returns an image in 8-bit RGB, turned as it says itself (EXIF), without metadata.
+    """Returns an image in 8-bit RGB, with its EXIF orientation applied, without metadata.
 
-    Pixels of 16 bits are scaled by the range of their type, and transparency is dropped. The image
-    has no `problem_of_mode`.
+    16-bit pixels are scaled by the range of their type, and transparency is dropped. Requires that
+    `problem_of_mode` returned None.
     """
     pixels = _rgb(image)
-    # Read afterwards: of TIFF files Pillow turns the pixels itself, and then takes the tag away.
+    # Read afterwards: Pillow applies the orientation of TIFF files itself, and removes the tag.
     turn = TURNS.get(orientation_of(image))
     upright = pixels if turn is None else pixels.transpose(turn)
-    upright.info = {}  # Pillow hands the orientation on: who applies it again would turn it twice
+    upright.info = {}  # Pillow keeps the orientation, which must not be applied twice
     return upright
 
 
 def _rgb(image: Image.Image) -> Image.Image:
     if image.mode in _WIDE or image.mode == "I":
-        # Pillow's own conversion clips at 255, which is nearly black. Of 16-bit colours it keeps
-        # the upper byte: so here.
+        # Pillow's conversion clips at 255, which is nearly black. Keep the upper byte, as it does
+        # for 16-bit colors.
         bits = 12 if _tag(image, _BITS_PER_SAMPLE) == (12,) else 16
         upper: npt.NDArray[np.uint8] = (np.asarray(image) >> (bits - 8)).astype(np.uint8)
         return Image.fromarray(upper).convert("RGB")
     if image.mode == "P" and "transparency" in image.info:
-        image = image.convert("RGBA")  # Pillow warns of a palette's transparency that is lost
+        image = image.convert("RGBA")  # otherwise Pillow warns about a palette's transparency
     elif image.mode in _UNPREMULTIPLIED:
         image = image.convert(_UNPREMULTIPLIED[image.mode])
     return image.convert("RGB")
@@ -145,15 +144,15 @@ def _tag(image: Image.Image, number: int) -> object:
     return None if tags is None else tags.get(number)
 
 
-# ---- The centre ----------------------------------------------------------------------------------
+# ---- The center ----------------------------------------------------------------------------------
 
 
 class CenterView:
-    """Shows the centre of a picture, resized; see `CenterCrop`.
+    """Resizes an image and crops its center; see `CenterCrop`.
 
     Args:
         size: pixels per side of the crop.
-        resize: pixels of the shorter side before the crop; None for 256 / 224 of `size`.
+        resize: shorter side in pixels before the crop; None for 256 / 224 of `size`.
     """
 
     def __init__(self, size: int, resize: int | None = None) -> None:
@@ -161,7 +160,7 @@ class CenterView:
         self._resize = resize
 
     def __call__(self, picture: Image.Image, *masks: Tensor) -> Any:
-        """Returns the crop as a uint8 tensor; masks of its size follow, cropped alike."""
+        """Returns the crop as a uint8 tensor, and masks of the image's size cropped alike."""
         crop = CenterCrop.of(picture.size, self._size, self._resize)
         (x, y), (width, height) = crop.cut, crop.cut_size
         views: list[Any] = [picture, *masks]

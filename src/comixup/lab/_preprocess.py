@@ -1,4 +1,4 @@
-"""What networks are shown of an image: its centre, resized and cropped, in normalized colours."""
+"""Preprocessing of images for evaluation: resize, center crop, normalization."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Shape: TypeAlias = tuple[int, int, int]
 RESIZED, CROPPED = 256, 224
 """An image whose shorter side is resized to 256 is cropped to its central 224 x 224 pixels."""
 MAX_ASPECT = 16
-"""A longer image loses its ends first: a line of one pixel would be resized to 256 times itself."""
+"""Longer images are cropped first: an image one pixel wide would be enlarged 256 times."""
 
 
 def resized_side(side: int) -> int:
@@ -36,7 +36,7 @@ def resized_side(side: int) -> int:
 
 @dataclass(frozen=True)
 class CenterCrop:
-    """How an image is cut, resized and cropped; all pairs are (x, y) or (width, height).
+    """How an image is trimmed, resized and cropped; all pairs are (x, y) or (width, height).
 
     Attributes:
         cut: first column and row of the image that are kept; (0, 0) unless it is very long.
@@ -76,7 +76,7 @@ class CenterCrop:
         return cls((x, y), (width, height), (columns, rows), offset, (side, side))
 
     def box(self, edges: tuple[float, float, float, float]) -> tuple[int, int, int, int] | None:
-        """Returns the part of a box that the crop shows, x0, y0, x1, y1; None if it shows none.
+        """Returns a box's visible part in the crop, x0, y0, x1, y1; None if there is none.
 
         Args:
             edges: x0, y0, x1, y1 in the image's pixels; x1 and y1 are exclusive ends.
@@ -91,24 +91,24 @@ class CenterCrop:
         return None if x0 >= x1 or y0 >= y1 else (x0, y0, x1, y1)
 
     def _along(self, axis: int, start: float, end: float) -> tuple[int, int]:
-        """Returns the first pixel and the exclusive end of what the crop shows of an interval."""
+        """Returns the first pixel and the exclusive end of an interval's visible part."""
         cut, original = self.cut[axis], self.cut_size[axis]
         resized, offset = self.resized[axis], self.offset[axis]
         low = round((start - cut) * resized / original) - offset
         high = round((end - cut) * resized / original) - offset
-        high = max(high, low + 1)  # no box is lost by rounding
+        high = max(high, low + 1)  # rounding must not drop a box
         return max(low, 0), min(high, self.size[axis])
 
 
-# ---- Colours -------------------------------------------------------------------------------------
+# ---- Colors -------------------------------------------------------------------------------------
 
 
 BLACK_TO_WHITE = 255
-"""Of uint8 colours."""
+"""Largest value of uint8 colors."""
 
 
 def normalize(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
-    """Returns new float32 images: colours from 0 to 1 (if they came as uint8), minus mean, by std.
+    """Returns normalized float32 images, (images - mean) / std; uint8 is scaled to [0, 1] first.
 
     >>> normalize(torch.tensor([[[255]]], dtype=torch.uint8), (0.5,), (0.25,))
     tensor([[[2.]]])
@@ -121,7 +121,7 @@ def normalize(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -
 
 
 def per_channel(values: tuple[float, ...], images: Tensor) -> Tensor:
-    """Returns a number per channel, (C, 1, 1) float32, on the images' device."""
+    """Returns values per channel as a (C, 1, 1) float32 tensor on the images' device."""
     return to_device(torch.tensor(values, dtype=torch.float32), images.device).view(-1, 1, 1)
 
 
@@ -129,21 +129,21 @@ def per_channel(values: tuple[float, ...], images: Tensor) -> Tensor:
 
 
 INTERPOLATION = "bilinear"
-"""With antialiasing: the only one that the loaders of this package have."""
+"""The only interpolation of this package's loaders, with antialiasing."""
 _MODES = {1: "L", 3: "RGB"}
 """Pillow's modes by the number of channels."""
 
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """Resizes, crops and normalizes pictures as a network was evaluated when its training ended.
+    """Resizes, crops and normalizes images as in a network's evaluation at the end of its training.
 
     Attributes:
         shape: (C, H, W) of the result.
-        mean: per channel, in [0, 1] colours: what normalization subtracts.
-        std: per channel, in [0, 1] colours: what it then divides by.
-        resize: pixels of the shorter side before the central H x W pixels are cropped.
-        interpolation: how pictures are resized.
+        mean: mean of the normalization per channel, for colors in [0, 1].
+        std: standard deviation of the normalization per channel.
+        resize: shorter side in pixels before the center crop of H x W pixels.
+        interpolation: interpolation mode of the resize.
 
     >>> from PIL import Image
     >>> preprocessing = Preprocessing((3, 64, 64), (0.5, 0.5, 0.5), (0.25, 0.25, 0.25), resize=73)
@@ -158,15 +158,15 @@ class Preprocessing:
     interpolation: str = INTERPOLATION
 
     def __call__(self, picture: Image.Image) -> Tensor:
-        """Returns a picture as the network takes it, (C, H, W) float32."""
+        """Returns the network's input for an image, (C, H, W) float32."""
         return self.normalize(self.view(picture))
 
     def view(self, picture: Image.Image) -> Tensor:
-        """Returns what the network sees of a picture, (C, H, W) uint8.
+        """Returns the crop before normalization, (C, H, W) uint8.
 
         Args:
-            picture: of any size and of modes with unsigned pixels of 8 or 16 bits; an orientation
-                that it carries (EXIF) is applied.
+            picture: image of any size, with unsigned pixels of 8 or 16 bits; its EXIF orientation
+                is applied.
         """
         # Not at the top, as Pillow and torchvision are extras: networks are built without them.
         from comixup.lab import _pictures  # noqa: PLC0415
@@ -185,7 +185,7 @@ class Preprocessing:
         return view
 
     def normalize(self, images: Tensor) -> Tensor:
-        """Returns images as the network takes them, from uint8 colours or floats in [0, 1].
+        """Returns the network's input for images that are uint8 or floats in [0, 1].
 
         Args:
             images: (..., C, H, W).
@@ -193,7 +193,7 @@ class Preprocessing:
         return normalize(images, self.mean, self.std)
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns all but the number of channels as what JSON can hold."""
+        """Returns all but the number of channels as JSON types."""
         return {
             "resize": self.resize,
             "crop": list(self.shape[1:]),
@@ -204,7 +204,7 @@ class Preprocessing:
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any], shape: Shape) -> Preprocessing:
-        """Returns what `as_dict` wrote; else raises `ValueError`, `LookupError` or `TypeError`."""
+        """Returns the object of an `as_dict`; raises `ValueError`, `LookupError` or `TypeError`."""
         mean, std, resize = saved["mean"], saved["std"], saved["resize"]
         numbers = np.array([mean, std], np.float64)
         good = (

@@ -1,4 +1,4 @@
-"""Lines and progress on the terminal: bars, and a board of many tasks."""
+"""Messages and progress bars on the terminal, for one task or many."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BAR_WIDTH = 24
 
 
 def print_line(console: Console | None, text: str) -> None:
-    """Prints a line as it is: brackets in a path are no markup, and it is not broken.
+    """Prints a line without markup or line breaks.
 
     None prints nothing.
     """
@@ -32,9 +32,9 @@ def print_line(console: Console | None, text: str) -> None:
 def progress_bar(
     console: Console | None, title: str, total: int
 ) -> Iterator[Callable[[int], None]]:
-    """Shows a progress bar and yields the function that updates it, called with the number done.
+    """Shows a progress bar and yields its update function, to call with the number done.
 
-    None, or a console that is no terminal, shows nothing.
+    Nothing is shown for None, or a console that is not a terminal.
     """
     from rich import progress  # noqa: PLC0415  (slow to import)
 
@@ -66,9 +66,9 @@ def track(items: Iterable[Item], total: int, title: str) -> Iterable[Item]:
 def in_threads(
     call: Callable[[Item], Result], items: Sequence[Item], title: str
 ) -> Iterator[Result]:
-    """Yields what a function returns for each item, in order, called by several threads.
+    """Yields a function's result for each item, in order, computed by several threads.
 
-    Reading and decoding files let go of Python's lock, so threads do.
+    Reading and decoding files release the GIL, so processes are not needed.
     """
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         yield from track(pool.map(call, items), len(items), title)
@@ -78,7 +78,7 @@ def in_threads(
 
 
 class Progress(NamedTuple):
-    """How far a task is: `done` of `total` epochs, and a note such as the error so far."""
+    """The progress of a task: `done` of `total` epochs, and a note such as the latest error."""
 
     done: float
     total: int
@@ -86,14 +86,14 @@ class Progress(NamedTuple):
 
 
 Tell: TypeAlias = "Callable[[Progress | str], None]"
-"""What a task calls to show a line, or how far it is."""
+"""Called by a task to show a line, or its progress."""
 
 
 class Board:
-    """Shows how far many tasks are: a bar for each that is running, or lines where nobody looks.
+    """Shows the progress of many tasks: a bar for each running task, or lines without a terminal.
 
     Args:
-        console: where to; None is silent.
+        console: console to print to; None is silent.
         keys: names of all tasks.
     """
 
@@ -111,7 +111,7 @@ class Board:
             self._bars.stop()
 
     def tell(self, key: str, host: str, said: Progress | str) -> None:
-        """Shows what a task tells, and on which machine it runs."""
+        """Shows a task's message or progress, and the machine that it runs on."""
         title = f"{key} on {host}" if host else key
         if self.console is None:
             return
@@ -123,7 +123,7 @@ class Board:
             print_line(self.console, f"{title}: epoch {said.done:.0f}/{said.total}, {said.note}")
 
     def finish(self, key: str, failure: str | None) -> None:
-        """Tells that a task is done, or why it failed, and how long the others may take."""
+        """Prints that a task is done, or why it failed, and an estimate for the remaining ones."""
         self.finished += 1
         if key in self._rows and self._bars is not None:
             self._bars.remove_task(self._rows.pop(key))
@@ -153,7 +153,7 @@ class Board:
 
 
 def format_duration(seconds: float) -> str:
-    """Returns a time in words.
+    """Returns a duration with a suitable unit.
 
     >>> format_duration(42), format_duration(600), format_duration(10_000)
     ('42 s', '10 min', '2.8 h')

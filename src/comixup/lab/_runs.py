@@ -1,9 +1,8 @@
 """The record of a trained run, and tables of them as CSV files.
 
-Training returns records and leaves each in its run's folder, evaluation adds to them, comparisons
-and tables read them. A study trains many runs; their folders stay where they were trained. What
-tables and figures need of them is a row of numbers each, in a CSV file that is kept with the docs,
-so that every table can be made again without training.
+Training returns records and writes each to its run's folder, evaluation adds to them, comparisons
+and tables read them. A study's runs are kept with the docs as rows of a CSV file, from which every
+table and figure can be reproduced without the run folders.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from comixup.lab._calibration import Bin
 from comixup.lab._tables import csv_table, read_csv
 
 DIGITS = 7
-"""Significant ones that tables keep of a number."""
+"""Significant digits of numbers in tables."""
 TEXT_COLUMNS = ("recipe", "method", "commit", "bins")
 _FIRST = (
     "epochs",
@@ -34,25 +33,25 @@ _FIRST = (
     "validation_error",
     "cpu_seconds",
 )
-"""Metrics that runs of a recipe have; others come after them in tables."""
+"""Metrics of a recipe's runs, the first columns of tables."""
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What was measured of one run, on its test images.
+    """The measurements of one run on its test images.
 
     Attributes:
-        method: how it was trained; its name in the recipe.
-        seed: of the run; None if unknown, and then it cannot be paired with others.
-        metrics: numbers by name, such as error, ece, passes and cpu_seconds: those of `train` or of
+        method: name of the method in the recipe.
+        seed: seed of the run; None if unknown: such runs cannot be paired with others.
+        metrics: metrics by name, such as error, ece, passes and cpu_seconds, from `train` or
             `measure_run`.
-        recipe: what was trained: a recipe, or a study's name for a condition. Runs of different
-            recipes are never put together.
-        test_digest: of the images that it was measured on, see `Split.digest`; None if unknown.
-            Runs of one recipe must have the same.
-        bins: of its predictions by their confidence, for reliability diagrams.
-        commit: of the source that trained it; empty if unknown.
-        folder: of the run's files; None if they are elsewhere.
+        recipe: name of the recipe, or of a study's condition. Runs of different recipes are never
+            combined.
+        test_digest: digest of the test images, see `Split.digest`; None if unknown. It must be
+            equal for all runs of a recipe.
+        bins: its predictions by confidence, for reliability diagrams.
+        commit: commit of the source that trained it; empty if unknown.
+        folder: folder of the run's files; None if not available.
     """
 
     method: str
@@ -71,7 +70,7 @@ class RunRecord:
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """What tells runs apart: recipe, method and seed."""
+        """The key of a run: recipe, method and seed."""
         return self.recipe, self.method, -1 if self.seed is None else self.seed
 
     def as_row(self) -> dict[str, float | str]:
@@ -105,7 +104,7 @@ class RunRecord:
 
 
 def read_runs(path: Path) -> list[RunRecord]:
-    """Returns the runs of a CSV file that `write_runs` wrote."""
+    """Returns the runs of a CSV file written by `write_runs`."""
     if not path.is_file():
         raise FileNotFoundError(f"`path` must be a table of runs, but there is no {path}.")
     rows = read_csv(path, TEXT_COLUMNS)
@@ -125,7 +124,7 @@ def write_runs(runs: Iterable[RunRecord], path: Path) -> None:
     columns = dict.fromkeys(name for row in rows for name in row)
     last = [name for name in ("commit", "bins") if name in columns]
     order = [*(name for name in columns if name not in last), *last]
-    # NaN is kept: a metric that a run cannot have, such as the training error of mixed images.
+    # NaN is kept: an undefined metric, such as the training error of mixed images.
     table = [{name: _cell(row.get(name)) for name in order} for row in rows]
     make_folder(path.parent)
     atomic_write(path, csv_table(table, DIGITS))
@@ -136,5 +135,5 @@ def _cell(value: float | str | None) -> float | str | None:
 
 
 def merge_runs(old: Iterable[RunRecord], new: Iterable[RunRecord]) -> list[RunRecord]:
-    """Returns all runs, new ones in place of old ones of the same recipe, method and seed."""
+    """Returns all runs; new ones replace old ones with the same recipe, method and seed."""
     return list({run.key: run for run in (*old, *new)}.values())

@@ -1,7 +1,7 @@
-"""Seeds by counting: every draw has a seed of its own, made from what it is for.
+"""Counter-based seeds: every draw has its own seed, derived from its purpose and counters.
 
-No generator is carried along, so a run that stopped can resume anywhere, and processes and workers
-agree without talking.
+No generator state is stored, so a run can resume at any step, and processes and workers agree
+without communication.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _WORD = 2**32
 
 
 class Purpose(IntEnum):
-    """What draws are for: the last number of every tuple that is given to `seed_for`.
+    """The purposes of draws: the last argument of every call of `seed_for`.
 
-    Each purpose has a number of its own, so that no two of them ever share a stream of random
-    numbers. Code outside of this package takes numbers from 100 on.
+    Each purpose has its own number, so that no two share a random stream. Code outside of this
+    package uses numbers from 100 on.
     """
 
     ORDER = 1
@@ -51,8 +51,8 @@ def seed_for(*numbers: int) -> int:
             raise ValueError(
                 f"a seed's numbers must be from 0 to 2^64 - 1, got {number!r} in {numbers}."
             )
-    # SeedSequence joins its numbers' words without gaps and fills up with zeros, so that (1,) and
-    # (1, 0) would be one; two words each, behind their count, tell all tuples apart.
+    # SeedSequence concatenates its numbers' words and pads with zeros, so (1,) and (1, 0) would be
+    # equal; a length prefix and two words each make all tuples distinct.
     words = [len(numbers)]
     for number in numbers:
         words += [int(number) % _WORD, int(number) // _WORD]
@@ -62,8 +62,7 @@ def seed_for(*numbers: int) -> int:
 def raw_draws(size: int, *numbers: int) -> npt.NDArray[np.uint64]:
     """Returns `size` random words of 64 bits for a tuple of numbers as in `seed_for`.
 
-    NumPy promises that these never change, which it does not of any distribution, nor torch of
-    its own.
+    NumPy guarantees that these never change, unlike its distributions and torch's draws.
     """
     return np.random.PCG64(seed_for(*numbers)).random_raw(size)
 

@@ -1,4 +1,4 @@
-"""The commit that comixup runs from, for records of what was trained and measured."""
+"""The commit of the running source, for records of runs and measurements."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ def source_commit() -> str | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    # Installed inside some other project's tree, the commit would be that project's.
+    # Inside another project's tree, the commit would be that project's.
     ours = Path(top.stdout.strip()).resolve() / "src" / "comixup" == here
     return described.stdout.strip() if ours else None

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 NOTHING = "-"
-"""What an empty cell shows."""
+"""The text of an empty cell."""
 
 
 def markdown_table(
@@ -18,9 +18,9 @@ def markdown_table(
     """Returns a Markdown table.
 
     Args:
-        head: its first line.
-        rows: the others.
-        align: of each column, such as "--:"; None for the first one left and the others right.
+        head: the header row.
+        rows: the other rows.
+        align: alignment of each column, such as "--:"; None: first left, others right.
     """
     align = [":--", *["--:"] * (len(head) - 1)] if align is None else align
     lines = [head, align, *rows]
@@ -29,13 +29,13 @@ def markdown_table(
 
 
 def csv_table(rows: Sequence[Mapping[str, object]], digits: int | None = None) -> str:
-    """Returns rows as CSV with the columns of all of them.
+    """Returns rows as CSV, with the union of their columns.
 
-    What a row does not have, None and NaN become empty cells.
+    Missing values, None and NaN become empty cells.
 
     Args:
-        rows: by column.
-        digits: significant ones of numbers; None keeps all.
+        rows: values by column.
+        digits: significant digits of numbers; None keeps all.
     """
     columns = list(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO()
@@ -57,8 +57,8 @@ def read_csv(path: Path, text: Collection[str]) -> list[dict[str, float | str]]:
 
     Args:
         path: the file.
-        text: columns that are no numbers, even where they look like one (a commit such as
-            12e4567). In others, what is no number stays text.
+        text: columns to keep as text, even if a value looks like a number (a commit such as
+            12e4567). In others, only values that are not numbers stay text.
     """
     if not path.is_file():
         return []

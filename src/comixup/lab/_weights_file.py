@@ -1,4 +1,4 @@
-"""Files of weights, and archives that `torch.save` wrote, read without running what is in them."""
+"""Reads weight files and archives of `torch.save` without running any code in them."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from torch import Tensor
 from comixup._checks import reason_of
 
 WEIGHTS = "weights.safetensors"
-"""What a finished run calls its weights."""
+"""File name of a finished run's weights."""
 CHECKPOINT = "checkpoint.pt"
-"""What a run calls the state that it resumes from; one without weights is not finished."""
+"""File name of a run's checkpoint; a run without a weights file is not finished."""
 PICKLED = (".pt", ".pth")
 REASON_LETTERS = 200
 _WRAPPED = ("state_dict", "model")
-"""Keys under which checkpoints of other programs, and our own, keep the weights."""
+"""Keys of the weights in checkpoints, other programs' and our own."""
 _PARALLEL = "module."
-"""What networks wrapped for several devices put before every name."""
+"""Prefix of names in networks wrapped by DataParallel or DistributedDataParallel."""
 
 
 class WeightsFile(NamedTuple):
-    """Weights by name, and what their file says of them."""
+    """Weights by name, and their file's metadata."""
 
     weights: dict[str, Tensor]
     about: Mapping[str, str]
 
 
 def find_weights(path: Path) -> Path:
-    """Returns the file of weights that a path names: itself, or that of a finished run's folder."""
+    """Returns the weight file of a path: the path itself, or the one in a finished run's folder."""
     if path.is_dir():
         file = path / WEIGHTS
         if file.is_file():
@@ -65,12 +65,12 @@ def read_weights(file: Path) -> WeightsFile:
 
 
 def read_about(file: Path) -> Mapping[str, str]:
-    """Returns what a file says of its weights, which are not read: pickled ones say nothing."""
+    """Returns a file's metadata without reading its weights; empty for pickled files."""
     return {} if file.suffix in PICKLED else _read_safetensors(file, about_alone=True).about
 
 
 def weights_digest(file: Path) -> str:
-    """Returns a digest of a file's bytes; those of a run follow from its weights alone."""
+    """Returns a digest of a file's bytes, which for a run depend on its weights only."""
     digest = hashlib.sha256()
     with file.open("rb") as content:
         while block := content.read(2**20):
@@ -79,14 +79,14 @@ def weights_digest(file: Path) -> str:
 
 
 def without_wrapper(weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """Returns weights without the prefix that wrapping for several devices gives their names."""
+    """Returns weights without the prefix of DataParallel and DistributedDataParallel."""
     if not (weights and all(key.startswith(_PARALLEL) for key in weights)):
         return weights
     return {key.removeprefix(_PARALLEL): tensor for key, tensor in weights.items()}
 
 
 def damaged_header(file: Path, name: str, value: str) -> ValueError:
-    """Returns an error for something that comixup would not have written."""
+    """Returns the error for metadata that comixup would not have written."""
     return ValueError(
         f"`path` must be a file that comixup wrote, but {name} of {file} is "
         f"{value[:REASON_LETTERS]!r}. Put back a good copy."
@@ -111,17 +111,17 @@ def _read_safetensors(file: Path, about_alone: bool = False) -> WeightsFile:
 
 def _read_pickled(file: Path) -> WeightsFile:
     try:
-        # torch before 2.6 runs what is in those, `weights_only` or not.
+        # torch before 2.6 runs code in those even with `weights_only`.
         if tarfile.is_tarfile(file):
             raise ValueError("it is a tar archive")
         if zipfile.is_zipfile(file):
             with zipfile.ZipFile(file) as archive:
                 check_archive(archive, file.stat().st_size)
         with warnings.catch_warnings():
-            # torch warns of pickles that torch.save did not write: read or rejected below.
+            # torch warns about pickles not from torch.save; they are read or rejected below.
             warnings.simplefilter("ignore", UserWarning)
             content = torch.load(file, map_location="cpu", weights_only=True)
-    except Exception as why:  # a damaged file can raise anything at all
+    except Exception as why:  # a damaged file can raise anything
         raise ValueError(
             f"`path` must hold tensors and nothing else, but {file} is damaged or holds things "
             f"that are not data, which are not loaded ({reason_of(why)}). Save model.state_dict()."
@@ -143,7 +143,7 @@ def _read_pickled(file: Path) -> WeightsFile:
 def check_archive(archive: zipfile.ZipFile, size: int) -> None:
     """Raises `ValueError` for an archive that unpacks to more bytes than its file has, `size`.
 
-    torch stores tensors uncompressed. A small file of compressed zeros would fill the memory.
+    torch stores tensors uncompressed; a small file of compressed zeros could fill the memory.
     """
     if sum(record.file_size for record in archive.infolist()) > size:
         raise ValueError("its records are larger than the file, so torch.save did not write it")

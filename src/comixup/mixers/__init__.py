@@ -1,13 +1,12 @@
 """The methods, one file each, and the training step they share.
 
-1. The methods: `_input`, `_manifold`, `_cutmix`, `_resizemix` and `_fmix` with partners;
-   `_comixup`, `_puzzlemix`, `_saliencymix`, `_guidedmixup` and `_rmix` by saliency (`_salient`),
-   `_one_pass` by remembered saliency, in workers too; `_recursivemix` with the last batch;
-   `_choice` of them and how many batches they mix over training. All are a `_mixer`, which tells
-   what it needs;
+1. Methods with partners: `_input`, `_manifold`, `_cutmix`, `_resizemix`, `_fmix`;
+   with saliency (`_salient`): `_comixup`, `_puzzlemix`, `_saliencymix`, `_guidedmixup`, `_rmix`;
+   with remembered saliency, in workers too: `_one_pass`; with the last batch: `_recursivemix`; a
+   random choice of methods, and schedules: `_choice`. Their base class: `_mixer`;
 2. one step with any of them: `_training_step`; a loss for mixtures: `_decoupled`; batches as
    dictionaries: `_mix_dict`;
-3. what they hang on a model: `_hooks`.
+3. hooks on a user's model: `_hooks`.
 """
 
 from comixup.mixers._choice import Choice as Choice

@@ -16,28 +16,28 @@ from comixup._random import coin
 from comixup.mixers._mixer import Mixed, Mixer, NextBatch, mixes_images
 
 ALTERNATING = 6
-"""Tenths of the epochs after which an annealed schedule leaves out every other epoch."""
+"""Tenths of the epochs after which an annealed schedule mixes every other epoch only."""
 FALLING = 9
-"""Tenths of the epochs after which it falls to zero."""
+"""Tenths of the epochs after which it decreases linearly to zero."""
 _C = TypeVar("_C", bound="Choice")
 
 
 class Choice(Mixer):
     """Mixes each batch by one of several methods, drawn by their weights.
 
-    The method of a batch is drawn before its clean pass (`training_step`, `saliency`): one that
-    needs none has none, and `clean_weight` and `mixed_weight` are those of the method drawn.
-    `last.chosen` tells which one mixed the last batch.
+    The method of a batch is drawn before its clean pass (`training_step`, `saliency`), which is
+    skipped if the method needs none; `clean_weight` and `mixed_weight` are those of the drawn
+    method. `last.chosen` is the index of the method of the last batch.
 
     Args:
-        mixers: the methods, with p = 1. Those without a generator draw from this one's.
-        weights: of the methods, in proportion to their probabilities; None means equal ones.
+        mixers: the methods, with p = 1. Those without a generator use this one's.
+        weights: relative probabilities of the methods; None means equal ones.
         p: probability that a batch is mixed at all.
-        generator: where the draws come from, on the CPU; None means torch's global one.
+        generator: random generator on the CPU; None means torch's global one.
 
     Attributes:
         num_classes: that of the methods.
-        needs_saliency: whether one of them does, of a weight above 0.
+        needs_saliency: whether any method with a weight above 0 does.
         recalls: likewise.
 
     >>> from comixup import CoMixup, CutMix
@@ -77,12 +77,12 @@ class Choice(Mixer):
         self.needs_saliency = any(self.mixers[index].needs_saliency for index in self._possible)
         self.recalls = any(self.mixers[index].recalls for index in self._possible)
         for mixer in self.mixers:
-            # The last batch is the same for all of them, whichever mixed it.
+            # All methods share the last batch, whichever mixed it.
             vars(mixer).update(generator=mixer.generator or generator, _previous=self._previous)
 
     @property
     def uniform_expected(self) -> bool:
-        """Whether no method warns of constant saliency maps."""
+        """Whether constant saliency maps raise no warning, for all methods."""
         return all(mixer.uniform_expected for mixer in self.mixers)
 
     @uniform_expected.setter
@@ -97,7 +97,7 @@ class Choice(Mixer):
 
     @property
     def generators(self) -> tuple[torch.Generator, ...]:
-        """Its own generators and those of the methods, without repeats."""
+        """Its own generators and those of the methods, without duplicates."""
         own = [*super().generators, *(g for mixer in self.mixers for g in mixer.generators)]
         return tuple({id(generator): generator for generator in own}.values())
 
@@ -109,7 +109,7 @@ class Choice(Mixer):
         """Returns how this batch is mixed by its method."""
         unprepared = saliency is None and self._next is None
         if unprepared and self.needs_saliency and self.p * self.fraction > 0:
-            # In every batch alike, not only if a method is drawn that needs it.
+            # In every batch, not only if the drawn method needs it.
             raise ValueError(
                 f"`saliency` must be given to {type(self).__name__}, one of whose methods needs "
                 "it, got None. Use mixer.saliency(model, images, targets), or "
@@ -131,7 +131,7 @@ class Choice(Mixer):
     def _choose(self) -> int:
         """Returns the index of a method, drawn by the weights."""
         index = 0
-        if len(self._possible) > 1:  # a certain outcome uses up no randomness
+        if len(self._possible) > 1:  # a certain outcome draws nothing
             place = float(torch.rand((), generator=self.generator, device="cpu"))
             index = bisect.bisect(self._bounds, place * self._bounds[-1])
         return self._possible[index]
@@ -181,17 +181,16 @@ def _checked_weights(weights: Sequence[float], count: int) -> tuple[float, ...]:
 class Schedule:
     """The fraction of the batches to mix in each epoch: `mixup.fraction = schedule(epoch)`.
 
-    It is relative to the method's own (`p`, or `rate` of `OnePass`). A resumed run sets it from the
-    epoch again, like any other.
+    It multiplies the method's own (`p`, or `rate` of `OnePass`).
 
     Attributes:
-        epochs: of the whole training.
-        first_epoch: the first that is mixed, counted from 0; those before it are a warm-up.
-        off_epoch: the first that is no longer mixed, as timm's `mixup_off_epoch`; None: mix to the
+        epochs: total number of epochs.
+        first_epoch: the first mixed epoch, counted from 0, after a warm-up without mixing.
+        off_epoch: the first epoch no longer mixed, like timm's `mixup_off_epoch`; None: mix to the
             end.
         annealed: Mixup Without Hesitation (Yu, Wang and Wu, 2021): all batches until 60 % of the
-            epochs, then those of even epochs until 90 %, then a fraction that falls from 1 to 0 in
-            a straight line.
+            epochs, then those of even epochs until 90 %, then a fraction that decreases linearly
+            from 1 to 0.
 
     >>> schedule = Schedule(10, off_epoch=8)
     >>> [schedule(epoch) for epoch in (0, 7, 8, 9)]

@@ -28,7 +28,7 @@ from comixup.mixers._mixer import Mixed
 from comixup.mixers._salient import SaliencyMixer
 
 PARTITIONS_PER_THREAD = 8
-"""Partitions of 20 take a thread about as long as torch's threads stay busy."""
+"""A thread solves so many partitions of 20 in about the time that torch's idle threads spin."""
 
 TargetWeight: TypeAlias = Literal["area", "saliency"]
 
@@ -50,30 +50,29 @@ class CellMixer(SaliencyMixer):
 class CoMixup(Weights, CellMixer):
     """Co-Mixup (Kim et al., ICLR 2021): salient, smooth and diverse mixtures of a whole batch.
 
-    The defaults are the paper's. From each partition of the batch as many outputs are made as it
-    has inputs; each output may take cells from any of them.
+    The defaults are the paper's. Each partition of the batch yields as many outputs as it has
+    inputs; an output may take cells from any of them.
 
-    The gradients of the clean and the mixed loss are added, so a step is up to twice as long as one
-    without mixing at the same learning rate. `clean_reduction="mean"` takes their mean instead: in
-    a loop of your own multiply the mixed loss by `mixed_weight`; `training_step` does so itself.
+    The gradients of the clean and the mixed loss are added, so a parameter update is up to twice as
+    large as without mixing at the same learning rate. `clean_reduction="mean"` averages them
+    instead: in your own loop multiply the mixed loss by `mixed_weight`, as `training_step` does.
 
     Args:
-        partition_size: at most this many inputs are mixed together, in partitions of near-equal
-            size; None means the whole batch.
-        num_outputs: images to make of a batch, shared out among its partitions; None: as many as
-            it has.
+        partition_size: most inputs that are mixed together, in partitions of near-equal size; None
+            means the whole batch.
+        num_outputs: number of mixed images per batch, divided among its partitions; None: the batch
+            size.
         keep_gradients: see `comixup.saliency`.
         saliency_scale: compute saliency on images of this relative size (`scale` of
             `comixup.saliency`); below 1 only with keep_gradients=False.
-        resolve: separate outputs that would use the same inputs (a step of the official
-            implementation).
+        resolve: penalize outputs that use the same inputs (a step of the official implementation).
         target_weight: an input's weight in the target: its share of the pixels ("area"), or of the
             saliency that the output shows ("saliency").
         sweeps: passes of Algorithm 1 over the outputs.
         levels: L; masks are multiples of 1/L.
         grid: cells per side, or one number per side; at most one per pixel.
         omega: weight of the distances between salient locations in the compatibility matrix.
-        alpha: the prior's Dirichlet parameter; None leaves the prior out.
+        alpha: parameter of the prior's Dirichlet distribution; None means no prior.
         compatibility: the (m, m) matrix itself, or a function of a partition's saliency that
             returns it.
         num_threads: threads that share the partitions; None means torch's number, and for images on
@@ -110,11 +109,11 @@ class CoMixup(Weights, CellMixer):
         if not (self.compatibility is None or callable(self.compatibility)):
             vars(self)["compatibility"] = floating("compatibility", self.compatibility)
         Weights.__post_init__(self)
-        # The costs of an input sum to one. Weights that are too small are rejected before training.
+        # The costs of an input sum to one. Weights that are too small are rejected here, early.
         check_term_scale(1.0, self, 1, 1.0, has_prior=self.alpha is not None)
 
     def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
-        """Returns the labelling that Algorithm 1 finds for a batch."""
+        """Returns the labelling of a batch by Algorithm 1."""
         maps = self.pooled(saliency, images, self.grid)
         problems = build_problems(
             maps,
@@ -169,8 +168,8 @@ def partitions(inputs: int, partition_size: int | None, outputs: int) -> list[Pa
 def _threads_for(partitions: int, device: torch.device) -> int:
     """Returns the default number of threads for a number of partitions.
 
-    After each of torch's parallel operations its threads keep their cores busy for milliseconds,
-    waiting for the next: on the CPU another thread gains nothing before it has that much to do.
+    After a parallel operation torch's threads spin on their cores for milliseconds: on the CPU,
+    another thread pays off only with more work than that.
     """
     threads = torch.get_num_threads()
     if device.type != "cpu":
@@ -181,7 +180,7 @@ def _threads_for(partitions: int, device: torch.device) -> int:
 def saliency_ratio(labelling: Labelling, cells: Tensor) -> Tensor:
     """Returns each input's share of the saliency that an output shows, (m', m); rows sum to one.
 
-    An output that shows no saliency at all has the shares of its area.
+    An output without any saliency is divided by area.
     """
     sources = labelling.sources.flatten(2)
     shown = cells.flatten(1)[sources, torch.arange(sources.shape[2])] / labelling.levels

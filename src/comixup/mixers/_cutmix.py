@@ -22,9 +22,9 @@ from comixup.mixers._mixer import Mixed
 class Boxes:
     """A plan: partner k of an image covers it inside box k; later boxes lie over earlier ones.
 
-    A box shows what the partner has there; or, `resized`, the whole of it: each pixel the mean of
-    those that it covers, of integers, which have no mean, the one in their middle. Then `masks`
-    tells whose pixels are seen, not from which place of that input.
+    A box shows the partner's pixels at its own location or, if `resized`, the whole partner,
+    downscaled by area averaging (integers: by the middle pixel). Then `masks` has the inputs that
+    are shown, not the locations of their pixels.
 
     Attributes:
         partners: (m, k) integers.
@@ -32,7 +32,7 @@ class Boxes:
         end: the pixel after the last; equal to `begin` for an empty box.
         size: the images' spatial size.
         resized: whether a box shows all of its partner.
-        others: inputs beyond the images that are pasted over; they come after them.
+        others: number of inputs after the images, which are pasted but not pasted over.
     """
 
     on_device: ClassVar = ("partners",)
@@ -45,7 +45,7 @@ class Boxes:
 
     @property
     def num_inputs(self) -> int:
-        """The number of inputs: m images, of which as many outputs are made, and others."""
+        """The number of inputs: m images, one per output, and the others."""
         return len(self.partners) + self.others
 
     @property
@@ -84,7 +84,7 @@ class Boxes:
         return ratio_matrix(self.partners, pixels / math.prod(self.size), self.num_inputs)
 
     def mix_images(self, images: Tensor) -> Tensor:
-        """Returns images, or any tensor (m, C, *size), with the same boxes pasted."""
+        """Returns images, or any other tensor (m, C, *size), with the boxes pasted."""
         check_same_batch(images, self.num_inputs)
         self._check_size(images.shape[2:])
         if self.resized:
@@ -106,7 +106,7 @@ class Boxes:
         return mixed
 
     def mix_masks(self, masks: Tensor, ignore_index: int | None = IGNORE_INDEX) -> Tensor:
-        """Returns masks of class indices, (m, *size) integers, with the same boxes pasted."""
+        """Returns masks of class indices, (m, *size) integers, with the boxes pasted."""
         check_masks(masks, ignore_index)
         return self.mix_images(with_channels(masks, len(self.size))).view(-1, *masks.shape[1:])
 
@@ -128,12 +128,12 @@ class Boxes:
 class CutMix(PartnerMixer):
     """CutMix (Yun et al., ICCV 2019): boxes of other images pasted over each image.
 
-    A box covers a partner's ratio of the image, around a random centre, as far as it lies inside;
-    the targets count the pixels that can be seen in the end.
+    A box covers the partner's ratio of the image, around a random center, clipped to the image; the
+    targets are weighted by the visible pixels.
 
     Args:
         alpha: parameter of the ratios' Beta, or Dirichlet, distribution.
-        num_inputs: images in each output: itself and others, a box each, later ones on top.
+        num_inputs: number of images per output: itself and others, one box each, later ones on top.
         per_sample: draw ratios and boxes for each image rather than for the batch.
         num_classes, p, clean_weight, clean_reduction, generator, validate: see `Mixer`.
 
@@ -169,7 +169,7 @@ def boxes_inside(
 ) -> tuple[Tensor, Tensor]:
     """Returns begin and end of boxes of a scale (..., 1), placed uniformly inside the image.
 
-    Sides are rounded down to whole pixels; a box without any is empty.
+    Sides are rounded down to whole pixels, possibly to an empty box.
     """
     sides = torch.tensor(tuple(size))
     box = (scale * sides).long()
@@ -180,7 +180,7 @@ def boxes_inside(
 def shrunk_to(images: Tensor, sides: Sequence[int]) -> Tensor:
     """Returns images downscaled to (m, C, *sides) by area averaging.
 
-    Of integers, which have no mean, it is the one in their middle.
+    Integers take the middle pixel instead.
 
     >>> shrunk_to(torch.tensor([[[1.0, 3, 5, 7]]]), [2]).tolist()
     [[[2.0, 6.0]]]

@@ -9,21 +9,21 @@ from torch import Tensor
 from comixup._checks import check_number
 
 ETA = 0.1
-"""Weight of the decoupled term; none was searched for here."""
+"""Default weight of the decoupled term; it was not tuned here."""
 _NOTHING = -1e30
-"""A logit that adds nothing to a sum of exponentials, and whose gradient is no NaN."""
+"""A logit that adds nothing to a sum of exponentials, with a finite gradient."""
 
 
 def decoupled_cross_entropy(logits: Tensor, targets: Tensor, eta: float = ETA) -> Tensor:
     """Returns cross-entropy plus a term in which a mixture's classes do not compete (scalar).
 
-    Cross-entropy pulls the classes of a mixture apart: what one of them gains the others lose. The
-    decoupled loss (Liu et al., NeurIPS 2023) adds, for an output whose target has the classes M
-    with shares w, eta times the sum over i in M of w_i times the cross-entropy of class i among i
-    and all classes outside of M. Each output has its own M and w, of any number of inputs. A target
-    of one class has 1 + eta times its cross-entropy.
+    Under cross-entropy the classes of a mixture compete for probability. The decoupled loss (Liu et
+    al., NeurIPS 2023) adds, for an output whose target has the classes M with shares w, eta times
+    the sum over i in M of w_i times the cross-entropy of class i among i and all classes outside of
+    M. Each output has its own M and w. For a target of one class it is 1 + eta times the
+    cross-entropy.
 
-    Targets must not be smoothed, else every class is in M and the term is 0.
+    Do not use label smoothing: every class would be in M and the term 0.
 
     Args:
         logits: (m, classes).

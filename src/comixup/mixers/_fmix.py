@@ -1,4 +1,4 @@
-"""FMix: two images joined along masks of low-frequency noise."""
+"""FMix: two images mixed by binary masks of low-frequency noise."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ from comixup.mixers._mixer import Mixed, Mixer
 class FMix(Mixer):
     """FMix (Harris et al., 2020): binary masks of any shape, from low-frequency noise.
 
-    A picture of Gaussian noise, whose amplitude falls with the frequency, is cut at a level: where
-    it is highest, a share lambda ~ Beta(alpha, alpha) of the pixels, an image shows itself, and its
-    partner elsewhere. lambda is rounded to whole pixels, down or up by a coin, and the targets have
-    what it was rounded to.
+    Gaussian noise whose amplitude decreases with the frequency is thresholded: an image shows its
+    own pixels where the noise is highest, a fraction lambda ~ Beta(alpha, alpha), and its partner's
+    elsewhere. lambda is randomly rounded to whole pixels, for images and targets.
 
     Args:
         alpha: parameter of lambda's Beta distribution.
-        decay: amplitudes fall as 1 / frequency ** decay: higher for smoother borders.
+        decay: amplitudes are 1 / frequency ** decay; higher values give smoother borders.
         per_sample: draw lambda and a mask for each image rather than for the batch.
         num_classes, p, clean_weight, clean_reduction, generator, validate: see `Mixer`.
 
@@ -63,9 +62,10 @@ class FMix(Mixer):
 def low_frequencies(
     count: int, size: tuple[int, ...], decay: float, generator: torch.Generator | None
 ) -> Tensor:
-    """Returns pictures (count, *size): complex Gaussian noise / frequency ** decay, transformed.
+    """Returns noise (count, *size): the inverse transform of complex noise / frequency ** decay.
 
-    The constant part, which moves no pixel past another, has the amplitude of the lowest frequency.
+    The constant term, which does not affect the order of pixels, has the lowest frequency's
+    amplitude.
     """
     square = torch.fft.rfftfreq(size[-1]).square()
     for side in reversed(size[:-1]):

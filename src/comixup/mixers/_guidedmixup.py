@@ -16,7 +16,7 @@ from comixup.mixers._mixer import Mixed
 from comixup.mixers._salient import SHOWN, SaliencyMixer
 
 WINDOW, SIGMA = 7, 3.0
-"""Pixels per side, and standard deviation, of the Gaussian that maps are smoothed by."""
+"""Pixels per side, and standard deviation, of the Gaussian that smooths maps."""
 _TINY = 1e-30
 
 
@@ -24,14 +24,13 @@ _TINY = 1e-30
 class GuidedMixup(SaliencyMixer):
     """GuidedMixup (Kang and Kim, AAAI 2023): saliency-weighted blends of dissimilar pairs.
 
-    Maps are smoothed and sum to one. Partners are far from each other by the distance of their
-    maps: from the farthest pair on, each image's partner is the farthest that is no other's yet
-    (`farthest_cycle`). A pixel has the share s_a / (s_a + s_b) of the image, and the rest of its
-    partner; targets have the mean over the pixels. Nothing is drawn but, by `p`, whether a batch is
-    mixed.
+    Maps are smoothed and normalized to sum 1. Partners have distant maps: starting from the
+    farthest pair, each image is assigned the farthest image that is not assigned yet
+    (`farthest_cycle`). A pixel is blended with weight s_a / (s_a + s_b) for the image; targets use
+    the mean over pixels. Mixing is deterministic; only `p` is random.
 
-    The paper mixes with p=0.5 by maps of `comixup.spectral_residual`, which need no clean pass, and
-    with p=0.8 by gradients, with the clean loss.
+    The paper uses p=0.5 with `comixup.spectral_residual`, without a clean pass, and p=0.8 with
+    gradients and the clean loss.
 
     Args:
         clean_weight: see `Mixer`.
@@ -56,7 +55,7 @@ class GuidedMixup(SaliencyMixer):
         partners = torch.from_numpy(next_in(farthest_cycle(distance)))
         other = smooth[partners.to(smooth.device)]
         total = smooth + other
-        share = torch.where(total > 0, smooth / total, 0.5)  # 0 / 0 where nothing matters in both
+        share = torch.where(total > 0, smooth / total, 0.5)  # 0 / 0 where neither is salient
         return Mixed(
             Blend(partners.unsqueeze(1), torch.stack([share, 1 - share], 1)),
             uniform_maps=int(np.count_nonzero(maps.uniform)),
@@ -69,7 +68,7 @@ def smooth_maps(maps: Maps, size: tuple[int, ...]) -> Tensor:
     ones = (-1, *[1] * len(size))
     uniform = torch.from_numpy(maps.uniform).to(maps.saliency.device)
     saliency = maps.saliency.where(~uniform.view(ones), 1.0)
-    # By the largest first: the sum of a map may be too large for single precision, or too small.
+    # Scaled by the maximum first: a map's sum may overflow or underflow in single precision.
     saliency = (saliency / saliency.flatten(1).amax(1).view(ones)).float().unsqueeze(1)
     if tuple(saliency.shape[2:]) != size:
         saliency = resized(saliency, size)
@@ -80,9 +79,9 @@ def smooth_maps(maps: Maps, size: tuple[int, ...]) -> Tensor:
 
 
 def distances(maps: Tensor) -> Tensor:
-    """Returns the Euclidean distance of each pair of maps, (m, m), by one product of matrices."""
+    """Returns the Euclidean distance of each pair of maps, (m, m), by one matrix product."""
     flat = maps.flatten(1)
-    flat = flat - flat.mean(0)  # small differences of large numbers would be lost
+    flat = flat - flat.mean(0)  # avoid cancellation
     product = flat @ flat.T
     square = product.diagonal()
     return (square.unsqueeze(0) + square.unsqueeze(1) - 2 * product).clamp(min=0).sqrt()
@@ -91,14 +90,14 @@ def distances(maps: Tensor) -> Tensor:
 def farthest_cycle(distance: npt.NDArray[np.floating]) -> npt.NDArray[np.int64]:
     """Returns a greedy tour of all images: each step goes to the farthest image not yet visited.
 
-    Of equally far ones, the first. Each image is followed by its partner, the last by the first.
+    Ties go to the first. Each image is followed by its partner, the last by the first.
 
     >>> farthest_cycle(np.array([[0.0, 1, 3], [1, 0, 2], [3, 2, 0]])).tolist()
     [0, 2, 1]
     """
     left = np.array(distance, dtype=np.float64)
     np.fill_diagonal(left, -1)
-    # Above the diagonal: products of matrices round (i, j) and (j, i) apart on some processors.
+    # Above the diagonal only: matrix products may round (i, j) and (j, i) differently.
     pairs = np.where(np.tri(len(left), dtype=bool), -1, left)
     now, following = divmod(int(pairs.argmax()), len(left))
     order = [now]

@@ -1,4 +1,4 @@
-"""Hooks on a user's model: mixing a layer's output, and watching the kept gradient."""
+"""Hooks on a user's model: mix a layer's output, check the kept clean gradient."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from comixup.core.mix import Plan
 _CHECKPOINT = "torch.utils.checkpoint"
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _HOOKS_ARE_WATCHED = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 5)
-"""Whether torch.compile sees that an attribute of a hook has changed. Where it does not, code would
-be compiled once and for all with the first batch's blend."""
+"""Whether torch.compile guards on attributes of a hook. If not, the first batch's plan would be
+compiled into the code."""
 _REMEDY = (
     "or set keep_gradients=False (CoMixup, PuzzleMix) or clean_weight=0 to train on mixed images "
     "alone, which costs less. This warning is shown once."
@@ -45,12 +45,12 @@ class Recomputation(NamedTuple):
 def checkpointed_blocks() -> tuple[list[object], Recomputation | None]:
     """Returns the active blocks of `torch.utils.checkpoint`, from the call stack.
 
-    Those that run for the first time, then the innermost one that is run again: inside of it are
-    the first; None in a forward pass.
+    First the blocks in their first run, then the innermost one being recomputed, which contains
+    them; None in a forward pass.
 
-    `torch.utils.checkpoint` runs a block in the forward pass and again in the backward pass, and
-    has no function that tells the two apart. Its own functions are on the call stack in both,
-    though, and hold an object that belongs to the block and lives as long as its graph.
+    `torch.utils.checkpoint` has no API to tell a block's first run from its recomputation. But in
+    both its own functions are on the call stack, with an object that belongs to the block and lives
+    as long as its graph.
     """
     entered: list[object] = []
     for frame in _callers():
@@ -63,7 +63,7 @@ def checkpointed_blocks() -> tuple[list[object], Recomputation | None]:
             return entered, Recomputation(names["ctx"], _graph_task())
         if function == "forward" and "ctx" in names:
             entered.append(names["ctx"])
-        if "gen" in names:  # use_reentrant=False: a generator that waits for the block
+        if "gen" in names:  # use_reentrant=False: a suspended generator
             waiting = names["gen"].gi_frame
             if waiting is not None and "new_frame" in waiting.f_locals:
                 entered.append(waiting.f_locals["new_frame"])
@@ -71,7 +71,7 @@ def checkpointed_blocks() -> tuple[list[object], Recomputation | None]:
 
 
 def in_backward() -> bool:
-    """Returns whether a backward pass is under way in this thread."""
+    """Returns whether a backward pass is running in this thread."""
     return _graph_task() != -1
 
 
@@ -110,18 +110,17 @@ class _BlockRuns:
 class LayerHook:
     """Mixes a layer's first output in each forward pass, if it has a plan and the model trains.
 
-    A block that gradient checkpointing recomputes is mixed as it was in the forward pass, whatever
-    plan the hook was given since.
+    A block recomputed by gradient checkpointing is mixed as in its forward pass, even if the hook
+    has a new plan by then.
 
-    It is put in place once, before the model is compiled, and stays; a new plan changes only
-    attributes, which torch.compile watches. Copies, pickled ones too, never have a plan: no mixer
-    knows them.
+    It is registered once, before the model is compiled; a new plan changes only attributes, which
+    torch.compile guards on. Copies, pickled ones too, have no plan: no mixer refers to them.
 
     Attributes:
-        name: of the layer.
+        name: name of the layer.
         passes: the model's forward passes.
-        blend: how to mix; None for not at all.
-        has_mixed: whether it has mixed by this plan.
+        blend: the plan; None for no mixing.
+        has_mixed: whether the plan has been applied.
         has_run: whether the layer has run in this forward pass.
         has_repeated: whether it has run more than once in it.
         compiled: whether it has run in compiled code of a forward pass by this plan.
@@ -230,7 +229,7 @@ class ForwardPasses:
 
     def __init__(self) -> None:
         self.hooks: list[LayerHook] = []
-        self.depth = 0  # calls of the model under way: more than one if it calls itself
+        self.depth = 0  # active calls of the model: more than one if it calls itself
 
     def __reduce__(self) -> tuple[object, ...]:
         return ForwardPasses, ()
@@ -248,7 +247,7 @@ class ForwardPasses:
             return
         if torch.compiler.is_compiling():
             self.depth += 1
-        else:  # counted anew: an interrupted pass has no end
+        else:  # restart the count: an interrupted pass has no end
             self.depth = max(1, calls_under_way(model))
         if self.depth == 1:
             for hook in self.hooks:
@@ -263,7 +262,7 @@ class ForwardPasses:
 def layer_hooks(model: nn.Module) -> list[LayerHook]:
     """Returns the hooks on a model's layers, of all mixers."""
     inner = unwrapped(model)
-    if not isinstance(inner, nn.Module):  # a function, say: any callable serves as a model
+    if not isinstance(inner, nn.Module):  # any callable serves as a model
         return []
     return [
         hook
@@ -300,12 +299,12 @@ def check_and_cancel(hooks: list[LayerHook]) -> None:
 
 
 class KeptGradient:
-    """Watches that the clean gradient survives until the mixed loss's backward pass.
+    """Warns if the clean gradient is zeroed before the mixed loss's backward pass.
 
-    The clean pass leaves its gradient in the weights' `.grad`, for the mixed loss's backward pass
-    to add to. Where the gradients are zeroed in between, the clean term is gone, and nothing else
-    shows: it warns. One weight stands for all: gradients are zeroed together. Nothing is read from
-    a device unless the gradient was changed in between, which a correct loop does not do.
+    The clean pass leaves its gradient in the weights' `.grad`, to which the mixed loss's backward
+    pass adds. Zeroing it in between would silently drop the clean loss. One weight is checked for
+    all. Its values are read from a device only if the gradient changed in between, which a correct
+    loop does not do.
     """
 
     def __init__(self) -> None:
@@ -315,7 +314,7 @@ class KeptGradient:
         self._handle: RemovableHandle | None = None
 
     def __reduce__(self) -> tuple[type[KeptGradient], tuple[()]]:
-        """Copies and pickles as a fresh object: a copied mixer has had no clean pass."""
+        """Copies and pickles as a new object: a copied mixer has had no clean pass."""
         return KeptGradient, ()
 
     def forget(self) -> None:
@@ -355,7 +354,7 @@ class KeptGradient:
         if weight is None:
             return
         grad = weight.grad
-        # A gradient that was clipped or scaled in place is another version, too, but not zero.
+        # Clipping or scaling in place changes the version, too, but not to zero.
         if grad is None or (grad._version != version and not grad.any()):
             self._warn(
                 "Gradients must not be zeroed between the clean pass (`saliency`, `clean_pass`) "
@@ -370,7 +369,7 @@ class KeptGradient:
 
 def _plain_weight(model: nn.Module) -> nn.Parameter | None:
     """Returns a weight with an unsharded gradient; None if there is none."""
-    if not isinstance(model, nn.Module):  # a function will do as well
+    if not isinstance(model, nn.Module):  # any callable serves as a model
         return None
     if any(type(m).__name__ == "FullyShardedDataParallel" for m in layers_of_wrapping(model)):
         return None

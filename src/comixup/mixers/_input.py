@@ -22,9 +22,8 @@ class Blend:
 
     Attributes:
         partners: (m, k) integers.
-        ratios: (m or 1, 1 + k) float32, the same at every pixel; or (m or 1, 1 + k, *grid), of each
-            cell of a grid, upsampled by nearest neighbour: a pixel's, if the grid has a cell for
-            each. They sum to one.
+        ratios: (m or 1, 1 + k) float32, the same at every pixel; or (m or 1, 1 + k, *grid) per cell
+            of a grid, upsampled by nearest neighbor. They sum to one over the inputs.
     """
 
     on_device: ClassVar = ("partners", "ratios")
@@ -50,7 +49,7 @@ class Blend:
     def source_ratio(self, size: Sequence[int] | None = None) -> Tensor:
         """Returns the share of each input in each output, (m, m); see `Labelling.source_ratio`.
 
-        Without a grid the size plays no part.
+        Without a grid the size is ignored.
         """
         if not self.grid:
             return ratio_matrix(self.partners, self.ratios)
@@ -60,7 +59,7 @@ class Blend:
         return ratio_matrix(self.partners, (self.ratios * weights).flatten(2).sum(2))
 
     def mix_images(self, images: Tensor) -> Tensor:
-        """Returns images, or any floating tensor (m, ...), blended alike."""
+        """Returns blended images, or any other floating-point tensor (m, ...)."""
         check_same_batch(images, self.num_inputs)
         if not images.is_floating_point():
             raise TypeError(
@@ -68,7 +67,7 @@ class Blend:
                 "first. Masks of class indices: use `mix_masks`."
             )
         check_precision("images", images)
-        # Half precision is too coarse for the ratios: means are taken in single precision.
+        # Half precision is too coarse for the ratios: average in single precision.
         wide = torch.promote_types(images.dtype, torch.float32)
         partners = to_device(self.partners, images.device)
         own, *others = self._ratios_of_pixels(images, wide)
@@ -78,10 +77,10 @@ class Blend:
         return total.to(images.dtype)
 
     def mix_masks(self, masks: Tensor, ignore_index: int | None = IGNORE_INDEX) -> Tensor:
-        """Returns masks of class indices, (m, ...) integers: at each pixel the largest share's.
+        """Returns masks of class indices, (m, ...) integers, with each pixel's largest share.
 
-        In a tie the class of the image itself, then of its first partner, and so on; or
-        `ignore_index` if pixels without a class are part of the tie.
+        Ties go to the image itself, then to its first partner, and so on; or to `ignore_index` if
+        pixels without a class are part of the tie.
         """
         check_masks(masks, ignore_index)
         check_same_batch(masks, self.num_inputs, "masks")
@@ -115,7 +114,7 @@ class Blend:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class PartnerMixer(Mixer):
-    """A method that mixes every image with `num_inputs` - 1 others, by ratios ~ Dirichlet(alpha).
+    """Base class of methods that mix each image with others, by ratios ~ Dirichlet(alpha).
 
     For two inputs the ratio is the usual lambda ~ Beta(alpha, alpha).
     """
@@ -149,7 +148,7 @@ class InputMixup(PartnerMixer):
 
     Args:
         alpha: parameter of the ratios' Beta, or Dirichlet, distribution.
-        num_inputs: images in each output: itself and others of the batch, at random.
+        num_inputs: number of images per output: itself and random others of the batch.
         per_sample: draw ratios for each image rather than for the batch.
         num_classes, p, clean_weight, clean_reduction, generator, validate: see `Mixer`.
 
@@ -177,8 +176,8 @@ def check_same_batch(images: Tensor, m: int, name: str = "images") -> None:
 def ratio_matrix(partners: Tensor, ratios: Tensor, num_inputs: int | None = None) -> Tensor:
     """Returns the share of each input in each output, (m, m), from the ratios of the partners.
 
-    With more inputs than outputs, (m, num_inputs). Where the shares are of each cell of a grid,
-    (m or 1, 1 + k, *grid), so are the answers.
+    With more inputs than outputs, (m, num_inputs). Ratios per cell, (m or 1, 1 + k, *grid), give
+    shares per cell.
 
     >>> ratio_matrix(torch.tensor([[1], [0]]), torch.tensor([[0.75, 0.25]])).tolist()
     [[0.75, 0.25], [0.25, 0.75]]

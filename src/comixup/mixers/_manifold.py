@@ -22,25 +22,25 @@ from comixup.mixers._input import Blend, PartnerMixer
 from comixup.mixers._mixer import Mixed
 
 INPUT = "input"
-"""The name of the layer before the first: the images themselves."""
+"""The layer name that stands for the images themselves."""
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ManifoldMixup(PartnerMixer):
-    """Manifold mixup (Verma et al., ICML 2019): input mixup at a layer chosen anew for each batch.
+    """Manifold mixup (Verma et al., ICML 2019): input mixup at a random layer for each batch.
 
-    The model keeps its `forward`: `attach` puts a hook on each of the layers, before the model is
-    compiled or wrapped (or after: DistributedDataParallel, Fabric and torch.compile are looked
-    through). The call then mixes the targets and gives the hook of the drawn layer its plan. The
-    hook mixes in training mode until the next call or `cancel()`: the layer's first output in each
-    forward pass of the model, and the same one where gradient checkpointing recomputes it. Copies
-    of the model, and of the mixer, do not mix: attach a mixer to them.
+    The model's `forward` is unchanged: `attach` registers a hook on each of the layers, before or
+    after the model is compiled or wrapped (DistributedDataParallel, Fabric, torch.compile). The
+    call mixes the targets and hands its plan to the hook of the drawn layer. In training mode, that
+    hook mixes the layer's first output in each forward pass, and where gradient checkpointing
+    recomputes it, until the next call or `cancel()`. Copies of the model or mixer do not mix until
+    attached.
 
     Args:
         layers: names of submodules whose output may be mixed, as in `model.named_modules()`;
-            "input" stands for the images. The paper takes the images and the first two stages.
+            "input" stands for the images. The paper uses the images and the first two stages.
         alpha: parameter of the ratios' Beta, or Dirichlet, distribution.
-        num_inputs: images in each output: itself and others of the batch, at random.
+        num_inputs: number of images per output: itself and random others of the batch.
         per_sample: draw ratios for each image rather than for the batch.
         num_classes, p, clean_weight, clean_reduction, generator, validate: see `Mixer`.
 
@@ -82,7 +82,7 @@ class ManifoldMixup(PartnerMixer):
     def __call__(
         self, images: Tensor, targets: Tensor, saliency: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Returns the images, mixed if the layer chosen is "input", and their soft targets."""
+        """Returns the images, mixed if the drawn layer is "input", and their soft targets."""
         try:
             return super().__call__(images, targets, saliency)
         except BaseException:
@@ -137,7 +137,7 @@ class ManifoldMixup(PartnerMixer):
             hook.blend = None
 
     def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
-        """Returns layer, partners and ratios for a batch, and gives the layer's hook its plan."""
+        """Returns layer, partners and ratios for a batch, and sets the plan of the layer's hook."""
         m = len(images)
         chosen = int(torch.randint(len(self.layers), (), generator=self.generator))
         layer = self.layers[chosen]

@@ -14,7 +14,7 @@ from comixup.core.tensors import check_images
 from comixup.mixers._mixer import Mixer, mixes_images
 
 _ENTRY = "batch[{!r}]"
-"""What the mixer calls entries, which is not what it calls the images and targets it is given."""
+"""How error messages refer to entries: a mixer's own say `images` and `targets`."""
 
 
 def mix_dict(
@@ -28,20 +28,20 @@ def mix_dict(
     unmixed: str | Sequence[str] = (),
     ignore_index: int | None = IGNORE_INDEX,
 ) -> dict[str, Any]:
-    """Returns a new dictionary with all entries of a batch mixed alike.
+    """Returns a new dictionary with all entries of a batch mixed by the same plan.
 
-    Every entry has to be named: one that is not raises, so that none passes through unmixed by
-    oversight. Boxes of detection and key points cannot be mixed and raise wherever they are named.
+    Every entry has to be named; others raise an error, so that none is left unmixed by mistake.
+    Detection boxes and key points cannot be mixed and always raise an error.
 
     Args:
-        mixer: the method; it is called once, on the first of the images.
-        batch: its entries; none is changed.
+        mixer: the method; called once, with the first of `images`.
+        batch: the entries. Not changed.
         saliency: for methods that need it; see `Mixer`.
-        images: names of the entries (m, C, *size) to mix as images: images, depth, one-hot masks.
-        masks: names of those to mix as masks of class indices, (m, *size) integers.
-        targets: names of those to mix as targets: (m,) class indices, for which the mixer needs its
-            `num_classes`, or (m, columns) numbers.
-        unmixed: names of those that belong to the batch as it came: file names, indices.
+        images: names of entries (m, C, *size) to mix as images: images, depth, one-hot masks.
+        masks: names of entries to mix as masks of class indices, (m, *size) integers.
+        targets: names of entries to mix as targets: (m,) class indices, for which the mixer needs
+            its `num_classes`, or (m, columns) numbers.
+        unmixed: names of entries to leave as they are: file names, indices.
         ignore_index: the value of pixels without a class; None if every value is one.
 
     >>> from comixup import CutMix
@@ -94,7 +94,7 @@ def mix_dict(
 
 
 def _names(role: str, names: str | Sequence[str], batch: Mapping[str, Any]) -> list[str]:
-    """Returns the names given for a role, validated as entries of the batch."""
+    """Returns the names for an argument, validated as entries of the batch."""
     listed = [names] if isinstance(names, str) else list(names)
     for name in listed:
         if name not in batch:

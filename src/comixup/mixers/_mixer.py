@@ -1,4 +1,4 @@
-"""The base class of all methods, and the record of what was done to a batch."""
+"""The base class of all methods, and the record of how a batch was mixed."""
 
 import contextlib
 import copy
@@ -32,8 +32,8 @@ _R = TypeVar("_R")
 def eager(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Returns a function that runs eagerly, with one graph break, under torch.compile.
 
-    Decisions made in host memory have no graph. Where nothing is compiled the compiler, whose
-    import takes as long as torch's, is not imported.
+    Decisions in host memory cannot be traced. Without torch.compile the compiler, which takes as
+    long to import as torch, is not imported.
     """
     plain = uncompiled(function)
 
@@ -49,24 +49,21 @@ class Mixed:
     """How a batch was mixed.
 
     Attributes:
-        plan: how it is mixed, in host memory. `plan.mix_images` mixes other tensors the same way
-            (a teacher's maps), `plan.mix_masks` integer masks of segmentation; `plan.masks` and
-            `plan.source_ratio()` tell who is where.
+        plan: how it is mixed, in host memory. `plan.mix_images` mixes other tensors the same way (a
+            teacher's maps), `plan.mix_masks` integer segmentation masks; `plan.masks` and
+            `plan.source_ratio()` are the inputs' shares.
         mixed: False if the batch was left as it was, by chance `p` or because mixing is off.
-        layer: the layer of the model in which the images are mixed, where they are not mixed
-            themselves (manifold mixup).
-        target_ratio: (m', m) weights of the inputs' targets, where they are not the inputs' shares
-            of the pixels.
-        uniform_maps: inputs whose saliency was zero, constant, NaN or infinite. Nothing in them
-            stands out, so they count as uniformly salient.
-        cells: (m, *grid) the inputs' saliency on the grid of the method, each summing to 1, in host
-            memory; None for methods that need none.
-        problems: what Co-Mixup solved, one for each partition of the batch, for
+        layer: the layer of the model that mixes (manifold mixup); None if the images are mixed.
+        target_ratio: (m', m) weights of the inputs' targets, if not their shares of the pixels.
+        uniform_maps: inputs whose saliency was zero, constant, NaN or infinite; they count as
+            uniformly salient.
+        cells: (m, *grid) the inputs' saliency on the method's grid, each summing to 1, in host
+            memory; None for methods without saliency.
+        problems: Co-Mixup's problems, one per partition of the batch, for
             `comixup.objective(problems, plan)`; empty for other methods.
-        loss_weight: weight of the mixed batch's loss, beside the clean loss that was trained on
-            (see `Mixer.mixed_weight`).
-        chosen: the method that mixed it, as an index of `Choice.mixers`; None for other mixers, and
-            for batches that were left as they were.
+        loss_weight: weight of the mixed loss relative to the clean loss (see `Mixer.mixed_weight`).
+        chosen: index of the method in `Choice.mixers`; None for other mixers and for unmixed
+            batches.
     """
 
     plan: Plan
@@ -85,10 +82,10 @@ class NextBatch:
     """What is drawn for a batch before its clean pass.
 
     Attributes:
-        method: what mixes it: the mixer itself, or one of a `Choice`.
-        mixed: False leaves it as it is.
-        chosen: the method as an index of `Choice.mixers`.
-        loss_weight: weight of the mixed loss beside the clean one; None without a clean pass.
+        method: the mixer itself, or the drawn method of a `Choice`.
+        mixed: False leaves the batch unmixed.
+        chosen: index of the method in `Choice.mixers`.
+        loss_weight: weight of the mixed loss relative to the clean one; None without a clean pass.
     """
 
     method: "Mixer"
@@ -103,7 +100,7 @@ class NextBatch:
 
     @property
     def takes_clean_pass(self) -> bool:
-        """Whether a pass over the clean images comes first."""
+        """Whether a clean pass is run first."""
         return self.mixed and (self.method.needs_saliency or self.method.clean_weight > 0)
 
 
@@ -111,37 +108,37 @@ class NextBatch:
 class Mixer(SetOnce, ABC):
     """Base class of all methods: `images, targets = mixer(images, targets, saliency)`.
 
-    A mixer tells what it needs: `needs_saliency`, `needs_clean_pass`, `needs_origin`,
-    `mixes_inside`. Between a clean pass and the call that it belongs to, the mixer keeps what was
-    drawn for that batch (`next_batch`), and watches that the clean gradient is not lost.
+    Attributes state what a method needs: `needs_saliency`, `needs_clean_pass`, `needs_origin`,
+    `mixes_inside`. Between a clean pass and the call for the same batch, the mixer keeps the
+    batch's draws (`next_batch`), and warns if the clean gradient is zeroed.
 
-    Its arguments are attributes that are set once. What may be set at any time is checked then:
-    `fraction`, `enabled`, `step` and `uniform_expected`.
+    Its arguments are read-only attributes. `fraction`, `enabled`, `step` and `uniform_expected` can
+    be set at any time.
 
     Args:
-        num_classes: columns of the mixed targets; None if targets come with theirs.
-        p: probability that a batch is mixed at all, at a `fraction` of 1. One that is not has no
-            pass over the clean batch either: it trains on its own loss, with weight 1.
-        clean_weight: weight of the clean loss relative to the mixed one. Above 0 every batch that
-            is mixed takes a pass over the clean images too: `training_step` makes it, or
-            `clean_pass` (or `saliency`) in a loop of your own.
-        clean_reduction: how the two losses are put together: clean_weight * clean + mixed ("sum"),
-            or that divided by 1 + clean_weight ("mean"). In a loop of your own `clean_pass` weighs
-            the clean loss; multiply the mixed loss by `mixed_weight`.
-        generator: where all draws come from, on the CPU; None means torch's global one.
-        validate: check class indices even where the host has to wait for a device.
+        num_classes: number of classes; None if targets are (m, classes).
+        p: probability that a batch is mixed, at a `fraction` of 1. An unmixed batch has no clean
+            pass either: its only loss has weight 1.
+        clean_weight: weight of the clean loss relative to the mixed one. Above 0, mixed batches
+            need a clean pass: `training_step` runs it, or `clean_pass` (or `saliency`) in your own
+            loop.
+        clean_reduction: how the losses are combined: clean_weight * clean + mixed ("sum"), or that
+            divided by 1 + clean_weight ("mean"). In your own loop multiply the mixed loss by
+            `mixed_weight`; `clean_pass` weights the clean one.
+        generator: random generator on the CPU; None means torch's global one.
+        validate: check class indices on other devices too, which synchronizes with them.
 
     Attributes:
-        keep_gradients: whether the clean pass trains the model at all. Where it does not
-            (`CoMixup`, `PuzzleMix`) the mixed loss has weight 1.
+        keep_gradients: whether the clean pass trains the model; if not, the mixed loss has weight
+            1.
         saliency_scale: relative size of the images that saliency is computed on.
-        needs_saliency: whether the call takes saliency maps; of a `Choice`, whether it may.
-        mixes_inside: whether images are mixed in a layer of the model (`attach`), not by the call.
-        mixes_nothing: whether all batches stay as they are.
-        recalls: whether the last batch is mixed into the next one, so that they have to come in
-            their order, to one process.
-        memory: of the examples' saliency, for methods that remember it; otherwise None.
-        num_outputs: images to make of a batch; None: as many as it has.
+        needs_saliency: whether the call needs saliency maps; for a `Choice`, whether it may.
+        mixes_inside: whether a layer of the model mixes (`attach`), not the call.
+        mixes_nothing: whether no batch is ever mixed.
+        recalls: whether the last batch is mixed into the next, so that one process must see them in
+            order.
+        memory: the saliency memory of `OnePass`; otherwise None.
+        num_outputs: number of mixed images per batch; None: the batch size.
     """
 
     num_classes: int | None = None
@@ -178,7 +175,7 @@ class Mixer(SetOnce, ABC):
                 "`generator` must be on the CPU, where all draws are made, got one on "
                 f"{self.generator.device}. Use torch.Generator().manual_seed(seed)."
             )
-        # A tensor, which worker processes can share.
+        # A tensor, so that worker processes can share it.
         self._fraction = torch.ones((), dtype=torch.float64, device="cpu")
         self._last: Mixed | None = None
         self._next: NextBatch | None = None
@@ -195,23 +192,23 @@ class Mixer(SetOnce, ABC):
             images: (m, C, *size). Not changed.
             targets: (m,) class indices, or (m, classes) class probabilities, or multi-label. Not
                 changed.
-            saliency: for methods that need it, what `mixer.saliency(...)` returned, or maps
-                (m, *size) of your own, of any size, not negative.
+            saliency: for methods that need it: the result of `mixer.saliency(...)`, or your own
+                maps (m, *size) >= 0 of any size.
         """
         try:
             check_images(images)
             check_no_transform(type(self).__name__)
-            # Wrong targets are rejected before anything is drawn.
+            # Targets are validated before anything is drawn.
             return self.apply(images, self.soft_targets(targets, len(images)), saliency)
         except BaseException:
             self.forget_clean_pass()  # of this batch: the next one has its own
             raise
 
     def apply(self, images: Tensor, soft: Tensor, saliency: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Same as the call, for checked images and soft targets."""
+        """Same as `__call__`, for checked images and soft targets."""
         with host_by_default():
             self._last = decided = self.decide(images, saliency)
-            if decided.layer is not None:  # which mixes the images inside the model
+            if decided.layer is not None:  # a hook mixes them inside the model
                 return images, mix_targets(soft, decided.plan.source_ratio())
             if not self.recalls:
                 return mix_checked(images, soft, decided.plan, decided.target_ratio)
@@ -223,14 +220,14 @@ class Mixer(SetOnce, ABC):
 
     @property
     def previous(self) -> Mapping[str, Tensor]:
-        """The last mixed batch, kept by methods that recall it."""
+        """The last mixed batch, for methods that mix it into the next."""
         return self._previous
 
     def mix_also(self, name: str, values: Tensor, mix: Callable[[Tensor], Tensor]) -> Tensor:
-        """Returns another tensor of the last batch (masks, a second image) mixed alike.
+        """Returns another tensor of the last batch (masks, a second image) mixed by the same plan.
 
-        `mix(values)`, of a function of `last.plan`; methods that recall the batch before put that
-        one's entry of the same name behind it, and keep the answer for the next.
+        It calls `mix(values)`, a method of `last.plan`. Methods with `recalls` append the previous
+        batch's tensor of the same name to `values`, and store the result for the next batch.
         """
         if not self.recalls:
             return mix(values)
@@ -254,7 +251,7 @@ class Mixer(SetOnce, ABC):
 
     @property
     def last(self) -> Mixed:
-        """What was decided for the last batch."""
+        """How the last batch was mixed."""
         if self._last is None:
             raise RuntimeError(
                 f"`last` must be read after the first batch, got none so far. Call the "
@@ -266,7 +263,7 @@ class Mixer(SetOnce, ABC):
     def fraction(self) -> float:
         """The fraction of `p`: each batch is mixed with probability p * fraction.
 
-        1 at first. Set it for an epoch, for instance by a `Schedule`; it is part of `state_dict`.
+        1 by default. Set it each epoch, for instance by a `Schedule`; `state_dict` includes it.
         """
         return float(self._fraction)
 
@@ -297,7 +294,7 @@ class Mixer(SetOnce, ABC):
 
     @property
     def uniform_expected(self) -> bool:
-        """Whether constant saliency maps are expected, and not warned of."""
+        """Whether constant saliency maps are expected and raise no warning."""
         return self._uniform_expected
 
     @uniform_expected.setter
@@ -309,7 +306,7 @@ class Mixer(SetOnce, ABC):
     def needs_clean_pass(self) -> bool:
         """Whether mixing requires a clean pass first.
 
-        Methods that need saliency may have it from elsewhere, and then have no clean loss.
+        With saliency from elsewhere there is no clean loss.
         """
         return self.clean_weight > 0 and not self.needs_saliency
 
@@ -320,18 +317,18 @@ class Mixer(SetOnce, ABC):
 
     @property
     def mixed_weight(self) -> float:
-        """The factor on the mixed loss of the last batch, in a loop of your own.
+        """The factor to multiply the mixed loss of the last batch by, in your own loop.
 
         1 / (1 + clean_weight) if `clean_reduction` is "mean" and the batch had a clean pass that
-        trains the model (`clean_pass`, `saliency`). Otherwise 1: after maps of your own, for
-        batches that were not mixed, and with "sum". `training_step` has applied it already.
+        trains the model (`clean_pass`, `saliency`). Otherwise 1: with your own maps, for unmixed
+        batches, and with "sum". `training_step` applies it itself.
         """
         return 1.0 if self._last is None else self._last.loss_weight
 
     def next_batch(self) -> NextBatch:
-        """Returns what is drawn for the next batch: whether and by what it is mixed.
+        """Returns whether, and by which method, the next batch is mixed.
 
-        For who provides maps only if they are needed.
+        Use it to compute saliency maps only for batches that need them.
         """
         if self._next is None:
             self._next = self._draw_next()
@@ -379,8 +376,8 @@ class Mixer(SetOnce, ABC):
     ) -> Tensor | None:
         """Returns the saliency of a batch, from a clean pass over the model.
 
-        None for methods that need no saliency, and for batches that are not to be mixed (`p`,
-        `fraction`). It makes the same pass as `clean_pass`: call one of them.
+        None for methods that need no saliency, and for unmixed batches (`p`, `fraction`). Call
+        either this or `clean_pass`: they run the same pass.
         """
         clean = self.clean_pass(model, images, targets, loss_fn=loss_fn, backward=backward)
         return None if clean is None else clean.saliency
@@ -397,16 +394,16 @@ class Mixer(SetOnce, ABC):
     ) -> CleanPass | None:
         """Returns saliency, loss and outputs of the clean batch; None if no pass is needed.
 
-        The pass adds the weighted gradient of the clean loss to the weights' `.grad`. There is none
-        for batches that are not to be mixed (`p`, `fraction`), and none for methods that need no
-        saliency with `clean_weight` 0. Call it, or `saliency`, once for each batch, after zeroing
-        the gradients and before the mixer. See `comixup.saliency` for the arguments.
+        The pass adds the weighted gradient of the clean loss to the weights' `.grad`. No pass is
+        needed for unmixed batches (`p`, `fraction`), nor with `clean_weight` 0 for methods without
+        saliency. Call it, or `saliency`, once for each batch, after zeroing the gradients and
+        before the mixer. See `comixup.saliency` for the arguments.
         """
         check_model(model, "model, images, targets", (Mixer,))
         self.forget_clean_pass()
         if self.next_batch().takes_clean_pass:
             try:
-                check_and_cancel(layer_hooks(model))  # nothing is mixed inside the model
+                check_and_cancel(layer_hooks(model))  # the clean pass must not be mixed
             except RuntimeError:
                 self.forget_clean_pass()
                 raise
@@ -421,8 +418,8 @@ class Mixer(SetOnce, ABC):
         backward: Backward | None,
     ) -> CleanPass | None:
         """Same as `clean_pass`, for a model without active layer hooks."""
-        # The coin is flipped here already, so that no pass is made in vain; the call then keeps to
-        # it. Without a call in between the next flip replaces it: each batch has one.
+        # Whether to mix is drawn here already, to skip unneeded passes; the call then uses this
+        # draw. Without a call in between, the next pass draws again: one draw per batch.
         drawn = self.next_batch()
         if not drawn.takes_clean_pass:
             return None
@@ -466,12 +463,12 @@ class Mixer(SetOnce, ABC):
         """Stops mixing inside the model until the next call."""
 
     def end_epoch(self) -> None:
-        """Ends an epoch: remembered maps become readable, the last batch is forgotten."""
+        """Ends an epoch: new maps become readable, the last batch is discarded."""
         self._previous.clear()
 
     @property
     def generators(self) -> tuple[torch.Generator, ...]:
-        """The generators that it draws from, without repeats."""
+        """The generators that it draws from, without duplicates."""
         return () if self.generator is None else (self.generator,)
 
     def with_generator(self: _M, generator: torch.Generator) -> _M:
@@ -483,8 +480,8 @@ class Mixer(SetOnce, ABC):
     def state_dict(self) -> dict[str, Any]:
         """Returns the generators' states and `fraction`, for a checkpoint.
 
-        And `previous`, of methods that recall the last batch. Draws from torch's global generator
-        (`generator=None`) are not part of it.
+        Includes `previous` for methods with `recalls`. torch's global generator (`generator=None`)
+        is not included.
         """
         states = [generator.get_state() for generator in self.generators]
         state = {"generators": states, "fraction": self.fraction}
@@ -509,7 +506,7 @@ class Mixer(SetOnce, ABC):
     def __repr__(self) -> str:
         """Returns the constructor call, without arguments at their defaults.
 
-        Mixers keep every argument of theirs as an attribute of the same name.
+        Mixers keep each argument as an attribute of the same name.
         """
         arguments = [
             f"{name}={_shown(own)}"
@@ -521,7 +518,7 @@ class Mixer(SetOnce, ABC):
 
 @dataclass(eq=False, repr=False)
 class NoMix(Mixer):
-    """No mixing: images stay as they are, targets become (batch, classes).
+    """No mixing: images are returned unchanged, targets as (batch, classes).
 
     >>> images, targets = NoMix(num_classes=3)(torch.rand(2, 3, 8, 8), torch.tensor([1, 0]))
     >>> targets.tolist()
@@ -538,9 +535,9 @@ class NoMix(Mixer):
 
 
 def mixes_images(mixer: object) -> TypeGuard[Mixer]:
-    """Whether an object is a mixer that takes images, targets and saliency alone.
+    """Whether an object is a mixer that needs images, targets and saliency only.
 
-    `ManifoldMixup` needs the model, `OnePass` where the images come from.
+    `ManifoldMixup` needs the model too, `OnePass` the images' origins.
     """
     return isinstance(mixer, Mixer) and not (mixer.mixes_inside or mixer.needs_origin)
 
@@ -560,6 +557,6 @@ def _shown(value: Any) -> str:
 
 def host_by_default() -> contextlib.AbstractContextManager[object]:
     """Returns a context in which torch's default device is the CPU."""
-    if torch.empty(0).device.type == "cpu":  # torch 2.3's get_default_device knows no contexts
+    if torch.empty(0).device.type == "cpu":  # torch 2.3's get_default_device ignores contexts
         return contextlib.nullcontext()
     return torch.device("cpu")

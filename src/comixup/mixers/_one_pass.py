@@ -1,4 +1,4 @@
-"""One-pass mixing: saliency from earlier batches instead of an extra pass."""
+"""One-pass mixing: saliency remembered from earlier batches instead of an extra pass."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from comixup.mixers._mixer import Mixed, Mixer, eager, mixes_images
 Batch: TypeAlias = tuple[Tensor, Tensor, Origin | None]
 """Images, soft targets, and where the images come from; None for a mixed batch."""
 _PATIENCE = 3
-"""Epochs after which most examples must have been in a clean batch."""
+"""Epochs after which most examples should have been in a clean batch."""
 
 
 @dataclass
@@ -39,14 +39,14 @@ class _Seen:
 
 
 class OnePass(Mixer):
-    """One-pass mixing: every other batch is mixed, by saliency maps of earlier batches.
+    """One-pass mixing: every other batch is mixed, with saliency maps from earlier batches.
 
-    Clean and mixed batches take turns. A clean batch trains the model as it is, and the backward
-    pass that is made anyway gives its images' gradient, which refreshes the examples' maps in the
-    memory; a mixed batch reads the maps of its examples. Per step this is half of the paper's sum
-    of the clean and the mixed gradient, at the price of one forward and one backward pass.
+    Clean and mixed batches alternate. The backward pass of a clean batch also computes its images'
+    gradient, which updates the examples' maps in the memory; a mixed batch reads the maps of its
+    examples. On average a step has half of the paper's sum of the clean and the mixed gradient, at
+    the cost of one forward and one backward pass.
 
-    In a loop of your own the call takes, beside images and targets, where the images come from:
+    In your own loop the call takes images, targets and the images' origin:
 
         for images, targets, indices in loader:
             images, targets = mixup(images, targets, Origin(indices))
@@ -56,12 +56,12 @@ class OnePass(Mixer):
 
     Args:
         mixer: a method that needs saliency: `CoMixup`, `PuzzleMix`, or a `Choice` with one of them.
-            Batches of its other methods are mixed batches too, and read no maps.
+            Batches of its other methods are mixed too, without maps.
         memory: the maps of the data set's examples.
-        rate: fraction of the batches that are mixed, evenly spread: 0.5 is every other one.
+        rate: fraction of batches to mix, evenly spaced: 0.5 is every other one.
 
     Attributes:
-        step: batches so far; it decides whether the next one is mixed.
+        step: number of batches so far; it determines whether the next one is mixed.
 
     >>> from comixup import CoMixup
     >>> mixup = OnePass(CoMixup(num_classes=10), SaliencyMemory(num_examples=1000))
@@ -106,7 +106,7 @@ class OnePass(Mixer):
         self.rate = rate
         self._warned = False
         self._seen = _Seen()
-        mixer.uniform_expected = True  # examples that were not seen yet have no map
+        mixer.uniform_expected = True  # examples not seen yet have no map
 
     @property
     def generators(self) -> tuple[torch.Generator, ...]:
@@ -124,7 +124,7 @@ class OnePass(Mixer):
         self.fraction = float(value)
 
     def share_memory_(self) -> OnePass:
-        """Lets worker processes see the maps and each `fraction` as they are; returns itself."""
+        """Shares the maps and each `fraction` with worker processes; returns itself."""
         self.memory.share_memory_()
         for fraction in (self._fraction, self.mixer._fraction):
             fraction.share_memory_()  # type: ignore[no-untyped-call]
@@ -132,7 +132,7 @@ class OnePass(Mixer):
 
     @property
     def last(self) -> Mixed:
-        """What was decided for the last batch."""
+        """How the last batch was mixed."""
         return self.mixer.last
 
     @eager
@@ -141,8 +141,8 @@ class OnePass(Mixer):
     ) -> tuple[Tensor, Tensor]:
         """Returns the batch to train on, mixed or not, and its soft targets, (m', classes) float32.
 
-        Images of a clean batch come back with `requires_grad`: the backward pass of their loss
-        writes their gradient's norm to the memory.
+        Images of a clean batch are returned with `requires_grad`: the backward pass of their loss
+        writes the norm of their gradient to the memory.
 
         Args:
             images: (m, C, *size), floating point. Not changed.
@@ -160,7 +160,7 @@ class OnePass(Mixer):
             return self._clean(images, soft, known)
         outputs, soft = self.mix_by_maps(self.mixer, images, soft, known)
         decided = self.mixer.last
-        if decided.cells is not None:  # mixed by maps
+        if decided.cells is not None:  # mixed with maps
             self._seen.mixed += len(images)
             self._seen.without_maps += decided.uniform_maps
         if self._seen.images > _PATIENCE * len(self.memory) and not self.memory.epoch:
@@ -172,17 +172,17 @@ class OnePass(Mixer):
         return outputs, soft
 
     def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
-        """Returns how its mixer mixes a batch."""
+        """Returns the plan that its mixer draws for a batch."""
         return self.mixer.draw(images, saliency)
 
     def track(self, images: Tensor, origin: Origin | Tensor | None) -> Tensor:
         """Returns a copy of images whose backward pass updates the memory.
 
-        For batches that are not mixed here: those of `OnePassCollate`, or any others.
+        For batches that were not mixed by this call, such as those of `OnePassCollate`.
 
         Args:
             images: (m, C, *size), floating point. Not changed.
-            origin: where they come from; None (a mixed batch) leaves them as they are.
+            origin: where they come from; None (a mixed batch) returns them unchanged.
         """
         if origin is None:
             return images
@@ -206,7 +206,7 @@ class OnePass(Mixer):
     def mix_by_maps(
         self, mixer: Mixer, images: Tensor, soft: Tensor, origin: Origin
     ) -> tuple[Tensor, Tensor]:
-        """Returns a batch mixed by a mixer, with remembered maps if it needs saliency."""
+        """Returns a batch mixed by `mixer`, with remembered maps if it needs saliency."""
         try:
             needed = mixer.next_batch().needs_saliency
             return mixer.apply(images, soft, self.maps_for(images, origin) if needed else None)
@@ -274,8 +274,8 @@ class OnePass(Mixer):
 def _tracked(images: Tensor, origin: Origin, memory: SaliencyMemory) -> Tensor:
     """Returns a copy of images whose gradient is written to the memory.
 
-    With it goes a copy of their origin: loaders may use its tensors for the next batch before the
-    backward pass of this one.
+    The origin is copied: loaders may reuse its tensors for the next batch before this one's
+    backward pass.
     """
     if not images.is_floating_point():
         raise TypeError(
@@ -314,10 +314,10 @@ def checked_origin(origin: Origin | Tensor | None, images: Tensor) -> Origin:
 class OnePassCollate(SetOnce):
     """A `collate_fn` for one-pass mixing in the workers of a data loader.
 
-    Samples are (image, target, index) or (image, target, Origin). Whether a batch is mixed, and
-    all draws, depend on `seed`, the epoch and the batch's indices alone: so it does not matter how
-    many workers there are, how they were started, or whether they are persistent. The samples and
-    their order are the data set's and the sampler's (see docs/one-pass.md).
+    Samples are (image, target, index) or (image, target, Origin). Whether a batch is mixed, and all
+    draws, depend only on `seed`, the epoch and the batch's indices: not on the number of workers,
+    their start method, or whether they are persistent. Samples and their order depend on the data
+    set and the sampler (see docs/one-pass.md).
 
         loader = DataLoader(dataset, 100, collate_fn=OnePassCollate(mixup), num_workers=4)
         for images, targets, origin in loader:
@@ -327,10 +327,10 @@ class OnePassCollate(SetOnce):
         mixup.end_epoch()
 
     Args:
-        mixup: shared with the training loop. Its maps and `fraction`, and its mixer's, move to
-            shared memory here; its settings are those that it has when workers are started.
-        seed: of all draws.
-        collate: puts samples together.
+        mixup: the one of the training loop. Its maps and `fraction`, and its mixer's, are moved to
+            shared memory; workers have the other settings that it has when they start.
+        seed: seed of all draws.
+        collate: collates the samples before they are mixed.
     """
 
     def __init__(
@@ -369,7 +369,7 @@ class OnePassCollate(SetOnce):
         mixup, numbers = self.mixup, origin.indices.tolist()
         entropy = [self.seed, mixup.memory.epoch, *numbers]
         seed = int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> np.uint64(1))
-        # A copy: without workers this is the training process, whose own generator is its own.
+        # A copy: without workers, this runs in the training process, with its own generator.
         generator = torch.Generator().manual_seed(seed)
         mixer = mixup.mixer.with_generator(generator)
         soft = mixer.soft_targets(targets, len(images))
@@ -379,7 +379,7 @@ class OnePassCollate(SetOnce):
 
 
 def _without_none(sample: Any) -> Any:
-    """Returns a sample that torch can collate: without a None in its origin."""
+    """Returns a sample without None in its origin, which torch cannot collate."""
     if isinstance(sample, (tuple, list)) and sample and isinstance(sample[-1], Origin):
         *others, origin = sample
         return (*others, origin.indices) if origin.cells is None else sample

@@ -1,4 +1,4 @@
-"""Puzzle Mix: the salient parts of two images, joined along smooth borders."""
+"""Puzzle Mix: the salient regions of two images, separated by smooth borders."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,8 +37,8 @@ class Puzzle:
         partners: (m,) integers.
         labels: (m, *grid) integers in 0..levels; z = labels / levels.
         levels: L.
-        moves: (2, m, *blocks) integers: for each location, the block of the image, and of its
-            partner, that is moved there, in row-major order; None if nothing moves.
+        moves: (2, m, *blocks) integers: for each location, the row-major index of the image's block
+            that is moved there, and of its partner's; None if nothing moves.
     """
 
     partners: Tensor
@@ -61,8 +61,7 @@ class Puzzle:
     def masks(self) -> Tensor:
         """The share of each input at each cell of each output, (m, m, *grid).
 
-        It tells whose pixels are seen there. Where blocks were moved, they may come from another
-        place of that input: `moves` tells which.
+        Moved blocks come from other locations of their input, which `moves` has.
         """
         return self.labelling.masks
 
@@ -71,10 +70,10 @@ class Puzzle:
         return self.labelling.source_ratio(size)
 
     def mix_images(self, images: Tensor) -> Tensor:
-        """Returns images, or any tensor (m, C, *size), moved and mixed.
+        """Returns images, or any other tensor (m, C, *size), moved and mixed.
 
-        The size may differ from that of the images this plan was drawn for; where blocks move it
-        has to be a multiple of the blocks along each side.
+        The size may differ from that of the plan's images; if blocks move, each side has to be a
+        multiple of the number of blocks.
         """
         self.labelling.check_images(images)
         moved, sources = self._moved(images)
@@ -83,8 +82,8 @@ class Puzzle:
     def mix_masks(self, masks: Tensor, ignore_index: int | None = IGNORE_INDEX) -> Tensor:
         """Returns masks of class indices, (m, *size) integers, moved and mixed like the images.
 
-        In blended cells the class of the larger share; in a tie that of the image itself, not its
-        partner's, or `ignore_index` if one of the two has no class.
+        Blended cells have the class with the larger share; ties go to the image itself, or to
+        `ignore_index` if one of the two has no class.
         """
         check_masks(masks, ignore_index)
         wide = with_channels(masks, self.labels.ndim - 1)
@@ -120,40 +119,38 @@ class Puzzle:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class PuzzleMix(CellMixer):
-    """Puzzle Mix (Kim, Choo and Song, ICML 2020): the salient parts of pairs of images.
+    """Puzzle Mix (Kim, Choo and Song, ICML 2020): the salient regions of pairs of images.
 
-    Every image has a partner of the batch. The mask is an exact minimum of the method's energy;
-    then salient blocks move to where their image is seen. The defaults are the published settings
-    (ImageNet: neighbour=2; there and on Tiny ImageNet blocks move as large as the mask's cells,
-    on CIFAR-100 the authors set t_size=4). The clean pass: their code trains on clean
-    images too (clean_weight=1) on Tiny ImageNet and in most of its ImageNet phases, and does not on
-    CIFAR-100 (clean_weight=0, with the model in evaluation mode). `docs/puzzlemix.md` lists what
-    else differs.
+    Each image has a partner in the batch. The mask is an exact minimum of the method's energy;
+    salient blocks then move to cells where their image is shown. The defaults are the published
+    settings (ImageNet: neighbour=2; there and on Tiny ImageNet blocks move as large as the mask's
+    cells, on CIFAR-100 the authors set t_size=4). The clean pass: their code trains on clean images
+    too (clean_weight=1) on Tiny ImageNet and in most of its ImageNet phases, and does not on
+    CIFAR-100 (clean_weight=0, with the model in evaluation mode). `docs/puzzlemix.md` lists all
+    differences.
 
     Args:
-        alpha: parameter of the Beta distribution of lambda, drawn once per batch: the share of
-            its own that the prior lets an image keep.
-        grid: cells per side, or a list of choices of which one is drawn for each batch. A choice is
-            a number, or one per side: ((2, 8),) is always 2 x 8. At most one cell per pixel.
+        alpha: parameter of the Beta distribution of lambda, drawn once per batch: the prior's share
+            of the image itself.
+        grid: cells per side, or a list of choices, one of which is drawn per batch. A choice is a
+            number, or one per side: ((2, 8),) is always 2 x 8. At most one cell per pixel.
         levels: L; masks are multiples of 1/L.
         beta: weight of smoothness.
-        gamma: weight of colour differences across borders, relative to smoothness.
+        gamma: weight of color differences across borders, relative to smoothness.
         eta: weight of the prior.
-        neighbour: side in pixels of the patches whose colours are compared across a border.
-        transport: whether blocks move. They do only where all cells have the same size: where the
-            image's sides are multiples of the grid's. Otherwise that batch is mixed without moves,
-            and a warning says so once.
-        t_eps: cost of distance, against saliency.
-        t_size: least side in pixels of the blocks that move, if cells are larger; blocks divide
-            cells evenly. None: blocks are cells.
+        neighbour: side in pixels of the patches whose colors are compared across a border.
+        transport: whether blocks move. This requires image sides that are multiples of the grid's;
+            other batches are mixed without moves, with one warning.
+        t_eps: weight of the distance in the transport cost, relative to saliency.
+        t_size: smallest side in pixels of the blocks that move; blocks divide cells evenly. None:
+            blocks are cells.
         keep_gradients: see `comixup.saliency`.
         saliency_scale: compute saliency on images of this relative size (`scale` of
             `comixup.saliency`); below 1 only with keep_gradients=False.
         target_weight: an input's weight in the target: its share of the pixels ("area"), or of the
             saliency that the output shows, blocks moved ("saliency").
-        std: what each channel of the images was divided by, so that colours can be compared on
-            their scale of 0 to 1: (1.0,) for images that are on it. None: each channel's range in
-            the batch is taken for it.
+        std: the normalization's std per channel, to compare colors on a scale of 0 to 1; (1.0,) for
+            unnormalized images. None: each channel's range in the batch.
         num_threads: threads that share the batch; None means torch's number.
         num_classes, p, clean_weight, clean_reduction, generator, validate: see `Mixer`.
 
@@ -199,7 +196,7 @@ class PuzzleMix(CellMixer):
         saliency = self.checked(saliency, images)
         self._check_std(images)
         check_precision("images", images)
-        size = tuple(map(min, images.shape[2:], saliency.shape[1:]))  # a cell has a pixel of both
+        size = tuple(map(min, images.shape[2:], saliency.shape[1:]))  # every cell needs a pixel
         sides = grid_sides(drawn_grid(self._grids, self.generator), size)
         partners = torch.randperm(len(images), generator=self.generator)
         ratio = float(dirichlet(self.alpha, 2, numpy_generator(self.generator))[0, 0])
@@ -264,8 +261,8 @@ class PuzzleMix(CellMixer):
 def saliency_ratio(plan: Puzzle, maps: Tensor, size: Sequence[int]) -> Tensor:
     """Returns each input's share of the saliency that an output shows, (m, m); rows sum to one.
 
-    An output that shows no saliency at all has the shares of its area. `maps`, (m, *blocks), are of
-    what the plan moves, or of its cells if it moves nothing.
+    An output without any saliency is divided by area. `maps`, (m, *blocks), have a value per block,
+    or per cell if the plan moves nothing.
     """
     own, other = maps, maps[plan.partners]
     if plan.moves is not None:

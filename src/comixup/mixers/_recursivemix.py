@@ -17,19 +17,19 @@ from comixup.mixers._resizemix import checked_range
 class RecursiveMix(Mixer):
     """RecursiveMix (Yang et al., NeurIPS 2022): the last mixed batch, downscaled and pasted.
 
-    Image j of the last batch, as it was mixed, is scaled into a box inside image j of this one. The
-    box covers a share u ~ U(low, high) of the area, by which the last targets are weighed: older
-    batches come in smaller and smaller. The paper's consistency loss of regions is left out.
+    Mixed image j of the last batch is resized into a box inside image j of this one. The box covers
+    a share u ~ U(low, high) of the area, the weight of the last targets. The paper's region
+    consistency loss is not implemented.
 
-    The first batch of an epoch (after `end_epoch`) is left whole, and so is one with more images
-    than the last, or of another size; if it has fewer, the last one's first images are taken. The
-    last batch is all that is kept: detached, on its device, in each process its own, and part of
-    `state_dict`. Its plan mixes this batch's images followed by the last one's; in dictionaries
-    every entry has to be in all batches.
+    The first batch of an epoch (after `end_epoch`) is not mixed, nor is one with more images than
+    the last or with another image size; if it has fewer, the last one's first images are used. Only
+    the last batch is kept, detached, on its device, per process, and in `state_dict`. The plan's
+    inputs are this batch's images followed by the last one's; dictionary batches must all have the
+    same entries.
 
     Args:
-        share: low and high, 0 <= low <= high <= 1.
-        per_sample: draw shares and places for each image rather than for the batch.
+        share: (low, high) of the box's share, 0 <= low <= high <= 1.
+        per_sample: draw shares and locations for each image rather than for the batch.
         num_classes, p, clean_weight, clean_reduction, generator, validate: see `Mixer`.
 
     >>> mixup = RecursiveMix(num_classes=10)
@@ -49,7 +49,7 @@ class RecursiveMix(Mixer):
         check_boolean("per_sample", self.per_sample)
 
     def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
-        """Returns the boxes for a batch; the identity plan if no batch came before."""
+        """Returns the boxes for a batch; the identity plan without a previous batch."""
         m, size = len(images), tuple(images.shape[2:])
         last = self.previous.get("images")
         if last is None or len(last) < m or last.shape[1:] != images.shape[1:]:

@@ -16,13 +16,13 @@ from comixup.mixers._mixer import Mixed, Mixer
 class ResizeMix(Mixer):
     """ResizeMix (Qin et al., 2020): a downscaled copy of another image pasted into each image.
 
-    The partner's sides are scaled by tau ~ U(low, high), so that all of its object is shown; the
-    targets count the pixels of the copy. It lies anywhere inside the image, where the released code
-    draws its centre and cuts off what lies outside, which changes the copy's proportions.
+    The partner's sides are scaled by tau ~ U(low, high), so that its whole object is shown; targets
+    are weighted by the copy's pixels. The copy lies inside the image; the official implementation
+    draws its center and clips the box, which changes the copy's aspect ratio.
 
     Args:
-        scale: low and high, 0 < low <= high <= 1.
-        per_sample: draw scales and places for each image rather than for the batch.
+        scale: (low, high) of tau, 0 < low <= high <= 1.
+        per_sample: draw scales and locations for each image rather than for the batch.
         num_classes, p, clean_weight, clean_reduction, generator, validate: see `Mixer`.
 
     >>> mixup = ResizeMix(num_classes=10)

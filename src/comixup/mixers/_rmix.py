@@ -1,4 +1,4 @@
-"""R-Mix: the salient one of two images at each cell, or a blend where both or neither are."""
+"""R-Mix: the more salient of two images at each cell, or a blend where both or neither are."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from comixup.mixers._mixer import Mixed
 from comixup.mixers._salient import SaliencyMixer, drawn_grid, grid_choices
 
 PERCENTILES = tuple(step * 0.11 for step in range(10))
-"""0, 0.11, ..., 0.99: the shares of an image's cells of which one is drawn to be its low ones."""
+"""0, 0.11, ..., 0.99: the percentiles that are drawn from."""
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class RMix(SaliencyMixer):
-    """R-Mix (Luu et al., 2022): cells above a random percentile of saliency beat those below.
+    """R-Mix (Luu et al., 2022): cells above a random percentile of saliency replace those below.
 
-    Saliency is averaged over the cells of a grid. For each image a percentile t is drawn: its cells
-    above it are its top, the others low, both as an image and as a partner. Where one of a pair is
-    top and the other low, the top is shown; elsewhere lambda of the image and 1 - lambda of the
-    partner, lambda ~ Beta(alpha, alpha). Targets have each image's share of the mask.
+    Saliency is averaged over the cells of a grid, and a percentile drawn for each image, which it
+    also has as a partner. Where one image of a pair is above its percentile and the other below,
+    the upper one is shown; elsewhere they are blended by lambda ~ Beta(alpha, alpha). Targets are
+    weighted by each image's share of the mask.
 
     Args:
-        alpha: parameter of lambda's Beta distribution: 2 is the paper's on CIFAR, 0.2 elsewhere.
-        grid: cells per side, or a list of choices of which one is drawn for each batch; at most one
+        alpha: parameter of lambda's Beta distribution; the paper has 2 on CIFAR, 0.2 elsewhere.
+        grid: cells per side, or a list of choices, one of which is drawn per batch; at most one
             cell per pixel. See `PuzzleMix`.
         per_sample: draw lambda for each pair rather than for the batch.
         clean_weight: see `Mixer`.
@@ -80,7 +80,7 @@ class RMix(SaliencyMixer):
 def above_percentile(cells: Tensor, percentiles: Tensor) -> Tensor:
     """Returns which cells (m, *grid) are above a percentile of their own image's, (m,) from 0 to 1.
 
-    Between two cells the percentile is interpolated, so that none is equal to it.
+    The percentile is interpolated between two cells, so that none equals it.
 
     >>> above_percentile(torch.tensor([[4.0, 1, 3, 2]]), torch.tensor([0.5])).tolist()
     [[True, False, True, False]]

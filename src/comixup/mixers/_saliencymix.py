@@ -18,16 +18,16 @@ from comixup.mixers._salient import SHOWN, SaliencyMixer
 class SaliencyMix(SaliencyMixer):
     """SaliencyMix (Uddin et al., ICLR 2021): CutMix with boxes around salient pixels.
 
-    The box covers a ratio of 1 - lambda, around the most salient pixel of the partner, as far as it
-    lies inside; lambda ~ Beta(alpha, alpha), and targets count the pixels that can be seen. Each
-    pair has its own box, where public code takes one image's for all pairs. The paper's maps need
-    no model; `comixup.spectral_residual(images)` gives such maps, any others will do. In a partner
-    that is uniformly salient any pixel may be the centre.
+    The box covers a ratio of 1 - lambda around the partner's most salient pixel, clipped to the
+    image; lambda ~ Beta(alpha, alpha), and targets are weighted by the visible pixels. Each pair
+    has its own box; public code uses one image's box for all pairs. The paper's maps need no model,
+    like those of `comixup.spectral_residual(images)`; any maps can be used. A uniformly salient
+    partner has a random center.
 
     Args:
         alpha: parameter of lambda's Beta distribution.
         per_sample: draw lambda for each image rather than for the batch.
-        clean_weight: see `Mixer`; the paper trains on the mixed loss alone.
+        clean_weight: see `Mixer`; the paper trains on the mixed loss only.
         keep_gradients: see `comixup.saliency`.
         saliency_scale: compute saliency on images of this relative size (`scale` of
             `comixup.saliency`); below 1 only with keep_gradients=False or clean_weight=0.
@@ -67,7 +67,7 @@ class SaliencyMix(SaliencyMixer):
 
 
 def salient_places(maps: Tensor) -> Tensor:
-    """Returns the centre of each map's most salient pixel, (m, dimensions), in [0, 1].
+    """Returns the center of each map's most salient pixel, (m, dimensions), in [0, 1].
 
     >>> salient_places(torch.tensor([[0.0, 0.0, 5.0, 1.0]])).tolist()
     [[0.625]]

@@ -17,7 +17,7 @@ from comixup.core.saliency import check_scale
 from comixup.mixers._mixer import Mixer
 
 SHOWN = 8
-"""Cells per side that `last.cells` has of methods without a grid of their own."""
+"""Cells per side of `last.cells` for methods without a grid."""
 
 Grid: TypeAlias = int | Sequence[int]
 """Cells per side, or one number per side."""
@@ -28,7 +28,7 @@ class SaliencyMixer(Mixer):
     """Base class of the methods that need saliency.
 
     Images without a usable saliency map (zero, constant, NaN or infinite: half-precision gradients
-    vanish and overflow) count as uniformly salient; it warns of them once.
+    underflow and overflow) count as uniformly salient, with one warning.
     """
 
     needs_saliency = True
@@ -44,9 +44,9 @@ class SaliencyMixer(Mixer):
         self._warned = False
 
     def pooled(self, saliency: Tensor | None, images: Tensor, grid: Grid) -> Maps:
-        """Returns saliency pooled to a grid; warns once of unusable maps."""
+        """Returns saliency pooled to a grid; warns once about unusable maps."""
         saliency = self.checked(saliency, images)
-        size = tuple(map(min, images.shape[2:], saliency.shape[1:]))  # a cell has a pixel of both
+        size = tuple(map(min, images.shape[2:], saliency.shape[1:]))  # every cell needs a pixel
         maps = pool_maps(saliency, grid_sides(grid, size))
         if maps.uniform.any():
             self.warn_of_uniform(maps.uniform, images, saliency)
@@ -55,10 +55,9 @@ class SaliencyMixer(Mixer):
     def warn_of_uniform(
         self, uniform: npt.NDArray[np.bool_], images: Tensor, saliency: Tensor
     ) -> None:
-        """Warns once of unusable maps.
+        """Warns once about unusable maps.
 
-        Not of finite ones of images of one colour: nothing can stand out in an image that an
-        augmentation has shifted away.
+        Except finite ones of single-color images, which augmentation may have shifted out of view.
         """
         if self._warned or self.uniform_expected:
             return
@@ -106,7 +105,7 @@ def grid_choices(grid: int | Sequence[Grid]) -> tuple[Grid, ...]:
 
 
 def drawn_grid(choices: Sequence[Grid], generator: torch.Generator | None) -> Grid:
-    """Returns a randomly drawn grid; a single one draws nothing."""
+    """Returns a randomly drawn grid; a single choice draws nothing."""
     if len(choices) == 1:
         return choices[0]
     return choices[int(torch.randint(len(choices), (), generator=generator))]

@@ -22,16 +22,15 @@ class Step:
     """The result of a training step, before its backward pass.
 
     Attributes:
-        loss: of the mixed batch, times its weight (`Mixer.mixed_weight`), to be given to the
-            backward pass.
-        outputs: what the model returned for the mixed batch.
+        loss: loss of the mixed batch times its weight (`Mixer.mixed_weight`), to call `.backward()`
+            on.
+        outputs: the model's outputs for the mixed batch.
         targets: the mixed batch's targets.
-        mixed_loss: of the mixed batch, detached and not weighted, to be reported.
-        clean_loss: of the batch as it came, detached and not weighted, where the method made a
-            pass over it. If the method keeps gradients, this loss's, weighted, are already in the
-            weights' `.grad`.
-        clean_outputs: what the model returned for the batch as it came, or None: the honest base
-            for a training accuracy.
+        mixed_loss: unweighted loss of the mixed batch, detached, for logging.
+        clean_loss: unweighted loss of the clean batch, detached; None without a clean pass. If the
+            method keeps gradients, its weighted gradient is already in the weights' `.grad`.
+        clean_outputs: the model's outputs for the clean batch, or None: use them for the training
+            accuracy.
     """
 
     loss: Tensor
@@ -55,19 +54,19 @@ def training_step(
 ) -> Step:
     """Returns the loss of a mixed batch, after a clean pass if the method needs one.
 
-    Zero the gradients before, and run the backward pass of `.loss` after: methods that keep the
-    clean gradient have put it in `.grad` by then.
+    Zero the gradients before this call, not after: methods that keep the clean gradient add it to
+    `.grad`. Then run the backward pass of `.loss`.
 
     Args:
         model: in training mode; wrapped, compiled or neither.
-        mixer: any of this package's methods; None trains on the batch as it comes.
+        mixer: any of this package's methods; None trains on the unmixed batch.
         images: (m, C, *size).
         targets: (m,) class indices, or (m, classes) class probabilities.
         origin: where the images come from, for `OnePass`.
         loss_fn: scalar loss of (outputs, soft targets); None means `cross_entropy`.
         clean_loss_fn: scalar loss of (outputs, targets) for the clean batch; None means `loss_fn`.
-            `OnePass` gives it soft targets.
-        backward: your own backward pass, the one you will give `.loss` to: a GradScaler's,
+            `OnePass` passes it soft targets.
+        backward: your own backward pass, the one you also call with `.loss`: a GradScaler's,
             Fabric's, Accelerate's; None means `loss.backward()`.
 
     >>> import torch
@@ -86,7 +85,7 @@ def training_step(
             f"arguments are ({_ARGUMENTS})."
         )
     check_can_record("training_step")
-    check_and_cancel(layer_hooks(model))  # whatever another mixer left in the model
+    check_and_cancel(layer_hooks(model))  # remove plans of other mixers
     clean, given = None, images
     if mixer is not None:
         mixer.attach(model)
@@ -94,21 +93,21 @@ def training_step(
         takes_turns = mixer.needs_origin
         if not takes_turns:
             guide = None
-            mixer.forget_clean_pass()  # of a batch that was never mixed
+            mixer.forget_clean_pass()  # a batch that was never mixed
             clean = mixer.run_clean_pass(model, images, targets, clean_loss_fn or loss_fn, backward)
             if clean is not None:
                 guide = clean.saliency
         images, targets = mixer(images, targets, guide)
         if takes_turns and mixer.enabled and not mixer.last.mixed:  # the paper's clean batch
             loss_fn = clean_loss_fn or loss_fn
-    if images is given:  # models may work in place
+    if images is given:  # models may modify their inputs
         images = images.clone()
     try:
         outputs = model(images)
         loss = loss_of(outputs, recordable(targets), loss_fn)
     except BaseException:
         if mixer is not None:
-            mixer.cancel()  # the batch is not trained on
+            mixer.cancel()  # no backward pass follows
         raise
     weight = 1.0 if mixer is None else mixer.mixed_weight
     return Step(

@@ -1,6 +1,6 @@
 """The checks: each returns what it measured, or raises `CheckError` or `NotRunError`.
 
-Before them what they share: a batch, a network, the methods, and how numbers are compared.
+Before them their helpers: a batch, a network, the methods, comparison of numbers.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ _LEVELS = 256
 """Pixels and saliency are whole multiples of 1/256: sums are then exact in any order."""
 _ROUNDING = 1e-6
 _DEVICES_DIFFER = 1e-3
-"""Convolutions add in another order on every device."""
+"""Tolerance for convolutions, which sum in a different order on each device."""
 _A_BYTE = 1.5 / 255
-"""Maps are kept in bytes: a sum that is rounded otherwise may be the next one."""
+"""Tolerance for maps in bytes: different rounding may change a value by one step."""
 _HALF = {torch.float16: 2e-3, torch.bfloat16: 2e-2}
 _AMP = 5e-2
-"""Gradients in half precision, with and without a loss scale."""
+"""Tolerance for half-precision gradients with and without loss scaling."""
 _TRANSFERS = {"CoMixup": 1, "PuzzleMix": 2, "CutMix": 0, "InputMixup": 0}
-"""Copies to the host that a batch needs: the pooled maps, and Puzzle Mix's colour differences."""
+"""Device-to-host copies per batch: the pooled maps, and Puzzle Mix's color differences."""
 _PROCESSES, _BACKENDS = 2, {"cpu": "gloo", "cuda": "nccl"}
 _WAIT = timedelta(minutes=2)
 _SUMMED = 1e-3
-"""Gradients of two processes are added in another order."""
+"""Tolerance for gradients of two processes, summed in a different order."""
 
 
 class CheckError(Exception):
-    """A check whose numbers are not what they must be."""
+    """A check measured wrong numbers."""
 
 
 class NotRunError(Exception):
-    """A check that this device, or this machine, cannot run; the message says why."""
+    """A check cannot run on this device or machine, for the reason in the message."""
 
 
 MIXERS: dict[str, Callable[..., Mixer]] = {
@@ -72,7 +72,7 @@ MIXERS: dict[str, Callable[..., Mixer]] = {
 
 
 def make_mixer(name: str, seed: int = 0) -> Mixer:
-    """Returns a mixer with draws of its own."""
+    """Returns a mixer with its own generator."""
     return MIXERS[name](CLASSES, generator=torch.Generator().manual_seed(seed))
 
 
@@ -83,13 +83,13 @@ def make_batch(
     generator = torch.Generator().manual_seed(seed)
     images = torch.randint(_LEVELS, (batch, 3, *SIZE), generator=generator) / _LEVELS
     targets = torch.randint(CLASSES, (batch,), generator=generator)
-    # Peaked, and none of them constant.
+    # Peaked, and not constant.
     maps = torch.randint(16, (batch, *SIZE), generator=generator) ** 2 / _LEVELS
     return images.to(device), targets.to(device), maps.to(device)
 
 
 def make_network(device: torch.device | str, width: int = 16) -> nn.Sequential:
-    """Returns a small classifier with random weights, the same each time."""
+    """Returns a small classifier with the same random weights each time."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return nn.Sequential(
@@ -117,7 +117,7 @@ def step_gradients(model: Any, images: Tensor, targets: Tensor, seed: int = 0) -
 def expect(what: str, found: Tensor, expected: Tensor, limit: float) -> float:
     """Returns the largest difference, relative to the largest expected value, if within a limit.
 
-    Raises `CheckError` for any other, NaN, and another shape.
+    Raises `CheckError` for a larger difference, NaN, or another shape.
 
     >>> expect("images", torch.ones(2), torch.ones(2), limit=0.0)
     0.0
@@ -136,7 +136,7 @@ def expect(what: str, found: Tensor, expected: Tensor, limit: float) -> float:
 
 @contextlib.contextmanager
 def full_precision() -> Iterator[None]:
-    """Computes float32 as float32, not as TF32, which CUDA uses by default for convolutions."""
+    """Disables TF32, which CUDA uses by default for convolutions."""
     switches: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
     before = [switch.allow_tf32 for switch in switches]
     try:
@@ -168,7 +168,7 @@ def mixing(device: torch.device) -> str:
 
 
 def gradient_saliency(device: torch.device) -> str:
-    """Returns the difference of gradient saliency, and of the kept clean gradient."""
+    """Returns the differences of gradient saliency and of the kept clean gradient."""
     host, there = make_network("cpu"), make_network(device)
     with full_precision():
         expected = saliency(host, *make_batch("cpu")[:2])
@@ -179,10 +179,10 @@ def gradient_saliency(device: torch.device) -> str:
 
 
 def remembered_saliency(device: torch.device) -> str:
-    """Returns the difference of the maps that one-pass mixing remembers, on host and device."""
+    """Returns the difference of one-pass mixing's remembered maps, on host and device."""
     with full_precision():
         expected = _remembered("cpu", "cpu")
-        # Frameworks move indices to the device with the batch; the maps stay where they are.
+        # Frameworks move indices to the device with the batch, but not the maps.
         found = [_remembered(device, kept) for kept in ("cpu", device)]
     worst = max(expect("maps", maps, expected, _A_BYTE) for maps in found)
     return f"maps kept on the host and on the device differ by {worst:.1g}"
@@ -202,14 +202,14 @@ def _remembered(device: torch.device | str, kept: torch.device | str) -> Tensor:
 
 
 def synchronization(device: torch.device) -> str:
-    """Returns how often the host waits for the device in a call of each method."""
+    """Returns the number of host synchronizations in a call of each method."""
     if device.type != "cuda":
         raise NotRunError("CUDA alone reports when the host waits")
     images, targets, maps = make_batch(device)
     counts = {}
     for name, allowed in _TRANSFERS.items():
         mixer = make_mixer(name)
-        mixer(images, targets, maps)  # the first call sets things up
+        mixer(images, targets, maps)  # warm-up
         counts[name] = _waits(functools.partial(mixer, images, targets, maps))
         if counts[name] > allowed:
             raise CheckError(f"{name} waits {counts[name]} times in a batch, not {allowed}")
@@ -217,7 +217,7 @@ def synchronization(device: torch.device) -> str:
 
 
 def _waits(call: Callable[[], object]) -> int:
-    """Returns how many synchronizing operations CUDA warns of in a call."""
+    """Returns the number of synchronizing operations that CUDA warns about in a call."""
     before = torch.cuda.get_sync_debug_mode()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -230,7 +230,7 @@ def _waits(call: Callable[[], object]) -> int:
 
 
 def mixed_precision(device: torch.device) -> str:
-    """Returns how far a step's gradients under a GradScaler are from those without one."""
+    """Returns the difference of a step's gradients with and without a GradScaler."""
     if device.type not in ("cpu", "cuda"):
         raise NotRunError(f"torch has no GradScaler for {device.type}")
     dtype = torch.float16 if device.type == "cuda" else torch.bfloat16
@@ -243,7 +243,7 @@ def mixed_precision(device: torch.device) -> str:
     def backward(loss: Tensor) -> None:
         scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
 
-    # The same plan: saliency in half precision might choose another.
+    # Use the same plan: half-precision saliency might lead to another.
     mixer = make_mixer("CoMixup")
     with torch.autocast(device.type, dtype):
         saliency(scaled, images, targets, backward=backward)
@@ -262,7 +262,7 @@ def mixed_precision(device: torch.device) -> str:
 
 
 def channels_last(device: torch.device) -> str:
-    """Returns that mixing keeps the memory format, and gives what it gives for others."""
+    """Checks that mixing keeps channels_last, with the same results as without."""
     images, targets, maps = make_batch(device)
     for name in MIXERS:
         last = images.contiguous(memory_format=torch.channels_last)
@@ -275,12 +275,12 @@ def channels_last(device: torch.device) -> str:
 
 
 def compiled(device: torch.device) -> str:
-    """Returns how far a compiled network's step is from the eager one's."""
+    """Returns the difference of a compiled network's step from the eager one's."""
     images, targets, _ = make_batch(device)
     network = make_network(device)
     try:
         torch.compile(copy.deepcopy(network))(images)
-    except Exception as error:  # whatever keeps a compiler from working, it is not ours
+    except Exception as error:  # a broken compiler is no failure of this package
         reason = str(error).strip().split("\n", 1)[0][:100]
         raise NotRunError(f"torch.compile fails on a plain network here: {reason}") from None
     eager = step_gradients(make_network(device), images, targets)
@@ -290,7 +290,7 @@ def compiled(device: torch.device) -> str:
 
 
 def two_processes(device: torch.device) -> str:
-    """Returns that two processes step by the mean of both their clean and mixed gradients."""
+    """Checks that two processes step by the mean of their clean and mixed gradients."""
     if device.type == "cuda" and torch.cuda.device_count() < _PROCESSES:
         raise NotRunError("there is one CUDA device")
     if device.type not in _BACKENDS:
@@ -306,7 +306,7 @@ def two_processes(device: torch.device) -> str:
 
 
 def _work(rank: int, kind: str, meeting: str) -> None:
-    """Compares, in one process, DistributedDataParallel's gradients with the mean by hand."""
+    """Compares, in one process, DistributedDataParallel's gradients with their mean."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     device = torch.device(kind, rank) if kind == "cuda" else torch.device(kind)
     distributed.init_process_group(

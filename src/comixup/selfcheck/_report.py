@@ -1,4 +1,4 @@
-"""All checks on a device, and their outcome and times as text to paste into an issue."""
+"""Runs all checks on a device; reports outcomes and times as text to paste into an issue."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from comixup.selfcheck._checks import (
 
 Status: TypeAlias = Literal["passed", "FAILED", "not run"]
 _BATCH, _WIDTH, _WARM_UP = 100, 32, 2
-"""Of what is timed: images, width of the network, steps that are not counted."""
+"""Of the timed steps: batch size, width of the network, warm-up steps."""
 PLAIN_STEP = "step without mixing"
 TIMES = "times per step"
-"""The name of what is measured and cannot fail."""
+"""The name of the measurement, which cannot fail."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a check: its status, and what it measured or why it failed or was not run."""
+    """A check's status, and its measurement or why it failed or was not run."""
 
     name: str
     status: Status
@@ -49,8 +49,8 @@ class Report:
 
     Attributes:
         machine: lines about versions and the device.
-        outcomes: one for each check that was asked for.
-        times: milliseconds by what was timed.
+        outcomes: one for each requested check.
+        times: milliseconds by name.
     """
 
     machine: Sequence[str]
@@ -63,7 +63,7 @@ class Report:
         return any(outcome.status == "FAILED" for outcome in self.outcomes)
 
     def _of_plain(self, name: str) -> str:
-        """Returns how much longer than without mixing a step takes."""
+        """Returns a step's time relative to one without mixing."""
         plain = self.times.get(PLAIN_STEP)
         if plain is None or name == PLAIN_STEP:
             return ""
@@ -97,8 +97,8 @@ def check_device(
 
     Args:
         device: any that torch can compute on.
-        only: names of the checks to run, of `CHECKS` or "times per step"; none means all.
-        after: called with the number of checks done after each.
+        only: names of checks to run, from `CHECKS` or "times per step"; empty means all.
+        after: called after each check with the number of checks done.
 
     >>> report = check_device(torch.device("cpu"), only=["channels_last"])
     >>> report.failed, [outcome.status for outcome in report.outcomes]
@@ -124,7 +124,7 @@ def check_device(
 
 
 def run_check(name: str, device: torch.device) -> Outcome:
-    """Returns the result of a check; an error of any kind is a failure."""
+    """Returns the result of a check; any exception is a failure."""
     begin = time.perf_counter()
     status: Status = "passed"
     try:
@@ -160,10 +160,10 @@ def describe_machine(device: torch.device) -> list[str]:
 
 
 def step_times(device: torch.device, repeats: int = 5) -> dict[str, float]:
-    """Returns the median milliseconds of a step, and of mixing alone, by what is timed.
+    """Returns the median milliseconds of a step, and of mixing alone, by name.
 
-    A batch of 100 images of 32 x 32 and a network of three convolutions: for a glance at what the
-    parts cost, not for a comparison of devices.
+    For a batch of 100 images of 32 x 32 and a network of three convolutions: a breakdown, no
+    benchmark.
     """
     images, targets, maps = make_batch(device, batch=_BATCH)
     model = make_network(device, width=_WIDTH)
@@ -190,7 +190,7 @@ def step_times(device: torch.device, repeats: int = 5) -> dict[str, float]:
 
 
 def _median(call: Callable[[], object], device: torch.device, repeats: int) -> float:
-    """Returns the median time of a call in milliseconds, with the device's work done."""
+    """Returns the median time of a call in milliseconds, device synchronized."""
     times = []
     for _ in range(_WARM_UP + repeats):
         _finish(device)

@@ -1,4 +1,4 @@
-"""Data sets by name, in batches that are the same however they are shared out and wherever begun.
+"""Data sets by name; batches do not depend on the number of processes or the step to resume at.
 
 >>> from comixup.lab.data import load
 >>> digits = load("digits")
@@ -6,10 +6,10 @@
 >>> images.shape
 torch.Size([100, 1, 28, 28])
 
-1. The sets: `_cifar`, `_tiny_imagenet`, `_speech`, `_folder`, found below `_roots`; `_load` has
-   them all, and the digits;
-2. what they are: `_data_set`, of splits with their batches, `_split`, whose images are `_in_memory`
-   or `_on_disk`; `_scan` reads the files once before all else.
+1. The sets: `_cifar`, `_tiny_imagenet`, `_speech`, `_folder`, located by `_roots`; `_load` loads
+   any of them, and the digits;
+2. their classes: `_data_set`, its splits and their loaders (`_split`), with images `_in_memory` or
+   `_on_disk`; `_scan` checks all image files first.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
-"""Arrays that take long to make, kept in the user's cache folder.
+"""Caches slow-to-compute arrays in the user's cache folder.
 
-The folder is `comixup` in XDG_CACHE_HOME or else `~/.cache`, as torch has it, unless COMIXUP_CACHE
-names another; COMIXUP_CACHE=off keeps nothing.
+The folder is `comixup` in XDG_CACHE_HOME or else `~/.cache`, like torch's, unless COMIXUP_CACHE
+names another; COMIXUP_CACHE=off disables the cache.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ Array: TypeAlias = npt.NDArray[Any]
 
 _OFF = "off"
 _VERSION = 1
-"""Of what the arrays hold: count on when a reader makes them differently."""
+"""Version of the arrays' content: increment it when a reader changes."""
 _CHUNK = 2**24
-"""Bytes whose checksum is taken at once."""
+"""Bytes per update of a checksum."""
 _UNFINISHED = ".part"
 _STALE = 86_400.0
-"""Seconds after which an unfinished file is taken for one whose process was killed."""
+"""Age in seconds at which an unfinished file counts as left by a killed process."""
 
 
 def cache_folder() -> Path | None:
-    """Returns the folder that arrays are kept in; None if they are not to be kept."""
+    """Returns the cache folder; None if the cache is disabled."""
     named = os.environ.get("COMIXUP_CACHE")
     if named == _OFF:
         return None
@@ -52,17 +52,16 @@ def cached(
     dtype: npt.DTypeLike,
     make: Callable[[], Array],
 ) -> Array:
-    """Returns what `make` makes, from the cache if these files were read before.
+    """Returns the array of `make`, from the cache if computed before from these files.
 
-    The array is mapped into memory: it takes none until it is looked at, and writing to it does not
-    change the file. A cached file that is damaged is made again.
+    The array is memory-mapped, copy-on-write. A damaged cache file is recomputed.
 
     Args:
-        name: of the data set; a newer array replaces older ones of the same name and folder.
-        files: what the array is made from. Their names, sizes, times and inodes tell them.
-        shape: that the array has.
-        dtype: that the array has.
-        make: makes the array.
+        name: name of the data set; a newer array replaces older ones of the same name and folder.
+        files: the source files, identified by names, sizes, times and inodes.
+        shape: shape of the array.
+        dtype: dtype of the array.
+        make: computes the array.
     """
     stem = _stem(name, Path(os.path.commonpath(files)))
     key = f"{stem}-{_fingerprint(files)}"
@@ -74,27 +73,26 @@ def cached(
     try:
         return array if path is None else _read(path, shape, dtype)
     except (OSError, ValueError):
-        # Another process has replaced it meanwhile, or the disk is failing.
+        # Another process has replaced it, or the disk is failing.
         return array
 
 
 def cached_rows(name: str, place: Path, dtype: npt.DTypeLike) -> Array:
-    """Returns the rows that were kept last for a folder or file, (n,); none if there are none."""
+    """Returns the rows last cached for a folder or file, (n,); empty if there are none."""
     found = _find(_stem(name, place), None, dtype)
     return np.empty(0, dtype) if found is None else found
 
 
 def keep_rows(name: str, place: Path, rows: Array) -> None:
-    """Keeps rows, (n,), instead of those that were kept for a folder or file before."""
+    """Caches rows, (n,), for a folder or file, replacing earlier ones."""
     stem = _stem(name, place)
     _keep(name, stem, f"{stem}-{_checksum(rows)}", rows)
 
 
 def file_stamp(file: str | bytes | Path) -> bytes:
-    """Returns what tells a file from others and from what it was before, but for its content.
+    """Returns a stamp that changes when a file is replaced or modified, without reading it.
 
-    The inode and the time of its last change tell files of one size and age that have changed
-    places.
+    Inode and change time distinguish swapped files of equal size and modification time.
     """
     status = status_of(file)
     numbers = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
@@ -106,14 +104,14 @@ def _stem(name: str, place: Path) -> str:
 
 
 def _find(key: str, shape: tuple[int, ...] | None, dtype: npt.DTypeLike) -> Array | None:
-    """Returns the array that was kept under a key; of rows, the shape is any."""
+    """Returns the array cached under a key; a shape of None allows any."""
     folder = cache_folder()
     for path in [] if folder is None else sorted(folder.glob(f"{key}-*.npy")):
         try:
             return _read(path, shape, dtype)
         except FileNotFoundError:
-            continue  # another process has replaced it just now
-        # A damaged file can raise anything at all, MemoryError included.
+            continue  # replaced by another process
+        # A damaged file can raise anything, MemoryError included.
         except Exception as error:
             warnings.warn(
                 f"The cached file {path} is damaged: {reason_of(error)}. It is removed and made "
@@ -126,7 +124,7 @@ def _find(key: str, shape: tuple[int, ...] | None, dtype: npt.DTypeLike) -> Arra
 
 
 def _keep(name: str, stem: str, key: str, array: Array) -> Path | None:
-    """Returns the file that an array is kept in, others of its stem removed; None without one."""
+    """Caches an array and returns its file, removing older ones; None if not cached."""
     folder = cache_folder()
     if folder is None:
         return None
@@ -144,14 +142,13 @@ def _keep(name: str, stem: str, key: str, array: Array) -> Path | None:
 
 
 def _remove_older(folder: Path, stem: str, key: str) -> None:
-    """Removes arrays made from other files, and what killed processes left.
+    """Removes arrays of other source files, and leftovers of killed processes.
 
-    Arrays made from the same files stay, since another process may have made one just now, to the
-    last bit or nearly so.
+    Arrays of the same files stay, since another process may just have written one.
     """
     for older in folder.glob(f"{stem}-*.npy"):
         if not older.name.startswith(f"{key}-"):
-            with contextlib.suppress(OSError):  # somebody may be reading it
+            with contextlib.suppress(OSError):  # another process may be reading it
                 older.unlink()
     for part in folder.glob(f"*{_UNFINISHED}"):
         with contextlib.suppress(OSError):
@@ -175,9 +172,9 @@ def _checksum(array: Array) -> str:
 
 
 def _write(folder: Path, key: str, array: Array) -> Path:
-    """Returns the file that an array was written to, all of it or nothing."""
+    """Writes an array atomically and returns its file."""
     folder.mkdir(parents=True, exist_ok=True)
-    # The checksum is in the name, so that one renaming puts both in place.
+    # The checksum is in the name, so that one rename publishes both.
     path = folder / f"{key}-{_checksum(array)}.npy"
     handle, temporary = tempfile.mkstemp(dir=folder, suffix=_UNFINISHED)
     try:
@@ -194,14 +191,14 @@ def _write(folder: Path, key: str, array: Array) -> Path:
 def _read(path: Path, shape: tuple[int, ...] | None, dtype: npt.DTypeLike) -> Array:
     check_regular(path)
     with path.open("rb") as file:
-        # The header is compared with what is wanted before anything of its size is mapped;
-        # `np.load` might unpickle or unzip instead.
+        # The header is validated before its array is mapped; `np.load` might unpickle or unzip
+        # instead.
         if np.lib.format.read_magic(file) != (1, 0):
             raise ValueError("it is of another format")
         own, *kind = np.lib.format.read_array_header_1_0(file)
         if kind != [False, np.dtype(dtype)] or (len(own) != 1 if shape is None else own != shape):
             raise ValueError("it holds another array")
-        # Copy on write: torch wants arrays that can be written to.
+        # Copy-on-write: torch requires writable arrays.
         array: Array = np.memmap(file, dtype, mode="c", offset=file.tell(), shape=own)
     if _checksum(array) != path.stem.rpartition("-")[2]:
         raise ValueError("it holds other values")

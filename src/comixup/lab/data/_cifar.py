@@ -1,7 +1,7 @@
 """CIFAR-10 and CIFAR-100, by torchvision's readers.
 
-The official files are pickles, which can run any program when they are read. So none is read
-before its MD5 is known to be that of the official file.
+The official files are pickles, which can run arbitrary code when read. So the MD5 of each file is
+verified before it is read.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def read_cifar(name: str, root: Path, download: bool) -> DataSet:
                 f"file of {reader.__name__}, {md5}, so it is not read. Remove it and use "
                 "download=True (--download), or unpack the official archive 'for Python' again."
             )
-    # A reader of the same files that lie in `place` itself.
+    # A reader of files directly in `place`.
     here = type(reader.__name__, (reader,), {"base_folder": ""})
     splits = []
     for part in (True, False):
@@ -71,15 +71,15 @@ def _has(folder: Path, files: Iterable[str]) -> bool:
 
 
 def _fetch(reader: Any, files: Iterable[str], root: Path) -> None:
-    """Unpacks the official archive into `root`, after a download unless it lies there already."""
+    """Unpacks the official archive into `root`, downloading it if it is missing."""
     try:
         root.mkdir(parents=True, exist_ok=True)
-        with FileLock(root / f".{reader.filename}.lock"):  # of several processes one fetches it
+        with FileLock(root / f".{reader.filename}.lock"):  # one of several processes fetches it
             if not _has(root / reader.base_folder, files):
                 download_and_extract_archive(
                     reader.url, root, filename=reader.filename, md5=reader.tgz_md5
                 )
-    except Exception as error:  # servers and file systems raise all kinds of them
+    except Exception as error:  # servers and file systems raise many types
         raise RuntimeError(
             f"{reader.__name__} could not be fetched from {reader.url}: {reason_of(error)}. Fetch "
             f"it by other means, and put {reader.filename} into {root}."

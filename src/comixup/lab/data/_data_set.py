@@ -1,4 +1,4 @@
-"""What a data set is: its splits, what is known of their images, and parts of it."""
+"""The class of data sets, and functions to select classes and images of one."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from comixup.lab._seeds import Purpose, permutation
 from comixup.lab.data._split import Split
 
 _NAMED = 5
-"""Classes that an error message names; of more it tells the number."""
+"""Most classes that an error message names; it counts the others."""
 DIGEST_LENGTH = 16
-"""Hexadecimal digits."""
+"""Length of a digest in hexadecimal digits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,18 +27,18 @@ class DataSet:
     """A data set, ready to train on.
 
     Attributes:
-        name: as given to `load`; of a folder of images, the folder's.
-        classes: their names, in the order of the class indices.
-        shape: (C, H, W) of what loaders yield by default.
-        mean: per channel, in [0, 1] colours: what normalization subtracts.
-        std: per channel, in [0, 1] colours: what it then divides by.
-        train: to learn from.
-        test: what the paper reports on (Tiny-ImageNet's and ImageNet's `val`).
-        validation: to choose settings by; None if the set has none and none was held out.
-        test_boxes: (n, k, 4) int64, where objects are in each test image: x0, y0, x1, y1 in pixels,
-            x1 and y1 exclusive ends; None if the set brings none.
-        notes: lines on what of a folder or table was left out, and why.
-        left_out: error messages of damaged images that were left out on request.
+        name: the name given to `load`; for a folder of images, the folder's.
+        classes: class names, in the order of the class indices.
+        shape: (C, H, W) of the loaders' images by default.
+        mean: mean of the normalization per channel, for colors in [0, 1].
+        std: standard deviation of the normalization per channel.
+        train: the training split.
+        test: the split of the paper's results (Tiny-ImageNet's and ImageNet's `val`).
+        validation: the split to select settings on; None if there is none and none was held out.
+        test_boxes: (n, k, 4) int64 boxes of the objects in each test image: x0, y0, x1, y1 in
+            pixels, x1 and y1 exclusive; None if the set has none.
+        notes: messages on skipped files of a folder or table, and why.
+        left_out: error messages of damaged images skipped on request.
     """
 
     name: str
@@ -55,15 +55,15 @@ class DataSet:
 
     @property
     def splits(self) -> dict[str, Split]:
-        """Returns the splits that there are, by name."""
+        """Returns the existing splits by name."""
         splits = {"train": self.train, "validation": self.validation, "test": self.test}
         return {name: split for name, split in splits.items() if split is not None}
 
     @property
     def missing_note(self) -> str | None:
-        """Returns a message with the classes that have no images in a split; None without any.
+        """Returns a message on classes without images in a split; None if there are none.
 
-        Errors over such a split say nothing of these classes.
+        Errors on such a split do not cover these classes.
         """
         parts = []
         for split in self.splits:
@@ -79,11 +79,11 @@ class DataSet:
         )
 
     def digest(self) -> str:
-        """Returns a digest of classes and images: equal for equal data, wherever they lie.
+        """Returns a digest of classes and images, independent of their location.
 
-        Names count byte by byte: those that differ in case or in Unicode's form are others.
+        Names are compared by bytes: case and Unicode normalization matter.
         """
-        # A name that holds the separator must not pass for two names.
+        # A name with the separator must not count as two names.
         names = [name.replace("\\", "\\\\").replace("\0", "\\0") for name in self.classes]
         digest = hashlib.blake2b("\0".join(names).encode(errors="surrogateescape"))
         for name, split in self.splits.items():
@@ -109,16 +109,16 @@ class DataSet:
 
     @property
     def has_colours(self) -> bool:
-        """Whether images are colours from 0 to 1 before normalization; spectrograms are not."""
+        """Whether images are colors in [0, 1] before normalization; spectrograms are not."""
         return set(self.mean) != {0.0} or set(self.std) != {1.0}
 
     def with_normalization(self, mean: tuple[float, ...], std: tuple[float, ...]) -> DataSet:
-        """Returns the data set with its images normalized as a network's weights need it.
+        """Returns the data set with another normalization, as a network's weights require.
 
-        Spectrograms, which have no colours, stay as they are.
+        Spectrograms are left unchanged.
 
         Args:
-            mean: per channel, in [0, 1] colours. Grey images take the average over three.
+            mean: mean per channel, for colors in [0, 1]. Gray images use the average of three.
             std: the same.
         """
         channels = self.shape[0]
@@ -136,9 +136,9 @@ class DataSet:
         return replace(self, mean=mean, std=std, **normalized)
 
     def pixels(self, images: Tensor) -> Tensor:
-        """Returns a normalized batch in [0, 1] colours, for pictures.
+        """Returns a normalized batch in [0, 1] colors, for pictures.
 
-        Spectrograms have no colours: they come back as they are.
+        Spectrograms are returned unchanged.
 
         Args:
             images: (..., C, H, W). Not changed.
@@ -146,14 +146,14 @@ class DataSet:
         if not self.has_colours:
             return images.clone()
         mean, std = per_channel(self.mean, images), per_channel(self.std, images)
-        return (images * std + mean).clamp(0, 1)  # rounding may lead out of it by a hair
+        return (images * std + mean).clamp(0, 1)  # rounding may exceed the range slightly
 
 
 # ---- Some of its classes, fewer images, images held out of the training ones ---------------------
 
 
 def keep_classes(data: DataSet, classes: Sequence[str | int]) -> DataSet:
-    """Returns the set with these classes alone, numbered from 0 in the order they had."""
+    """Returns the set with these classes only, renumbered from 0 in their original order."""
     _check_one_label(data, "classes")
     kept = sorted({_class_index(data, given) for given in classes})
     if len(kept) != len(classes) or not kept:
@@ -180,7 +180,7 @@ def keep_classes(data: DataSet, classes: Sequence[str | int]) -> DataSet:
 
 
 def _class_index(data: DataSet, given: str | int) -> int:
-    """Returns the index of a class given by its name, else by its index."""
+    """Returns the index of a class, given its name or index."""
     if isinstance(given, str) and given in data.classes:
         first = data.classes.index(given)
         if given in data.classes[first + 1 :]:
@@ -214,12 +214,12 @@ def hold_out(data: DataSet, fraction: float, seed: int) -> DataSet:
 def held_out(
     targets: Tensor, classes: Sequence[str], fraction: float, seed: int, setting: str = "validation"
 ) -> tuple[Tensor, Tensor]:
-    """Returns the indices of images that remain and of those held out, a fraction of each class.
+    """Returns the indices of remaining and of held-out images, a fraction of each class.
 
-    Of images with several labels the rarest counts as their class. One image of each class is held
-    out at least. The fraction is the value of `setting`, for the error message.
+    An image with several labels counts for its rarest one. At least one image of each class is held
+    out. `setting` names the fraction in error messages.
     """
-    if targets.ndim > 1:  # that of the set where an image has none
+    if targets.ndim > 1:  # images without labels count for the first class
         targets = torch.where(targets > 0, targets.sum(0), torch.inf).argmin(1)
     held = []
     for target in sorted(set(targets.tolist())):
@@ -239,7 +239,7 @@ def held_out(
 
 
 def keep_images(data: DataSet, count: int, seed: int) -> DataSet:
-    """Returns the set with so many training images of each class, in their own order."""
+    """Returns the set with `count` training images of each class, in their original order."""
     _check_one_label(data, "images_per_class")
     kept = []
     for target in range(data.num_classes):
@@ -254,7 +254,7 @@ def keep_images(data: DataSet, count: int, seed: int) -> DataSet:
 
 
 def _check_one_label(data: DataSet, name: str) -> None:
-    """Rejects a choice by classes where an image may have any number of them."""
+    """Rejects a selection by class for multi-label data."""
     if data.train.targets.ndim > 1:
         raise ValueError(
             f"`{name}` must be left out for images with any number of labels, as {data.name} has: "

@@ -1,4 +1,4 @@
-"""ImageNet and images of one's own: a folder for each class, as ImageFolder has them, or a CSV."""
+"""ImageNet and users' own images: a folder per class, as for ImageFolder, or a CSV file."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from comixup.lab.data._scan import scan
 
 MEAN = (0.485, 0.456, 0.406)
 STD = (0.229, 0.224, 0.225)
-"""ImageNet's, which torchvision's networks expect."""
+"""ImageNet's standard deviation, which torchvision's networks expect."""
 TEST_FRACTION = 0.2
-"""Fraction of each class's images that is held out where a folder has no part for it."""
+"""Fraction of each class's images to hold out if a folder has no split for it."""
 PARTS = {
     "train": ("train", "training"),
     "validation": ("val", "valid", "validation", "dev"),
     "test": ("test", "testing"),
 }
-"""What folders and cells call the parts of a data set; the first name is the usual one."""
+"""Accepted names of splits in folders and CSV cells; the first one is the usual one."""
 
 _IMAGENET = "It needs an account at image-net.org; torchvision.datasets.ImageNet unpacks it."
 _FOLDER = (
@@ -44,7 +44,7 @@ _FOLDER = (
     "folders in each, or a CSV file with the columns path and label."
 )
 _Listing: TypeAlias = tuple[Sequence[str], dict[str, DiskSplit], tuple[str, ...]]
-"""Classes, the images of each part ("train" at least), and notes on what was left out."""
+"""Classes, the images of each split ("train" at least), and notes on skipped files."""
 
 
 def read_imagenet(name: str, root: Path, skip_bad: bool = False) -> DataSet:
@@ -52,21 +52,20 @@ def read_imagenet(name: str, root: Path, skip_bad: bool = False) -> DataSet:
     folders = ("imagenet", "ImageNet", "ILSVRC2012")
     folder = find_folder(root, folders, ("train", "val"), "ImageNet", _IMAGENET)
     listing = _list_folders({"train": folder / "train", "test": folder / "val"})
-    # To read all of its files takes long, and their names tell them: only on request.
+    # Scanning all of its files takes long: only on request.
     return _data_set(name, listing, scanned_as=folder if skip_bad else None, skip_bad=skip_bad)
 
 
 def read_own(root: Path, test_fraction: float | None = None, skip_bad: bool = False) -> DataSet:
-    """Returns images of one's own, called as their folder or table.
+    """Returns users' own images, named after their folder or table.
 
-    Images for validation and for test are `.validation` and `.test`. Where there are such for one
-    of them, they are `.test`: what errors are of. Where there are none, a fraction of each class's
-    images is held out.
+    With a validation and a test split, these are `.validation` and `.test`. If only one exists, it
+    is `.test`, which is evaluated on. If neither does, a fraction of each class is held out.
 
     Args:
         root: a folder of images, or a CSV file of paths and labels.
-        test_fraction: to be held out where there are no parts; None means a fifth.
-        skip_bad: leave out images that cannot be read; else they are an error, which lists them.
+        test_fraction: fraction to hold out if there are no splits; None means a fifth.
+        skip_bad: skip unreadable images; otherwise they raise an error that lists them.
     """
     whole = root.resolve()
     if root.suffix.lower() == ".csv":
@@ -83,9 +82,9 @@ def _data_set(
     skip_bad: bool,
     test_fraction: float | None = None,
 ) -> DataSet:
-    """Returns listed images as a data set, after a look at all of them; see `read_own`.
+    """Returns listed images as a data set, after scanning them; see `read_own`.
 
-    `scanned_as` is the folder or CSV file that they were listed from; None scans nothing.
+    `scanned_as` is the folder or CSV file that lists them; None skips the scan.
     """
     classes, parts, notes = listing
     left_out: tuple[str, ...] = ()
@@ -128,7 +127,7 @@ def _data_set(
 
 
 def _part_folders(root: Path) -> dict[str, Path]:
-    """Returns the folders of parts by the part's name; the root itself where it has none."""
+    """Returns the folders of splits by the split's name; the root itself if it has none."""
     found = {}
     for name, words in PARTS.items():
         folders = [root / word for word in words if (root / word).is_dir()]
@@ -202,7 +201,7 @@ _LABEL = ("label", "class", "target", "category")
 _LABELS = ("labels", "classes", "targets", "tags")
 _PART = ("split", "part", "subset")
 _NUMBER = ("", "id", "image_id", "index", "unnamed: 0")
-"""Columns that number the rows, the last as pandas names them."""
+"""Columns that number the rows; the last is pandas' name."""
 _FORMS = (
     "Its first line names its columns: path and label; path and labels, which are separated by ; "
     "or |; or path and a column of 0 and 1 for each class. A column split may say train, val or "
@@ -211,7 +210,7 @@ _FORMS = (
 
 
 def _list_csv(path: Path) -> _Listing:
-    """Returns what a table lists. Files in it are relative to its folder."""
+    """Returns the images listed in a table, with paths relative to its folder."""
     columns, rows = _read_table(path)
     own_path, own_part, label, labels = (
         next((column for column in columns if column.lower() in names), None)
@@ -226,7 +225,7 @@ def _list_csv(path: Path) -> _Listing:
     names: list[list[str]] = []
     for number, row in rows:
         line, file = f"{path}, line {number},", path.parent / row[own_path]
-        if not row[own_path] or not os.path.isfile(file):  # `Path` raises for names too long
+        if not row[own_path] or not os.path.isfile(file):  # `Path` raises for too long names
             raise FileNotFoundError(
                 f"{line} must name an image file, but there is no {file}. Paths are relative to "
                 "the table's folder."
@@ -274,7 +273,7 @@ def _list_csv(path: Path) -> _Listing:
 def _labels_of(
     row: Mapping[str, str], label: str | None, labels: str | None, flags: Sequence[str], line: str
 ) -> list[str]:
-    """Returns the labels of a row: of one column, or of the columns of classes that have a 1."""
+    """Returns a row's labels: the value of one column, or the class columns with a 1."""
     if label is not None:
         if not row[label]:
             raise ValueError(f"{line} must have a {label}, got none.")
@@ -291,7 +290,7 @@ def _labels_of(
 
 
 def _read_table(path: Path) -> tuple[list[str], list[tuple[int, Mapping[str, str]]]]:
-    """Returns the names of the columns, and the rows with the numbers of their lines."""
+    """Returns the column names, and the rows with their line numbers."""
     try:
         check_regular(path)
         with path.open(newline="", encoding="utf-8-sig") as file:
@@ -313,10 +312,10 @@ def _read_table(path: Path) -> tuple[list[str], list[tuple[int, Mapping[str, str
 
 
 def _sorted(names: set[str]) -> list[str]:
-    """Returns class names in order: by value if all are whole numbers, else by letter."""
+    """Returns sorted class names: numerically if all are integers, else alphabetically."""
 
     def value(digits: str) -> tuple[int, str, str]:
-        """Orders whole numbers of any length by value, and 1 and 01 by letter."""
+        """Sort key: integers of any length by value; ties such as 1 and 01 alphabetically."""
         significant = digits.lstrip("0")
         return len(significant), significant, digits
 

@@ -1,4 +1,4 @@
-"""Small data sets: kept in memory, augmented a whole batch at a time."""
+"""Small data sets in memory, augmented a whole batch at a time."""
 
 from __future__ import annotations
 
@@ -27,17 +27,16 @@ _HALF_OF_ALL_WORDS = np.uint64(2**63)
 
 @dataclass(frozen=True, eq=False)
 class MemorySplit(Split):
-    """A split whose images are all in host memory (or mapped into it from a file).
+    """A split with all images in host memory, or memory-mapped from a file.
 
     Attributes:
-        images: (n, C, H, W), uint8 colours or floats.
+        images: (n, C, H, W), uint8 colors or floats.
         targets: see `Split`.
         mean: see `Split`.
         std: see `Split`.
         pad: black pixels at each border, before a random crop of the image's size.
-        flip: whether augmentation mirrors every other image.
-        sources: (n,) what `file_sources` returns for the images' files; None for images that have
-            no file of their own.
+        flip: whether augmentation mirrors images with probability 0.5.
+        sources: (n,) result of `file_sources` for the images' files; None for images without files.
     """
 
     images: Tensor
@@ -49,7 +48,7 @@ class MemorySplit(Split):
     sources: npt.NDArray[np.bytes_] | None = None
 
     def subset(self, indices: Tensor) -> MemorySplit:
-        """Returns the split with these images alone, copied."""
+        """Returns a copy of the split with these images only."""
         sources = None if self.sources is None else self.sources[indices.numpy()]
         images, targets = self.images[indices], self.targets[indices]
         return replace(self, images=images, targets=targets, sources=sources)
@@ -67,8 +66,8 @@ class MemorySplit(Split):
 class MemoryLoader(Loader):
     """Batches of a `MemorySplit`.
 
-    The images are kept on the device, unless they are augmented one by one, on the host. Workers
-    make batches only then: of others a batch takes less time than handing it over.
+    The images are on the device, unless they are augmented one by one on the host. Workers are used
+    only then: other batches take less time than their transfer between processes.
     """
 
     def __init__(
@@ -130,9 +129,9 @@ class MemoryLoader(Loader):
         if self._drawn is None:
             return images, cells
         seeds = raw_draws(share.batch, *seed, Purpose.OPERATIONS)[share.first :].tolist()
-        # As PIL images: of such small ones, Pillow transforms several in the time of one tensor.
+        # As PIL images: at this size Pillow is several times as fast as tensor transforms.
         pixels = images.permute(0, 2, 3, 1).contiguous()
-        pictures = (pixels.squeeze(3) if pixels.shape[3] == 1 else pixels).numpy()  # its memory
+        pictures = (pixels.squeeze(3) if pixels.shape[3] == 1 else pixels).numpy()  # a view of it
         cells = None if cells is None else cells.clone()
         follow = tracked(self._drawn)
         with torch.random.fork_rng(devices=[]):
@@ -148,10 +147,10 @@ class MemoryLoader(Loader):
 
 @contextlib.contextmanager
 def _one_thread() -> Iterator[None]:
-    """Lets torch compute on one thread: a batch takes 1 ms, and waiting for others longer.
+    """Limits torch to one thread: a batch takes 1 ms, waking other threads takes longer.
 
-    On busy cores, each of a batch's ten operations would wait for the scheduler to wake the other
-    threads: tens of milliseconds in all.
+    On busy cores, each of a batch's ten operations would wait for the scheduler, tens of
+    milliseconds in all.
     """
     threads = torch.get_num_threads()
     if threads == 1 or not _threads_can_change():
@@ -166,15 +165,15 @@ def _one_thread() -> Iterator[None]:
 
 @functools.cache
 def _threads_can_change() -> bool:
-    """Returns whether this build of torch can change the number of threads at any time."""
+    """Whether this build of torch can change the number of threads at any time."""
     return "parallel backend: OpenMP" in torch.__config__.parallel_info()
 
 
 def draw_crops(share: Share, split: MemorySplit, seed: tuple[int, int, int]) -> Tensor:
-    """Returns each image's rows and columns of the cut, from 0 to 2 pad, and 1 if mirrored, (3, b).
+    """Returns each image's crop row and column, from 0 to 2 pad, and 1 if mirrored, (3, b).
 
-    Drawn for the batch of all processes, of which the share is then kept: so the draws of an image
-    do not depend on how many processes there are.
+    Draws are made for the batch of all processes and then sliced, so that they do not depend on the
+    number of processes.
     """
     draws = raw_draws(3 * share.batch, *seed, Purpose.CROPS).reshape(3, share.batch)
     draws = draws[:, share.first : share.first + len(share)]
@@ -184,12 +183,12 @@ def draw_crops(share: Share, split: MemorySplit, seed: tuple[int, int, int]) -> 
 
 
 def cropped(images: Tensor, crops: Tensor, pad: int) -> Tensor:
-    """Returns each image mirrored or not, then padded with zeros, then cropped at its own offset.
+    """Returns images mirrored if drawn, padded with zeros, and cropped at their own offsets.
 
     Args:
         images: (b, C, H, W). Not changed.
-        crops: (3, b) for each image, rows of the padded image above the cut, columns left of it,
-            and not 0 where left and right change places.
+        crops: (3, b): for each image, first row and column of the crop in the padded image, and
+            nonzero to mirror it.
         pad: zeros at each border.
 
     >>> image = torch.tensor([[[[1, 2], [3, 4]]]])
@@ -200,14 +199,14 @@ def cropped(images: Tensor, crops: Tensor, pad: int) -> Tensor:
     rows, columns, mirrored = to_device(crops, images.device)
     padded = pad_borders(images, (pad, pad, pad, pad))
     tall, wide = padded.shape[2:]
-    # Whole rows first, then columns within them: a fifth of the time that one gather of single
-    # pixels takes with several threads, and no loop over the images.
+    # Gather whole rows, then columns: five times as fast as one gather of pixels with several
+    # threads, and no loop over images.
     line = torch.arange(max(tall, wide), device=images.device)
     image_rows = line[:height] + rows.unsqueeze(1)
     first = torch.arange(b * channels, device=images.device).view(b, channels, 1) * tall
     chosen = (first + image_rows.unsqueeze(1)).view(-1)
     kept = padded.view(-1, wide).index_select(0, chosen).view(b, channels * height, wide)
-    # Mirroring the image and then cutting at c is cutting the padded image from wide - 1 - c down.
+    # Mirroring and then cropping at c reads the padded image backwards from wide - 1 - c.
     across = line[:width] + columns.unsqueeze(1)
     across = torch.where(mirrored.bool().unsqueeze(1), wide - 1 - across, across)
     index = across.unsqueeze(1).expand(b, channels * height, width)

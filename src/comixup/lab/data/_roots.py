@@ -1,4 +1,4 @@
-"""Names of data sets, where they lie on disk, and the error messages for when they do not."""
+"""Names of data sets, their location on disk, and error messages if they are missing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAMES = (
 
 
 def names() -> list[str]:
-    """Returns the names of the data sets that `load` knows, sorted.
+    """Returns the names that `load` accepts, sorted.
 
     >>> "cifar100" in names()
     True
@@ -24,9 +24,9 @@ def names() -> list[str]:
 
 
 def data_root(root: str | Path | None, *, or_csv: bool = False) -> Path:
-    """Returns the folder that data sets are looked for in: `root`, else COMIXUP_DATA, else ./data.
+    """Returns the root folder of data sets: `root`, else COMIXUP_DATA, else ./data.
 
-    It may be a CSV file instead where `or_csv`.
+    With `or_csv` it may be a CSV file.
 
     >>> data_root("somewhere").name
     'somewhere'
@@ -49,15 +49,15 @@ def find_folder(
 
     Args:
         root: from `data_root`.
-        candidates: names of folders in the root that the set may have, best first. Those with a
-            star stand for the one folder that matches.
-        needed: files or folders that tell the set's folder; each has to be there.
-        what: the set's name in error messages.
-        source: where it comes from, in words.
+        candidates: possible folder names in the root, best first. A pattern with a star has to
+            match one folder.
+        needed: files or folders that must exist in the set's folder.
+        what: name of the set in error messages.
+        source: its source, for error messages.
     """
     tried: list[Path] = []
     for name in (*candidates, ""):
-        # An archive beside the folder that it was unpacked to is none of the candidates.
+        # An archive next to its unpacked folder is not a candidate.
         folders = filter(Path.is_dir, root.glob(name or "."))
         found = sorted(folders) if "*" in name else [root / name]
         if len(found) > 1:
@@ -82,12 +82,12 @@ def find_folder(
 
 
 def lines_of(path: Path, what: str) -> list[str]:
-    """Returns a text file's lines that are not empty."""
+    """Returns the non-empty lines of a text file."""
     from comixup.lab._image_files import check_regular  # noqa: PLC0415 - needs torch
 
     try:
         check_regular(path)
-        text = path.read_text(encoding="utf-8-sig")  # editors on Windows write a mark in front
+        text = path.read_text(encoding="utf-8-sig")  # Windows editors write a BOM
     except FileNotFoundError:
         raise FileNotFoundError(
             f"{what} is not whole: {path} is missing. Unpack it again."

@@ -1,7 +1,6 @@
-"""One look at every image file: can it be read, what does it hold, is it nearly another?
+"""Scans image files once: readability, content digest, near-duplicates.
 
-Each file is read once, by several threads. What was seen is kept in the cache, by path, size, times
-and inode.
+Each file is read once, by several threads. Results are cached by path, size, times and inode.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from comixup.lab.data._cache import cache_folder, cached, cached_rows, file_stam
 
 Rows: TypeAlias = npt.NDArray[Any]
 SIDE = 16
-"""Pixels per side of the grey thumbnails that are compared."""
+"""Pixels per side of the compared gray thumbnails."""
 TOLERANCE = 4.0
-"""Root mean square difference of two thumbnails, in levels of 255: resaved and resized copies have
-less, other images of the same thing more."""
+"""Root mean square difference of two thumbnails, in 8-bit levels: resaved and resized copies are
+below, different images of one object above."""
 MAX_COMPARED = 20_000
-"""Of more images a sample of those to evaluate on is compared, in as many pairs as of so many."""
+"""With more images, a sample of the evaluation images is compared, in as many pairs as of these."""
 _ROW = np.dtype(
     [
         ("stamp", "S32"),
@@ -41,12 +40,12 @@ _ROW = np.dtype(
         ("thumbnail", "u1", (SIDE * SIDE,)),
     ]
 )
-"""Digests of a file's path and times and of its content, its width and height, and grey values."""
+"""Digests of a file's path and times and of its content, its width and height, and gray values."""
 NO_ROWS: Rows = np.empty(0, _ROW)
 _BLOCK, _TRAIN_BLOCK = 1024, 16_384
 """Images to evaluate on and to train on that are compared at once: 130 MB."""
 _LISTED = 50
-"""Damaged files that an error message lists; of more it tells the number."""
+"""Most damaged files that an error message lists; it counts the others."""
 _NAMED = 5
 """The same for a warning."""
 
@@ -60,17 +59,17 @@ def scan(
     size: tuple[int, int] | None = None,
     remedy: str = REPLACE,
 ) -> tuple[list[int], Rows, tuple[str, ...]]:
-    """Returns the indices of the files that can be read, a row for each, and what is left out.
+    """Returns the indices of readable files, a row for each, and messages on skipped files.
 
     Args:
-        place: the folder or table that lists them, which names their rows in the cache.
+        place: the folder or table that lists them, the key of their rows in the cache.
         files: the images.
-        title: what they are, for the progress bar and messages.
-        skip_bad: leave out files that cannot be read, with a warning. Else any of them is an error.
-        size: width and height that each image has to have; None allows any.
+        title: their description, for the progress bar and messages.
+        skip_bad: skip unreadable files with a warning; otherwise they raise an error.
+        size: required width and height of each image; None allows any.
         remedy: what to do about a damaged file.
     """
-    with _lock(place):  # of several processes one reads the files, the others its rows
+    with _lock(place):  # one of several processes reads the files, the others its cached rows
         rows, problems = _rows(place, files, title, size, remedy)
     if not problems:
         return list(range(len(files))), rows, ()
@@ -100,12 +99,12 @@ def _lock(place: Path) -> contextlib.AbstractContextManager[Any]:
 def _rows(
     place: Path, files: Sequence[bytes], title: str, size: tuple[int, int] | None, remedy: str
 ) -> tuple[Rows, dict[int, str]]:
-    """Returns a row for each file, and error messages of those that cannot be read."""
+    """Returns a row for each file, and the error messages of unreadable ones."""
     known = cached_rows("scan", place, _ROW)
     index = {stamp: k for k, stamp in enumerate(known["stamp"].tolist())}
     rows, problems, unread = np.zeros(len(files), _ROW), dict[int, str](), list[int]()
     for k, file in enumerate(files):
-        with contextlib.suppress(OSError):  # a link to nothing is told of when it is read
+        with contextlib.suppress(OSError):  # a broken link is reported when it is read
             rows["stamp"][k] = stamp = _digest(file_stamp(file))
             if stamp in index and size in (None, tuple(known["size"][index[stamp]].tolist())):
                 rows[k] = known[index[stamp]]
@@ -138,9 +137,9 @@ def _rows(
 
 
 def _thumbnail(image: Image.Image) -> tuple[tuple[int, int], npt.NDArray[np.uint8]]:
-    """Returns an image's width and height, and its grey values, (SIDE * SIDE,)."""
+    """Returns an image's width and height, and its gray thumbnail, (SIDE * SIDE,)."""
     size = image.size
-    image.draft("L", (4 * SIDE, 4 * SIDE))  # JPEGs are decoded at that size at least, in less time
+    image.draft("L", (4 * SIDE, 4 * SIDE))  # JPEGs are decoded faster at a reduced size
     grey = upright_rgb(image).convert("L").resize((SIDE, SIDE), Image.Resampling.BOX)
     return size, np.asarray(grey).reshape(-1)
 
@@ -150,7 +149,7 @@ def _digest(data: bytes) -> bytes:
 
 
 def content_digests(name: str, files: Sequence[Path]) -> npt.NDArray[np.bytes_]:
-    """Returns a digest of each file's bytes, (n,), from the cache if they were read before."""
+    """Returns a digest of each file's bytes, (n,), cached."""
 
     def read(file: Path) -> bytes:
         check_regular(file)
@@ -171,11 +170,11 @@ def median_side(rows: Rows) -> int:
 
 
 def near_copies(train: Rows, evaluated: Rows) -> tuple[list[tuple[int, int]], int]:
-    """Returns near-identical images, and how many of those to evaluate on were compared.
+    """Returns pairs of near-duplicates, and the number of evaluation images compared.
 
-    A pair is the index of an image to evaluate on and of one to train on. Images are compared as
-    small grey thumbnails, stretched to a square. Of more than `MAX_COMPARED` images every k-th one
-    to evaluate on is compared with all to train on; files of the same content are found anyway.
+    A pair is the indices of an evaluation and a training image. Small square gray thumbnails are
+    compared. With more than `MAX_COMPARED` images, only every k-th evaluation image is; identical
+    files are always found.
     """
     count = len(evaluated)
     if len(train) + count > MAX_COMPARED:

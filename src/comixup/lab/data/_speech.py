@@ -1,8 +1,7 @@
 """Google Speech Commands as log-spectrograms.
 
-Clips are read by the standard library's `wave`: all of them are plain 16-bit files. torchaudio has
-no release for the torch that this project is tested with (2.11 cannot be imported beside torch
-2.15), and would be a dependency for this alone.
+Clips are plain 16-bit files, read by the standard library's `wave`. torchaudio has no release for
+the tested torch (2.11 cannot be imported with torch 2.15).
 """
 
 from __future__ import annotations
@@ -30,31 +29,31 @@ from comixup.lab.data._split import file_sources
 
 TITLE = "Google Speech Commands"
 RATE = 16_000
-"""Samples of a clip: one second."""
+"""Samples per clip: one second."""
 WINDOW, HOP = 320, 160
-"""20 ms every 10 ms."""
-# Paper: 160 x 100. A second has 161 frequencies and 101 frames; the last of each is dropped, the
-# highest frequency and a frame of which half lies behind the clip's end.
+"""Window and hop in samples: 20 ms and 10 ms."""
+# Paper: 160 x 100. A second has 161 frequencies and 101 frames; the last of each is dropped: the
+# highest frequency, and a frame half beyond the clip's end.
 BINS, FRAMES = 160, 100
-MEAN, STD = (0.0,), (1.0,)  # every clip is scaled by its own
+MEAN, STD = (0.0,), (1.0,)  # every clip is standardized itself
 
 _SPLITS = ("train", "validation", "test")
 _LISTS = {"validation": "validation_list.txt", "test": "testing_list.txt"}
 _FOLDERS = ("SpeechCommands/speech_commands_v0.01", "speech_commands_v0.01", "speech-commands")
 _SOURCE = "It comes as speech_commands_v0.01.tar.gz from TensorFlow's download site."
 _LOUDEST = 2**15
-"""Of 16-bit samples."""
+"""Full scale of 16-bit samples."""
 _SILENCE = 1e-6
-"""Least deviation that a clip is divided by: digital silence has none."""
+"""Lower bound of the standard deviation: that of digital silence is 0."""
 _CHUNK = 256
-"""Clips transformed at once: 25 MB of spectrograms."""
+"""Clips per transform: 25 MB of spectrograms."""
 
 
 def read_speech(name: str, root: Path) -> DataSet:
-    """Returns the commands, (1, 160, 100) each, as float16: 2.1 GB for all 65,000 (mapped)."""
+    """Returns the data set, (1, 160, 100) float16 per clip: 2.1 GB for all 65,000 (mapped)."""
     folder = find_folder(root, _FOLDERS, tuple(_LISTS.values()), TITLE, _SOURCE)
     words, clips = _listing(folder)
-    # Splits lie one behind the other, so that each is a view and not a copy.
+    # Splits are contiguous, so that each is a view and not a copy.
     everything = [clip for split in _SPLITS for clip in clips[split]]
     files = [folder / clip for clip in everything]
     everyone = torch.from_numpy(_all_spectrograms(name, files))
@@ -75,7 +74,7 @@ def read_speech(name: str, root: Path) -> DataSet:
 
 def _listing(folder: Path) -> tuple[list[str], dict[str, list[str]]]:
     """Returns the words, sorted, and each split's clips as "word/file"."""
-    # Folders with an underscore hold background noise, which is no command.
+    # Folders with an underscore have background noise, not commands.
     words = sorted(
         entry.name for entry in os.scandir(folder) if entry.is_dir() and entry.name[0] not in "_."
     )
@@ -127,7 +126,7 @@ def spectrograms(waves: Tensor) -> Tensor:
 
 
 def _all_spectrograms(name: str, files: Sequence[Path]) -> npt.NDArray[np.float16]:
-    """Returns all spectrograms, (n, 1, 160, 100), from the cache or else computed."""
+    """Returns all spectrograms, (n, 1, 160, 100), cached."""
     shape = (len(files), 1, BINS, FRAMES)
 
     def make() -> npt.NDArray[np.float16]:
@@ -144,14 +143,14 @@ def _all_spectrograms(name: str, files: Sequence[Path]) -> npt.NDArray[np.float1
 
 
 def read_wave(path: Path) -> npt.NDArray[np.float32]:
-    """Returns a clip's samples from -1 to 1, cut or filled up with silence to one second."""
+    """Returns a clip's samples from -1 to 1, cropped or zero-padded to one second."""
     try:
         check_regular(path)
         with wave.open(str(path), "rb") as clip:
             kind = (clip.getframerate(), clip.getnchannels(), clip.getsampwidth())
             declared = clip.getnframes()
             data = clip.readframes(min(declared, RATE))
-    # A damaged header makes `wave` raise RuntimeError and others.
+    # For a damaged header `wave` raises RuntimeError and others.
     except Exception as error:
         reason = reason_of(error) if str(error) else "it ends too early"
         raise ValueError(f"{path} cannot be read as a clip: {reason}. Unpack it again.") from None

@@ -1,4 +1,4 @@
-"""Splits of a data set, their batches, and which images each process has at each step."""
+"""Splits of a data set, their loaders, and the images of each process at each step."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from comixup.lab._seeds import Purpose, permutation
 from comixup.lab.data._scan import NO_ROWS, Rows
 
 MIN_SHARE = 2
-"""Images that a process trains on at least: batch norm learns nothing from one."""
+"""Least images per process and step: batch norm needs more than one."""
 Grid: TypeAlias = tuple[int, ...]
-"""Cells per side, as `SaliencyMemory.grid` has them."""
+"""Cells per side, such as `SaliencyMemory.grid`."""
 
 
 class Split(ABC):
-    """Images and classes that serve one purpose.
+    """The images and targets of a split, such as the training split.
 
     Attributes:
-        targets: (n,) int64 class indices in the split's own order, in host memory. Where an image
-            may have any number of labels, (n, classes) float32 of 0 and 1.
-        mean: per channel: what normalization subtracts.
-        std: per channel: what it then divides by.
-        rows: (n,) what a scan has found of the images' files; empty where there was none.
+        targets: (n,) int64 class indices in the split's own order, in host memory. For multi-label
+            data, (n, classes) float32 of 0 and 1.
+        mean: mean of the normalization per channel.
+        std: standard deviation of the normalization per channel.
+        rows: (n,) results of the scan of the images' files; empty without a scan.
     """
 
     targets: Tensor
@@ -50,23 +50,23 @@ class Split(ABC):
     rows: Rows = NO_ROWS
 
     def __len__(self) -> int:
-        """Returns how many images there are."""
+        """Returns the number of images."""
         return len(self.targets)
 
     @property
     def paths(self) -> list[Path]:
-        """Returns the images' files in the split's order; empty where images have none."""
+        """Returns the images' files in the split's order; empty for images without files."""
         return []
 
     @abstractmethod
     def subset(self, indices: Tensor) -> Split:
-        """Returns the split with these images alone, in the order of `indices`."""
+        """Returns the split with these images only, in the order of `indices`."""
 
     def digest(self) -> str:
-        """Returns a digest of what the images are, wherever they lie and however old they are.
+        """Returns a digest of the images, independent of their location and age.
 
-        Of images that are files, their relative names and contents (of ImageNet, names and sizes);
-        of others, all their bytes. It is made once.
+        It covers relative names and contents of image files (for ImageNet, names and sizes), or all
+        bytes of other images. It is computed once.
         """
         return self._digest
 
@@ -76,15 +76,15 @@ class Split(ABC):
 
     @abstractmethod
     def _content(self) -> Iterable[bytes | Tensor]:
-        """Returns what the images' digest is of."""
+        """Returns the content of the digest."""
 
     def resized_side(self, image_size: int | None = None) -> int | None:
         """Returns the shorter side that images are resized to before evaluation crops them.
 
-        None for sets of one size, whose images are shown as they are.
+        None for sets of one size, whose images are not resized.
 
         Args:
-            image_size: of the crop; see `loader`.
+            image_size: size of the crop; see `loader`.
         """
         return None
 
@@ -101,25 +101,24 @@ class Split(ABC):
         device: torch.device | str = "cpu",
         workers: int = 0,
     ) -> Loader:
-        """Returns batches, shuffled and augmented by `seed` or else as the images are.
+        """Returns a loader of batches, optionally shuffled and augmented.
 
         Args:
-            batch_size: images of a step, all processes together.
-            seed: decides the order and the augmentation of every epoch.
-            augment: shuffle and augment, to train on: "crop-flip", on top of that "trivial",
-                "rand" or "auto" (torchvision's TrivialAugmentWide, RandAugment, AutoAugment), or
-                "none". A last batch with fewer than 2 images for some process is left out. None:
-                nothing is left out, the last batch is as small as it comes out, and a process's
-                share of it may be empty.
+            batch_size: images per step, over all processes.
+            seed: seed of the order and the augmentation of every epoch.
+            augment: shuffle and augment, for training: "crop-flip"; "trivial", "rand" or "auto",
+                which add torchvision's TrivialAugmentWide, RandAugment or AutoAugment; or "none". A
+                last batch with fewer than 2 images for some process is dropped. None: neither
+                shuffles nor drops images; a process's share of the last batch may be empty.
             image_size: pixels per side, for sets read from disk; None means 224.
-            min_scale: least fraction of an image's area that a random crop shows, for sets read
-                from disk; None means 0.08.
-            rank: which of the processes this is, from 0. Each has its own contiguous share of
-                every batch; together they have what one process would have.
-            world_size: how many processes share a batch.
-            device: where the batches are wanted. Images in memory move there here, once.
-            workers: processes that read from disk, or augment images in memory one by one. They
-                change nothing but the speed.
+            min_scale: least area of a random crop, as a fraction of the image's, for sets read from
+                disk; None means 0.08.
+            rank: rank of this process, from 0. Each has a contiguous share of every batch; all
+                shares together are the batch of a single process.
+            world_size: number of processes that share a batch.
+            device: device of the batches. Images in memory are moved there once, here.
+            workers: processes that read from disk, or augment images in memory one by one. Batches
+                do not depend on their number.
         """
         check_choice("augment", augment, (None, *AUGMENTATIONS))
         check_count("workers", workers, low=0)
@@ -148,7 +147,7 @@ class Loader(ABC):
         return len(self._order)
 
     def share(self, step: int) -> slice:
-        """Returns which images of the split's own order this process has of a step."""
+        """Returns this process's images of a step, as a slice of the split's own order."""
         share = self._order.share(step)
         return slice(share.start, share.stop)
 
@@ -156,9 +155,8 @@ class Loader(ABC):
         """Returns an epoch's batches: normalized float32 images on the device, int64 targets.
 
         Args:
-            epoch: from 0 on. With augmentation, each epoch has its own order and draws.
-            first_step: where to begin. Earlier batches are not loaded, later ones are what they
-                would have been.
+            epoch: epoch, from 0. With augmentation, each epoch has its own order and draws.
+            first_step: step to start at. Earlier batches are not loaded; later ones do not change.
         """
         batches = self._batches(epoch, self._order.steps(first_step), None)
         return ((images, targets) for images, targets, _ in batches)
@@ -170,7 +168,7 @@ class Loader(ABC):
 
         Args:
             epoch: see `epoch`.
-            memory: of the split's images; it says what the cells are.
+            memory: saliency memory of the split's images; it defines the cells.
             first_step: see `epoch`.
         """
         return self._batches(epoch, self._order.steps(first_step), memory.grid)
@@ -181,8 +179,8 @@ class Loader(ABC):
         batches = _Batches(self, epoch, grid)
         made: Iterable[Any] = map(batches.__getitem__, steps)
         if self._workers:
-            # Workers live for an epoch: starting them is cheap beside it. The generator is for the
-            # loader's own seeds, which nothing uses; else it would draw from torch's global one.
+            # Workers are started per epoch, which is cheap in comparison. The generator is for the
+            # loader's own unused seeds; otherwise it would draw from torch's global one.
             made = DataLoader(
                 batches,
                 batch_size=None,
@@ -204,22 +202,22 @@ class Loader(ABC):
     def _views(
         self, chosen: Tensor, epoch: int, step: int, grid: Grid | None
     ) -> tuple[Tensor, Tensor | None]:
-        """Returns a step's images, not normalized, and if asked for the cells that they show.
+        """Returns a step's images, not normalized, and if requested the cells that they show.
 
         Args:
             chosen: indices of the images.
-            epoch: of the augmentation.
-            step: of the epoch.
-            grid: of the cells, (b, H, W) uint8; None asks for none.
+            epoch: epoch of the augmentation.
+            step: step of the epoch.
+            grid: grid of the returned cell numbers, (b, H, W) uint8; None returns None.
         """
 
     def _threads(self) -> contextlib.AbstractContextManager[None]:
-        """Returns what sets the number of threads that make a batch."""
+        """Returns a context that sets the number of threads for a batch."""
         return contextlib.nullcontext()
 
 
 class _Batches(Dataset[Any]):
-    """The batches of an epoch by step: what workers make."""
+    """The batches of an epoch by step, loaded by workers."""
 
     def __init__(self, loader: Loader, epoch: int, grid: Grid | None) -> None:
         self._loader, self._epoch, self._grid = loader, epoch, grid
@@ -231,7 +229,7 @@ class _Batches(Dataset[Any]):
         chosen = self._indices[share.start : share.stop]
         try:
             return *self._loader._views(chosen, self._epoch, step, self._grid), chosen
-        except ValueError as error:  # exceptions from a worker come with its traceback
+        except ValueError as error:  # exceptions from a worker include its traceback
             return str(error)
 
 
@@ -243,7 +241,7 @@ class Share:
     """A process's share of a batch, as positions in the epoch's order.
 
     Attributes:
-        start: position of the share's first image in the epoch.
+        start: position of its first image in the epoch.
         stop: exclusive end.
         first: position of its first image within the batch of all processes.
         batch: images in the batch of all processes.
@@ -263,13 +261,13 @@ class Order:
     """The order of a split's images in every epoch, and its division into steps and shares.
 
     Attributes:
-        count: images of the split.
-        batch_size: images of a step, all processes together.
-        seed: decides the order of every epoch.
-        shuffled: in random order, with at least two images for every process at every step; else
-            in the images' own order, and nothing is left out.
-        rank: which of the processes this is, from 0.
-        world_size: how many processes there are.
+        count: number of images in the split.
+        batch_size: images per step, over all processes.
+        seed: seed of the order of every epoch.
+        shuffled: random order, with at least two images per process and step; else the images' own
+            order, with all images.
+        rank: rank of this process, from 0.
+        world_size: number of processes.
 
     >>> len(Order(count=10, batch_size=4)), len(Order(count=9, batch_size=4, shuffled=True))
     (3, 2)
@@ -316,7 +314,7 @@ class Order:
         return permutation(self.count, self.seed, epoch, Purpose.ORDER)
 
     def steps(self, first_step: int) -> range:
-        """Returns the steps of an epoch from the first one wanted."""
+        """Returns the steps of an epoch from `first_step` on."""
         check_count("first_step", first_step, low=0)
         if first_step > len(self):
             raise ValueError(
@@ -339,7 +337,7 @@ class Order:
 
 
 def digest_of(targets: Tensor, content: Iterable[bytes | Tensor]) -> str:
-    """Returns a digest of class indices and of bytes or tensors, in their order.
+    """Returns a digest of class indices and of bytes or tensors, in order.
 
     >>> import torch
     >>> digest_of(torch.tensor([0]), [b"a", b"b"]) == digest_of(torch.tensor([0]), [b"ab"])
@@ -356,18 +354,18 @@ def digest_of(targets: Tensor, content: Iterable[bytes | Tensor]) -> str:
 def file_sources(
     files: Sequence[bytes | Path], contents: npt.NDArray[np.bytes_] | None
 ) -> npt.NDArray[np.bytes_]:
-    r"""Returns each file's name, relative to the folder that all lie in, with its content's digest.
+    r"""Returns each file's name, relative to the common parent folder, with its content's digest.
 
     Args:
         files: their paths.
-        contents: (n,) digests; None takes the files' sizes instead.
+        contents: (n,) digests; None uses the files' sizes instead.
 
     >>> file_sources([Path("a/b/c")], np.array([b"123"])).tolist()
     [b'c\x00123']
     """
     names = [os.fsencode(file) for file in files]
-    # The longest path that the first and the last name in alphabetical order share is shared by
-    # all. A lone file is named by itself.
+    # The common path of the alphabetically first and last names is common to all. A single file has
+    # its own name.
     folder = os.path.commonpath([os.path.dirname(min(names)), os.path.dirname(max(names))])
     relative = (os.path.relpath(name, folder).replace(os.fsencode(os.sep), b"/") for name in names)
     if contents is None:
@@ -376,6 +374,6 @@ def file_sources(
 
 
 def _raw(tensor: Tensor) -> memoryview:
-    """Returns a tensor's bytes, without a copy where they lie in order."""
+    """Returns a tensor's bytes, without a copy if contiguous."""
     array = np.ascontiguousarray(tensor.numpy()).reshape(-1)
     return array.view(np.uint8).data

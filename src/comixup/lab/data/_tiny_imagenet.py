@@ -37,7 +37,7 @@ Box = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class _Image:
-    """A file with its class index and, of test images, its box."""
+    """A file with its class index and, for test images, its box."""
 
     file: Path
     target: int
@@ -45,7 +45,7 @@ class _Image:
 
 
 def read_tiny_imagenet(name: str, root: Path, skip_bad: bool = False) -> DataSet:
-    """Returns Tiny-ImageNet; JPEGs are decoded once and kept in the cache."""
+    """Returns Tiny-ImageNet; JPEGs are decoded once and cached."""
     folder = find_folder(root, _FOLDERS, _NEEDED, TITLE, _SOURCE)
     wnids = _class_ids(folder)
     splits, left_out = [], list[str]()
@@ -58,7 +58,7 @@ def read_tiny_imagenet(name: str, root: Path, skip_bad: bool = False) -> DataSet
         sources = file_sources(files, contents)
         splits.append(MemorySplit(pixels, targets, MEAN, STD, PAD, flip=True, sources=sources))
     boxes = torch.tensor([image.box for image in images]).unsqueeze(1)
-    boxes[..., 2:] += 1  # of the last column and row inside
+    boxes[..., 2:] += 1  # inclusive to exclusive ends
     path = folder / "words.txt"
     words = (line.partition("\t") for line in (lines_of(path, TITLE) if path.exists() else []))
     first = {wnid: names.split(",")[0].strip() for wnid, _, names in words}
@@ -77,7 +77,7 @@ def read_tiny_imagenet(name: str, root: Path, skip_bad: bool = False) -> DataSet
 
 
 def _class_ids(folder: Path) -> list[str]:
-    """Returns the classes' WordNet ids, sorted: the order that torchvision's ImageFolder has."""
+    """Returns the classes' WordNet ids, sorted as by torchvision's ImageFolder."""
     ids = sorted(line.strip() for line in lines_of(folder / "wnids.txt", TITLE))
     if not ids or len(set(ids)) != len(ids):
         raise ValueError(f"{folder / 'wnids.txt'} lists no class, or one twice. Unpack it again.")
@@ -93,7 +93,7 @@ def _class_ids(folder: Path) -> list[str]:
 def _list(
     folder: Path, wnids: list[str], split: str, skip_bad: bool
 ) -> tuple[list[_Image], npt.NDArray[np.bytes_], tuple[str, ...]]:
-    """Returns a split's images, digests of their files, and what was left out."""
+    """Returns a split's images, digests of their files, and messages on skipped files."""
     images = _list_train(folder, wnids) if split == "train" else _list_val(folder, wnids)
     if not images:
         raise FileNotFoundError(f"{TITLE} in {folder} has no images of {split}. Unpack it again.")
@@ -142,7 +142,7 @@ def _image_names(folder: Path) -> list[str]:
 
 
 def _boxes(path: Path, fields: int) -> dict[str, tuple[str, Box]]:
-    """Returns class (where given) and box of each image that a file of notes lists."""
+    """Returns the class (if given) and box of each image listed in an annotation file."""
     notes: dict[str, tuple[str, Box]] = {}
     for line in lines_of(path, TITLE):
         name, *rest = line.split("\t")
@@ -162,7 +162,7 @@ def _boxes(path: Path, fields: int) -> dict[str, tuple[str, Box]]:
 
 
 def _decoded(name: str, files: Sequence[Path]) -> npt.NDArray[np.uint8]:
-    """Returns all images, (n, 3, 64, 64), from the cache or else by several threads."""
+    """Returns all images, (n, 3, 64, 64), cached, decoded by several threads."""
     shape = (len(files), 3, SIZE, SIZE)
 
     def make() -> npt.NDArray[np.uint8]:

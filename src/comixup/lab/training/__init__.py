@@ -1,11 +1,11 @@
 """Recipes of the paper, the trainer that runs them, and trained variants of a recipe.
 
-1. What is trained: `_recipe`; `_recipes` are all of them, `_own_images` makes one for a folder;
-2. one run of it: `_run`, what makes it the same run, and `_folder`, its files and checkpoint;
+1. Recipes: their class `_recipe`, all of them `_recipes`, one for a folder of images `_own_images`;
+2. one run of a recipe: `_run`, its identity, and `_folder`, its files and checkpoint;
 3. its parts: `_setup` (network and optimizer), `_mixers`, `_losses`, `_vat`, `_measures`;
-4. the training: `_train` -> `_trainer`, on `_hardware`; `_report` shows it, in pictures too,
-   `_stop` ends it early;
-5. what it leaves: `_export`, `_results`;
+4. the training: `_train` -> `_trainer`, on `_hardware`; `_report` shows progress and figures,
+   `_stop` handles signals;
+5. the results: `_export`, `_results`;
 6. many runs: `_sweep`.
 """
 

@@ -1,4 +1,4 @@
-"""What a finished run leaves in its folder: weights, logits, curves and results."""
+"""Writes a finished run's files: weights, logits, curves and results."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from comixup.lab.training._setup import preprocessing_of, shape_of
 
 _LENGTH_BYTES = 8
 _ALIGNMENT = 8
-"""Bytes: tensors begin at a multiple of it, so the header is filled up with spaces."""
+"""Alignment of tensors in bytes; the header is padded with spaces to a multiple of it."""
 
 
 def safetensors_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
     """Returns a safetensors file; equal tensors and metadata give equal bytes.
 
-    The library writes the header's entries in an order that changes from call to call. Here they
-    are sorted; the tensors' own order, which the library decides by type and name, stays.
+    The library's order of header entries differs from call to call. Here they are sorted; the order
+    of the tensors, by dtype and name, stays the library's.
     """
     content = save(dict(tensors), metadata=dict(metadata))
     size = int.from_bytes(content[:_LENGTH_BYTES], "little")
@@ -55,7 +55,7 @@ def logits_bytes(logits: Mapping[str, Logits]) -> bytes:
 
 
 def read_logits(path: Path) -> dict[str, Logits]:
-    """Returns the logits (float32) and classes (int64) by split that a run left in a file."""
+    """Returns the logits (float32) and classes (int64) by split from a run's file."""
     try:
         tensors = load(path.read_bytes())
         splits = [name.removesuffix("_logits") for name in tensors if name.endswith("_logits")]
@@ -92,7 +92,7 @@ def export(
     logits: Mapping[str, Logits],
     folder: RunFolder,
 ) -> None:
-    """Writes everything that a finished run leaves; what is there is written again."""
+    """Writes all files of a finished run, overwriting existing ones."""
     recipe, side = run.trained, run.final_image_size
     weights = {
         name: tensor.detach().cpu().contiguous().clone()
@@ -121,5 +121,5 @@ def export(
     atomic_write(folder.classes, csv_table(classes, DIGITS))
     write_figure(curves_figure(state.history, run.title), folder.curves)
     record = record_of(run, state, folder.path, data.test.digest())
-    # Last: where this file is, everything is.
+    # Last: if this file exists, all others do.
     atomic_write(folder.result, json.dumps(record.as_row(), indent=2) + "\n")

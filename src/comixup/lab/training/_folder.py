@@ -1,4 +1,4 @@
-"""The files of a run's folder: what was trained, with what, how it went, and its checkpoint."""
+"""The files of a run's folder: metadata, metrics, checkpoint."""
 
 from __future__ import annotations
 
@@ -34,27 +34,27 @@ METRICS = "metrics.csv"
 RESULT = "result.json"
 VARIANTS = "variants.txt"
 DIGITS = 6
-"""Significant ones of numbers in tables."""
+"""Significant digits of numbers in tables."""
 
 
 class RunFolder:
-    """The files that a run leaves in its folder.
+    """The paths of the files in a run's folder.
 
     Args:
         path: the folder.
 
     Attributes:
-        metadata: what is trained, with what versions, where, and when it was started: JSON.
-        checkpoint: the state that a run resumes from.
+        metadata: recipe, versions, machine and start times: JSON.
+        checkpoint: the state to resume from.
         metrics: a row of metrics for each epoch: CSV.
         events: the folder of TensorBoard's files.
-        first_batch: the first batch that shows mixtures, drawn.
-        weights: the final weights, safetensors; a finished run has them, and the files below.
+        first_batch: figure of the first batch with mixtures.
+        weights: the final weights, safetensors; only finished runs have them and the files below.
         logits: the final logits of the images not trained on; see `read_logits`.
-        classes: the images and the error of each class: CSV.
-        curves: the learning curves, drawn.
-        last_batch: a batch of the last epoch that mixes, drawn.
-        result: the numbers to report, as `RunRecord.as_row` has them: JSON, and written last.
+        classes: number of images and error of each class: CSV.
+        curves: figure of the learning curves.
+        last_batch: figure of a batch of the last mixed epoch.
+        result: the metrics of `RunRecord.as_row`: JSON, written last.
     """
 
     def __init__(self, path: Path) -> None:
@@ -68,10 +68,10 @@ class RunFolder:
 
 
 def run_folder(out: Path, run: Run) -> tuple[RunFolder, str]:
-    """Returns the folder of a run, and in what its settings differ from those of the usual one.
+    """Returns the folder of a run, and how its settings differ from those in the usual folder.
 
-    The folder is OUT/RECIPE/METHOD/seed-N. Where that method has been trained with other settings
-    there, it is OUT/RECIPE/METHOD-VARIANT/seed-N, which `Run.variant` names.
+    The folder is OUT/RECIPE/METHOD/seed-N, or OUT/RECIPE/METHOD-VARIANT/seed-N (`Run.variant`) if
+    the former has runs with other settings.
     """
     recipe, seed = out / run.recipe.name, f"seed-{run.seed}"
     usual, own = recipe / run.method, recipe / f"{run.method}-{run.variant}"
@@ -87,10 +87,10 @@ def run_folder(out: Path, run: Run) -> tuple[RunFolder, str]:
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
-    """Returns what a run's METADATA says; nothing if the file is absent, damaged or of no run."""
+    """Returns a run's METADATA; empty if the file is missing, damaged or not a run's."""
     try:
         about = json.loads(path.read_text())
-        json.dumps(about, indent=2)  # writes less deeply nested lists than it reads
+        json.dumps(about, indent=2)  # it writes less nesting than it reads
         return about if isinstance(about, dict) else {}
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return {}
@@ -100,7 +100,7 @@ _PACKAGES = ("comixup", "torch", "torchvision", "lightning-fabric", "numpy", "ti
 
 
 def write_metadata(folder: Path, recipe: Mapping[str, Any], run: Mapping[str, Any]) -> None:
-    """Writes what is trained, with what, where and since when; each start adds an entry."""
+    """Writes recipe, versions and machine; each start adds an entry with its time."""
     path = folder / METADATA
     versions = {"python": platform.python_version()}
     for package in _PACKAGES:
@@ -125,7 +125,7 @@ def write_metadata(folder: Path, recipe: Mapping[str, Any], run: Mapping[str, An
 
 
 def note_variant(folder: Path, differs: str) -> None:
-    """Writes in what a variant differs into the list of its recipe: VARIANTS beside its folder."""
+    """Adds a variant's differences to its recipe's list, VARIANTS, next to its folder."""
     path, name = folder.parents[1] / VARIANTS, folder.parent.name
     lines = path.read_text().splitlines() if path.exists() else []
     if not any(line.startswith(f"{name}: ") for line in lines):
@@ -133,12 +133,12 @@ def note_variant(folder: Path, differs: str) -> None:
 
 
 def write_metrics(folder: Path, history: Sequence[Mapping[str, float]]) -> None:
-    """Writes the whole history as a table: what a checkpoint holds and what it shows agree."""
+    """Writes the whole history as a table, so that it agrees with the checkpoint."""
     atomic_write(folder / METRICS, csv_table(history, DIGITS))
 
 
 def read_metrics(folder: Path) -> list[dict[str, float]]:
-    """Returns the rows that `write_metrics` wrote."""
+    """Returns the rows written by `write_metrics`."""
     path = folder / METRICS
     try:
         with path.open(newline="") as file:
@@ -154,33 +154,33 @@ def read_metrics(folder: Path) -> list[dict[str, float]]:
 
 
 CHECKPOINT_VERSION = 4
-"""Raised when the fields of `State` change: checkpoints of another version are rejected."""
+"""Increment it when the fields of `State` change: other versions are rejected."""
 
 
 @dataclass
 class State:
-    """Where a run stands.
+    """The state of a run, as saved in checkpoints.
 
-    Every generator is seeded anew for each micro-batch, from the run's seed and the counts
-    below: `epoch` and `step` therefore are the state of all of them.
+    All generators are reseeded for each micro-batch from the run's seed and the counters below:
+    `epoch` and `step` are their whole state.
 
     Attributes:
-        identity: recipe, method, seed and data: what makes two runs the same.
-        epoch: the epoch that comes next or is under way, from 0.
-        step: steps of it that are done.
-        model: the network's weights and buffers; their averages, where its method has them.
-        optimizer: its state.
+        identity: recipe, method, seed and data, equal for equal runs.
+        epoch: the current or next epoch, from 0.
+        step: number of its completed steps.
+        model: the network's weights and buffers; their averages if the recipe has `ema`.
+        optimizer: state of the optimizer.
         precision: state of the precision plugin (the scale of half-precision losses).
-        totals: sums over the epoch under way.
-        history: one row per epoch done.
-        finished: whether the run has come to its end.
-        final: what the last weights are measured to have, by split; empty before the end.
-        memory: remembered saliency maps, of methods that take one pass; the last batch of the first
-            process, of those that mix it into the next.
-        best: weights and buffers after the epoch with the lowest validation error, where that is
-            what a recipe reports.
-        trained: weights and buffers in training, where `model` holds their averages; else empty.
-        averaged_steps: steps that are in the averages.
+        totals: sums over the current epoch.
+        history: one row per completed epoch.
+        finished: whether the run is complete.
+        final: metrics of the final weights, by split; empty before the end.
+        memory: remembered saliency maps of one-pass methods; rank 0's last batch, for methods that
+            mix it into the next.
+        best: weights and buffers after the epoch with the lowest validation error, if the recipe
+            reports that epoch.
+        trained: weights and buffers in training, if `model` holds their averages; else empty.
+        averaged_steps: number of averaged steps.
     """
 
     identity: dict[str, Any]
@@ -200,7 +200,7 @@ class State:
 
     @property
     def is_best(self) -> bool:
-        """Whether the last epoch has the lowest validation error so far, and the first such."""
+        """Whether the last epoch has the lowest validation error so far, without ties."""
         errors = [row["validation_error"] for row in self.history if "validation_error" in row]
         just_now = bool(self.history) and "validation_error" in self.history[-1]
         return just_now and errors.index(min(errors)) == len(errors) - 1
@@ -214,11 +214,11 @@ def save_state(state: State, path: Path) -> None:
 
 
 def load_state(path: Path, identity: dict[str, Any]) -> State | None:
-    """Returns the state that a checkpoint holds, or None if there is none; nothing in it is run.
+    """Returns the state of a checkpoint, without running code in it; None if there is none.
 
     Args:
         path: the checkpoint.
-        identity: of the run to resume; a checkpoint of another is rejected.
+        identity: identity of the run to resume; checkpoints of other runs are rejected.
     """
     if not path.exists():
         return None
@@ -226,12 +226,12 @@ def load_state(path: Path, identity: dict[str, Any]) -> State | None:
     try:
         with zipfile.ZipFile(content) as archive:
             check_archive(archive, content.getbuffer().nbytes)
-            damaged = archive.testzip()  # compares checksums, which torch writes but never reads
+            damaged = archive.testzip()  # verifies checksums, which torch writes but does not check
         if damaged is not None:
             raise ValueError(f"the checksum of its record {damaged} is wrong")
         content.seek(0)
         raw = torch.load(content, map_location="cpu", weights_only=True)
-    except Exception as why:  # a damaged file can raise anything at all
+    except Exception as why:  # a damaged file can raise anything
         raise ValueError(
             f"`checkpoint` must be one that comixup wrote, but {path} is damaged or holds things "
             f"that are not data ({reason_of(why)}). Nothing was changed: put back a good copy, or "
@@ -284,7 +284,7 @@ def check_identity(state: State, identity: dict[str, Any], folder: Path) -> None
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
-    """Gives an optimizer the state of a checkpoint; its settings are and stay the recipe's."""
+    """Loads an optimizer's state from a checkpoint; its settings stay the recipe's."""
     groups = optimizer.state_dict()["param_groups"]
     order = [group["params"] for group in groups]
     if [group["params"] for group in saved["param_groups"]] != order:
@@ -292,7 +292,7 @@ def load_optimizer(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> N
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     for index, values in saved["state"].items():
         for name, value in values.items():
-            # Counts are tensors without dimensions.
+            # Step counts are 0-d tensors.
             if isinstance(value, Tensor) and value.ndim and value.shape != weights[index].shape:
                 raise ValueError(
                     f"the optimizer's {name} must be {kind_of(weights[index])}, but is "

@@ -1,4 +1,4 @@
-"""What a run is trained on, as its options: known without torch."""
+"""Hardware options of a run; imports no torch."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 WORKERS = min(4, os.cpu_count() or 1)
-"""Processes that read images, where nothing else is asked for."""
+"""Default number of data loader workers."""
 TIMEOUT_MINUTES = 30.0
-"""The longest that a process may keep the others waiting: the first one writes the results alone,
-and any may be the one that reads or downloads the data."""
+"""Timeout of collectives: rank 0 alone writes the results, and one process reads or downloads the
+data while the others wait."""
 MAX_DEVICES = 16
-"""Processes on a machine that has fewer cores and GPUs: more would only fill its memory."""
+"""Most processes on a machine with fewer cores and GPUs: more would only fill its memory."""
 MAX_NODES = 10_000
 MAX_MICRO_BATCHES = 10**6
 MAX_MINUTES = 10**5
 MAX_STEPS = 10**9
-"""From one checkpoint to the next: no epoch has as many."""
+"""Largest accepted checkpoint interval in steps: no epoch has as many."""
 _STRATEGIES = ("auto", "ddp")
 
 
 @dataclass(frozen=True)
 class Hardware:
-    """What a run is trained on. None of it belongs to the recipe: a run may be resumed elsewhere.
+    """Hardware options of a run. Not part of the recipe: a run may resume on other hardware.
 
     Attributes:
         accelerator: "auto", "cpu", "cuda" or "mps".
         devices: processes on this machine, each with a device and a share of every batch. None
-            means as many as the launcher (torchrun, srun) has started, or one without a launcher.
-        num_nodes: machines; None likewise.
-        strategy: how processes train together, in Lightning Fabric's words: "auto" or "ddp".
-        precision: "32-true", "16-mixed", "bf16-mixed", ... in Lightning Fabric's words.
-        accumulate: micro-batches of each process and step, computed one after the other. Each is
-            mixed and normalized by itself, like the shares of processes.
-        workers: processes that read images, for data sets that stay on the disk.
-        sync_batch_norm: compute the statistics of batch norm over the images of all processes, by
-            torch.nn.SyncBatchNorm, instead of each over its own; on GPUs. It changes nothing in one
-            process.
-        timeout_minutes: a process that has waited for another so long, for one that is stopped or
-            hangs, ends with an error message. The run resumes from its last checkpoint.
+            means as many as the launcher (torchrun, srun) started, or one without a launcher.
+        num_nodes: number of machines; None as for `devices`.
+        strategy: Lightning Fabric's strategy: "auto" or "ddp".
+        precision: Lightning Fabric's precision: "32-true", "16-mixed", "bf16-mixed", ...
+        accumulate: micro-batches per process and step (gradient accumulation). Each is mixed and
+            batch-normalized separately, like the processes' shares.
+        workers: data loader workers, for data sets read from disk.
+        sync_batch_norm: compute batch-norm statistics over the images of all processes, by
+            torch.nn.SyncBatchNorm, instead of over each process's own; GPUs only. No effect in a
+            single process.
+        timeout_minutes: a process that waits this long for another one ends with an error message.
+            The run can resume from its last checkpoint.
     """
 
     accelerator: str = "auto"
@@ -70,19 +70,19 @@ class Hardware:
         check_boolean("sync_batch_norm", self.sync_batch_norm)
         check_positive("timeout_minutes", self.timeout_minutes)
         check_number("timeout_minutes", self.timeout_minutes, high=MAX_MINUTES)
-        # Sharded strategies divide a network's weights among devices. The networks of the recipes
-        # have at most 26 million: each device holds them many times over.
+        # No sharded strategies: the recipes' networks have at most 26 million weights, a fraction
+        # of each device's memory.
         check_choice("strategy", self.strategy, _STRATEGIES)
 
     def resolved(self) -> Hardware:
-        """Returns this with the processes and machines that the launcher has started."""
+        """Returns these options with the launcher's numbers of processes and machines."""
         from comixup.lab.training._processes import process_counts  # noqa: PLC0415 - needs torch
 
         devices, num_nodes = process_counts(self.devices, self.num_nodes)
         return replace(self, devices=devices, num_nodes=num_nodes)
 
     def launch(self) -> Fabric:
-        """Starts the processes and returns their Fabric: from here on all of them run."""
+        """Launches the processes and returns their Fabric; all of them return from this call."""
         from comixup.lab.training._processes import launch  # noqa: PLC0415 - needs torch
 
         return launch(self.resolved())
@@ -94,7 +94,7 @@ def check_run_options(
     checkpoint_steps: int | None = None,
     recipe: Recipe | None = None,
 ) -> None:
-    """Raises `ValueError` for what no run can have; see `train`. None leaves the recipe open."""
+    """Raises `ValueError` for invalid options of `train`. None skips checks against a recipe."""
     for seed in seeds:
         check_count("seeds", seed, low=0, high=MAX_SEED)
     if not seeds or len(set(seeds)) < len(seeds):

@@ -1,4 +1,4 @@
-"""What a run minimizes: cross-entropy, or the loss of the official implementation."""
+"""Training losses: cross-entropy, or the loss of the official implementation."""
 
 from __future__ import annotations
 
@@ -23,25 +23,23 @@ def losses(
 ) -> tuple[LossFn, LossFn]:
     """Returns the loss of the mixed batch and the loss of the clean batch.
 
-    "cross-entropy" is cross-entropy for both, as the paper writes it. "official" is what the
-    official implementation minimizes in its CIFAR-100 and Tiny ImageNet runs:
-    `mean_binary_cross_entropy` for the mixed batch, and for the clean batch 2 / C times
-    cross-entropy.
-    "decoupled" is `comixup.mixers.decoupled_cross_entropy` for both.
-    "binary-cross-entropy" is for images with any number of labels: each class is a yes-or-no
-    question of its own.
+    "cross-entropy" is cross-entropy for both, as the paper writes it. "official" is the loss of the
+    official implementation on CIFAR-100 and Tiny ImageNet: `mean_binary_cross_entropy` for the
+    mixed batch, 2 / C times cross-entropy for the clean one. "decoupled" is
+    `comixup.mixers.decoupled_cross_entropy` for both. "binary-cross-entropy" is for multi-label
+    data: each class is a binary problem.
 
     The published learning rates belong to the official loss. Its gradient is about 2 / C of
     cross-entropy's for C classes, so the published learning rate 0.2 and weight decay 1e-4
     correspond, at C = 100, roughly to 0.004 and 5e-3 under plain cross-entropy. This is inferred
-    from the two formulas: the paper says nothing of it, and near the start of training, when every
-    class is unlikely, the ratio is nearer to 1 / C.
+    from the two formulas: the paper does not mention it, and near the start of training, when every
+    class is unlikely, the ratio is closer to 1 / C.
 
     Args:
         name: "cross-entropy", "official", "binary-cross-entropy" or "decoupled".
         num_classes: C.
-        class_weights: (C,) weights of the classes, of cross-entropy; None: all the same.
-        label_smoothing: fraction of every target that is spread over all classes, of cross-entropy.
+        class_weights: (C,) class weights, for cross-entropy; None: equal weights.
+        label_smoothing: amount of label smoothing, for cross-entropy.
 
     >>> mixed_loss, clean_loss = losses("official", num_classes=4)
     >>> logits, targets = torch.zeros(2, 4), torch.tensor([3, 0])
@@ -60,12 +58,12 @@ def losses(
     if name == "binary-cross-entropy":
         return binary_cross_entropy, binary_cross_entropy
     # Paper: its equations use cross-entropy, and the experiments were run with these two losses.
-    # Times 2 / C the gradient of the clean loss is as large as that of the mixed one.
+    # The factor 2 / C makes the gradient of the clean loss as large as that of the mixed one.
     return mean_binary_cross_entropy, lambda *pair: 2 / num_classes * soft_cross_entropy(*pair)
 
 
 def soft_cross_entropy(logits: Tensor, targets: Tensor, label_smoothing: float = 0.0) -> Tensor:
-    """Returns the mean cross-entropy, of class indices (m,) or class probabilities (m, classes)."""
+    """Returns the mean cross-entropy for class indices (m,) or class probabilities (m, classes)."""
     logits = _in_full_precision(logits)
     if targets.is_floating_point():
         targets = targets.to(logits.dtype)
@@ -73,9 +71,9 @@ def soft_cross_entropy(logits: Tensor, targets: Tensor, label_smoothing: float =
 
 
 def weighted_cross_entropy(class_weights: Tensor, label_smoothing: float = 0.0) -> LossFn:
-    """Returns cross-entropy in which each class has a weight, of indices or class probabilities.
+    """Returns a class-weighted cross-entropy, for class indices or class probabilities.
 
-    The mean is over the images, whatever their weights: mixed and unmixed batches count alike.
+    The mean is over images, not over weights: mixed and unmixed batches have the same scale.
 
     >>> loss = weighted_cross_entropy(torch.tensor([2.0, 1.0]))
     >>> print(f"{loss(torch.zeros(1, 2), torch.tensor([0])):.4f}")
@@ -100,7 +98,7 @@ def binary_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def balanced_weights(targets: Tensor, num_classes: int) -> Tensor:
-    """Returns class weights in inverse proportion to the classes' images, 1 over the mean image.
+    """Returns class weights inversely proportional to class sizes, with mean 1 over images.
 
     >>> balanced_weights(torch.tensor([0, 0, 0, 1]), 2)
     tensor([0.6667, 2.0000])
@@ -112,12 +110,12 @@ def balanced_weights(targets: Tensor, num_classes: int) -> Tensor:
 def mean_binary_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     """Returns the mean over images and classes of the binary cross-entropy of softmax(logits).
 
-    Each class counts as a yes-or-no question of its own, -y log p - (1 - y) log(1 - p), where p is
-    its probability and y its weight in the target.
+    Each class is a binary problem, -y log p - (1 - y) log(1 - p), where p is its probability and y
+    its weight in the target.
 
-    torch's `binary_cross_entropy` gives the same at moderate logits. It rejects autocast, cuts
-    its logarithms off at -100, and loses the gradient where a probability rounds to 1; here all
-    values and gradients are right up to the largest logits.
+    torch's `binary_cross_entropy` is equal at moderate logits. But it rejects autocast, clamps its
+    logarithms at -100, and has no gradient where a probability rounds to 1; here values and
+    gradients are accurate for all finite logits.
 
     Args:
         logits: (m, classes), finite, with two classes or more.
@@ -138,18 +136,18 @@ def mean_binary_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
 
 def _log_of_the_rest(log_p: Tensor) -> Tensor:
     """Returns log(1 - p), given log p of probabilities that sum to 1 over the last dimension."""
-    # Only the likeliest class can be so near to 1 that 1 - p is lost in rounding. Its 1 - p is the
-    # sum of the others' probabilities, which are exact in the logarithm. It is cut out of the other
-    # branch, because the gradient of log(0) would make NaN of the whole, even if not selected.
+    # Only the likeliest class can be so close to 1 that 1 - p rounds to 0. Its 1 - p is the sum of
+    # the others' probabilities, whose logarithms are accurate. It is masked in the other branch,
+    # since the gradient of log(0) would turn the sum into NaN, even if not selected.
     top = log_p.detach().argmax(1, keepdim=True)
     others = log_p.scatter(1, top, -torch.inf)
-    # Taking the second likeliest out of the sum keeps its gradient exact: logsumexp's backward pass
-    # takes the exponential of a difference, which rounding would spoil between large numbers.
+    # Factoring the second likeliest out keeps its gradient exact: logsumexp's backward pass has the
+    # exponential of a difference, inaccurate for large numbers.
     second = others.detach().amax(1, keepdim=True)
     rest = second + (others - second).logsumexp(1, keepdim=True)
     return torch.log1p(-others.exp()).scatter(1, top, rest)
 
 
 def _in_full_precision(logits: Tensor) -> Tensor:
-    """Returns logits in float32, or in float64 if they are: half precision rounds a loss away."""
+    """Returns logits in float32 or float64: half precision rounds small losses to 0."""
     return logits if logits.dtype == torch.float64 else logits.float()

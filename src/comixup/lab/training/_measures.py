@@ -1,4 +1,4 @@
-"""What is measured of a network: while it trains, and of its final logits."""
+"""Metrics of a network: during training, and of its final logits."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Logits = tuple[Tensor, Tensor]
 def measures(logits: Tensor, targets: Tensor) -> dict[str, float]:
     """Returns error, balanced error and ECE in percent, NLL, and the number of images.
 
-    The balanced error is the mean over the classes that have images. Of images with any number of
-    labels, the error is that of all yes-or-no answers, and the mean average precision of the labels
-    that some image has is returned in place of balanced error and ECE.
+    The balanced error is the mean over classes with images. For multi-label data, the error is that
+    of all binary predictions, and the mean average precision over labels with images replaces
+    balanced error and ECE.
 
     Args:
         logits: (n, classes).
@@ -42,7 +42,7 @@ def measures(logits: Tensor, targets: Tensor) -> dict[str, float]:
             for scores, answers in zip(logits.sigmoid().T, targets.long().T, strict=True)
             if answers.any()
         ]
-        # Test images without a single label have no precision.
+        # Without any label in the test images there is no precision.
         found = {"mean_average_precision": 100 * statistics.mean(precisions)} if precisions else {}
         return {
             "images": len(targets),
@@ -51,7 +51,7 @@ def measures(logits: Tensor, targets: Tensor) -> dict[str, float]:
             "nll": F.binary_cross_entropy_with_logits(logits, targets.double()).item(),
         }
     errors = [e for _, e in class_errors(logits, targets) if e is not None]
-    # Of the logits: confidences of different ones may round to the same, and the first would win.
+    # Compare logits: different ones may round to equal confidences.
     correct = logits.argmax(1) == targets
     losses = F.cross_entropy(logits, targets, reduction="none")
     confidences = logits.softmax(1).amax(1)
@@ -63,10 +63,10 @@ def measures(logits: Tensor, targets: Tensor) -> dict[str, float]:
 
 
 def class_errors(logits: Tensor, targets: Tensor) -> list[tuple[int, float | None]]:
-    """Returns the images and the error in percent of each class; None where it has no images.
+    """Returns each class's number of images and error in percent; None without images.
 
-    Of images with any number of labels, those that have the class count as its images, and those
-    of them as errors for which it is not predicted.
+    For multi-label data, a class's images are those with its label, and errors those of them for
+    which it is not predicted.
 
     >>> class_errors(torch.tensor([[9.0, 0.0], [9.0, 0.0]]), torch.tensor([0, 1]))
     [(1, 0.0), (1, 100.0)]
@@ -85,11 +85,11 @@ def class_errors(logits: Tensor, targets: Tensor) -> list[tuple[int, float | Non
 def validate(fabric: Fabric, model: nn.Module, loader: Loader) -> dict[str, float]:
     """Returns top-1 and top-5 error in percent and the mean cross-entropy, over all processes.
 
-    Of images with any number of labels, the error is that of all yes-or-no answers, and the loss
-    binary cross-entropy.
+    For multi-label data, the error is that of all binary predictions, and the loss binary
+    cross-entropy.
 
-    Processes may have different numbers of images, so the model is run without the wrapper that
-    would make them wait for each other.
+    Processes may have different numbers of images, so the model is run without the DDP wrapper,
+    which would synchronize them.
     """
     inner = unwrapped(model)
     share_buffers(fabric, inner)
@@ -119,14 +119,14 @@ def logits_of(
 ) -> Logits:
     """Returns the logits of all images, (n, classes) float32, and their classes, in host memory.
 
-    All processes have all of them; each computes its own shares of the batches.
+    Each process computes its shares of the batches; all return the complete result.
 
     Args:
-        fabric: the processes.
+        fabric: Fabric of the processes.
         model: the network.
         loader: this process's shares.
-        targets: of all images.
-        num_classes: of the data set.
+        targets: targets of all images.
+        num_classes: number of classes.
     """
     inner = unwrapped(model)
     share_buffers(fabric, inner)
@@ -135,13 +135,13 @@ def logits_of(
     for step, (images, _) in enumerate(loader.epoch(0)):
         if len(images):
             logits[loader.share(step)] = _logits_of_batch(fabric, inner, images)
-    everybody = fabric.all_reduce(logits, reduce_op="sum")  # the others' are 0
+    everybody = fabric.all_reduce(logits, reduce_op="sum")  # other processes' rows are 0
     return torch.as_tensor(everybody).cpu(), targets.cpu()
 
 
 def _logits_of_batch(fabric: Fabric, inner: nn.Module, images: Tensor) -> Tensor:
     """Returns float32 logits, computed in the run's precision as Fabric's wrapper would."""
-    # Not the precision's own type: averaged weights are float32 where those in training are half.
+    # Not the precision's dtype: averaged weights are float32 even if the trained ones are half.
     converted = images.to(next(inner.parameters()).dtype)
     with fabric.autocast():
         logits: Tensor = inner(converted.contiguous(memory_format=MEMORY_FORMAT))

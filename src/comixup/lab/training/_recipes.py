@@ -1,7 +1,7 @@
 """The recipes as data: the paper's experiments, then our own.
 
-The paper's settings are those of its section 5 and appendices C, E, F; where its text is silent
-they are those of the official implementation, and `notes` says so.
+The paper's settings are those of its section 5 and appendices C, E, F; unspecified ones are those
+of the official implementation, as `notes` states.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from comixup._methods import PAPER
 from comixup.lab.training._recipe import CHOICE, Method, Phase, Recipe, Settings
 
 FOLDER = "folder"
-"""The recipe for images of one's own, and the data set that it trains on."""
+"""Name of the recipe for users' own images, and of its data set."""
 RECOMMENDED = "input-or-cutmix"
-"""Half of the batches mixed, by input mixup or CutMix: the default for images of one's own."""
+"""Default method for users' own images: half of the batches mixed, by input mixup or CutMix."""
 _CIFAR_BLOCKS = {"t_size": 4, "clean_weight": 0.0}
 _OFFICIAL_LOSS = (
     "Loss: the mean binary cross-entropy of the official implementation, to which the learning "
@@ -251,20 +251,20 @@ _SMALL_DATA = {
     "comixup-one-pass-shuffled": Method("comixup", saliency="one-pass-shuffled"),
     "comixup-one-pass-spectral": Method("comixup", saliency="one-pass-spectral"),
 }
-"""The arms of our comparison on small data; the first and others come in several lengths."""
+"""Methods of our comparison on small data; some with several numbers of epochs."""
 _VARIED: dict[str, Settings] = {
     "p0.5": {"p": 0.5},
     "hard-clip": {"clip": "hard"},
     "partition-50": {"partition_size": 50},
     "whole-batch": {"partition_size": None},
 }
-"""Settings of Co-Mixup, one at a time."""
+"""Settings of Co-Mixup, varied one at a time."""
 _ONE_PASS_FORMS: dict[str, Settings] = {
     "rate0.33": {"rate": 0.33},
     "rate0.67": {"rate": 0.67},
     "momentum": {"momentum": 0.5},
 }
-"""Other forms of one-pass mixing: see docs/one-pass.md."""
+"""Variants of one-pass mixing: see docs/one-pass.md."""
 _SMALL_DATA |= {f"comixup-{name}": Method("comixup", own) for name, own in _VARIED.items()}
 _SMALL_DATA |= {
     f"comixup-one-pass-{name}": Method("comixup", saliency="one-pass", memory=memory)
@@ -284,8 +284,8 @@ _SMALL_DATA |= {
         for name in ("saliencymix", "guidedmixup", "rmix")
     },
 }
-"""Methods beyond the paper's, with maps as their papers have them, or remembered ones, by as many
-passes over the images: see studies/family."""
+"""Methods beyond the paper's, with their own or remembered maps, at equal passes over the images:
+see studies/family."""
 _LENGTHS = {"half": 0.5, "double": 2.0}
 _SMALL_DATA |= {
     f"{name}-{length}": dataclasses.replace(_SMALL_DATA[name], epoch_multiplier=multiplier)
@@ -305,7 +305,7 @@ _OTHER_SETS = {
     "comixup-half": Method("comixup", epoch_multiplier=0.5),
     "comixup-one-pass": Method("comixup", saliency="one-pass"),
 }
-"""Arms of our comparisons on Tiny-ImageNet and Google commands, beside those of the paper."""
+"""Additional methods of our comparisons on Tiny-ImageNet and Google commands."""
 _SECOND_CLASSES = (
     "miniskirt", "neck brace", "parking meter", "pill bottle", "police van", "punching bag",
     "rocking chair", "sewing machine", "space heater", "sunglasses", "syringe", "tractor",

@@ -1,4 +1,4 @@
-"""What a run shows: a progress bar or lines, TensorBoard, pictures of its curves and batches."""
+"""Reports of a run: progress bar or lines, TensorBoard, figures of curves and batches."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ from comixup.lab.data import DataSet, Loader
 from comixup.mixers import Mixed
 
 _REFRESH_SECONDS = 0.5
-"""How often the bar reads the loss: a reading makes the host wait for the device."""
+"""Interval at which the bar reads the loss, which synchronizes with the device."""
 _BAR_WIDTH = 12
 _NOT_WHOLE = 0.999
-"""Of an epoch, until it is evaluated too."""
+"""Largest fraction of an epoch to show before its evaluation."""
 _WIDE = 110
-"""Columns of a terminal from which on the bar also shows how the last epoch was mixed."""
+"""Least terminal columns for the bar to show how the last epoch was mixed."""
 _EVENTS = "events.out.tfevents"
-"""How names of TensorBoard's files begin."""
+"""Prefix of TensorBoard's file names."""
 
 
 class Reporter:
-    """Tells of one run; a process other than the first is given a silent one.
+    """Reports the progress of one run; silent in processes other than rank 0.
 
     Args:
-        console: where to; None is silent.
+        console: console to print to; None is silent.
         title: the run's name.
-        epochs: of the recipe.
-        first_epoch: epochs that are done already.
+        epochs: number of epochs of the recipe.
+        first_epoch: number of completed epochs.
         events: folder for TensorBoard; None writes none.
-        tell: is told the same where there is no console.
+        tell: called with the same reports without a console.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Reporter:
         epochs = "1 epoch" if self.epochs == 1 else f"{self.epochs} epochs"
         self.tell(f"{self.title}, {epochs}")
         if self.console.is_terminal:
-            # The title has a line of its own: what changes fits into eighty columns without it.
+            # The title has its own line: the rest then fits into 80 columns.
             self._bar = Bars(
                 BarColumn(bar_width=_BAR_WIDTH),
                 MofNCompleteColumn(),
@@ -97,7 +97,7 @@ class Reporter:
             self._events.close()
 
     def step(self, epoch: int, done: int, steps: int, sums: Tensor) -> None:
-        """Shows how far an epoch is; `sums` are the epoch's, the loss and the images first."""
+        """Shows the progress of an epoch; `sums` begins with the epoch's loss and images."""
         now = time.perf_counter()
         if now - self._shown < _REFRESH_SECONDS:
             return
@@ -118,7 +118,7 @@ class Reporter:
         )
 
     def epoch(self, row: Mapping[str, float]) -> None:
-        """Shows the metrics of an epoch that is done."""
+        """Shows the metrics of a completed epoch."""
         if "test_error" in row:
             self._note = f", error {row['test_error']:.2f} %"
             if self.console is not None and self.console.width >= _WIDE:
@@ -151,19 +151,19 @@ class Reporter:
         print_line(self.console, text)
 
     def _writer(self, folder: Path) -> SummaryWriter:
-        """Returns what writes events; not before a step is done: rejected runs leave no trace."""
+        """Returns the TensorBoard writer, created at the first step."""
         if self._events is None:
             _keep_in_order(folder)
-            # Whatever an interrupted run wrote after its checkpoint is taken back.
+            # Purges what an interrupted run wrote after its checkpoint.
             self._events = SummaryWriter(str(folder), purge_step=self._first_epoch + 1)
         return self._events
 
 
 def _keep_in_order(folder: Path) -> None:
-    """Renames files of events that seem to be of now or the future, so that new ones come last.
+    """Renames event files with current or future timestamps, so that new ones sort last.
 
-    TensorBoard reads files by their names, which have the second they were begun in. Where the
-    clock was set back since then, the resumed run would come first and then be purged.
+    TensorBoard sorts files by name, which has the second of their creation. If the clock was set
+    back since, the resumed run's file would sort first and be purged.
     """
     found = sorted(folder.glob(f"{_EVENTS}.*.*"))
     parts = [path.name.removeprefix(f"{_EVENTS}.").partition(".") for path in found]
@@ -175,7 +175,7 @@ def _keep_in_order(folder: Path) -> None:
 
 
 def _mixing(row: Mapping[str, float], before: str = "", after: str = "") -> str:
-    """Returns how the outputs of an epoch were mixed; nothing for a method that mixes none."""
+    """Returns how the outputs of an epoch were mixed, as text; empty for unmixed methods."""
     if "inputs_per_output" not in row:
         return ""
     mean, unmixed = row["inputs_per_output"], row["unmixed_outputs"]
@@ -190,9 +190,9 @@ LINES = {
     "validation": ("validation", GREEN, ":"),
     "test": ("test", RED, "-"),
 }
-"""Name, colour and dashes of each split: colours that colour-blind readers tell apart."""
+"""Name, color and dashes of each split; the colors are safe for color-blind readers."""
 LOG_RATIO = 30.0
-"""Losses, or learning rates, that differ by more than this are drawn on a logarithmic axis."""
+"""Least ratio of losses, or learning rates, for a logarithmic axis."""
 LOSS_NOTE = "The training loss is of the images trained on: mixed ones, if the method mixes."
 
 
@@ -202,9 +202,8 @@ def curves_figure(history: Sequence[Mapping[str, float]], title: str) -> Figure:
     Args:
         history: a row for each epoch with its number under "epoch" and any of "train_error",
             "validation_error" and "test_error", in per cent, "train_loss", "validation_loss",
-            "test_loss" and "lr". Other keys are left out, and so are gaps and values that are not
-            finite.
-        title: what run this is.
+            "test_loss" and "lr". Other keys, gaps and non-finite values are skipped.
+        title: title of the figure.
 
     >>> rows = [{"epoch": 1, "test_error": 80.0, "lr": 0.2}, {"epoch": 2, "test_error": 70.0}]
     >>> [axes.get_ylabel() for axes in curves_figure(rows, "A short run").axes]
@@ -235,7 +234,7 @@ def curves_figure(history: Sequence[Mapping[str, float]], title: str) -> Figure:
         for kind, ax in zip(kinds, panels, strict=True):
             if kind == "lr":
                 epochs, rates = zip(*drawn[kind]["lr"], strict=True)
-                # Half an epoch to either side, so that one epoch is a line too.
+                # Extended by half an epoch, so that one epoch is a line too.
                 edges = [epochs[0] - 0.5, *(epoch + 0.5 for epoch in epochs)]
                 ax.step(edges, [rates[0], *rates], where="pre", color=GREY, lw=1.2)
             else:
@@ -256,7 +255,7 @@ def curves_figure(history: Sequence[Mapping[str, float]], title: str) -> Figure:
 
 
 def _points(history: Sequence[Mapping[str, float]], name: str) -> list[tuple[float, float]]:
-    """Returns (epoch, value) wherever there is a finite value."""
+    """Returns the (epoch, value) pairs with finite values."""
     return [
         (row["epoch"], row[name])
         for row in history
@@ -265,20 +264,20 @@ def _points(history: Sequence[Mapping[str, float]], name: str) -> list[tuple[flo
 
 
 def _draw_lines(ax: Axes, lines: Mapping[str, Sequence[tuple[float, float]]], words: str) -> None:
-    """Draws curves of one kind, each named with its last value."""
+    """Draws curves of one metric, each labeled with its last value."""
     for name, points in lines.items():
         split, colour, dashes = LINES[name.split("_")[0]]
         epochs, heights = zip(*points, strict=True)
         last = f"{split}: {words.format(heights[-1])} at the end"
-        marker = "o" if len(points) == 1 else ""  # one point is no line
+        marker = "o" if len(points) == 1 else ""  # a single point has no line
         ax.plot(epochs, heights, color=colour, ls=dashes, lw=1.8, marker=marker, label=last)
     ax.legend(frameon=False, loc="best", fontsize=9)
 
 
 def _scale(ax: Axes, values: Sequence[float], steps: Sequence[float]) -> None:
-    """Lets the values' axis begin at zero, or makes it logarithmic if they are far apart.
+    """Starts the axis at zero, or makes it logarithmic if values differ widely.
 
-    The steps of every decade have numbers; none keeps the axis linear.
+    `steps` are the labeled multiples in each decade; empty keeps the axis linear.
     """
     low, high = min(0.0, *values), max(0.0, *values)
     if steps and min(values) > 0 and high > LOG_RATIO * min(values):
@@ -292,25 +291,25 @@ def _scale(ax: Axes, values: Sequence[float], steps: Sequence[float]) -> None:
 
 MAX_INPUTS = 10
 WHOLE = 0.95
-"""Fraction of one input from which on an output counts as that input."""
+"""Least share of one input for an output to count as unmixed."""
 
 
 def draw_mixed_batch(
     path: Path, last: Mixed, data: DataSet, loader: Loader, when: tuple[int, int], title: str
 ) -> None:
-    """Draws a batch that was trained on, with its saliency and targets.
+    """Draws a training batch with its saliency and targets.
 
     Args:
-        path: where to.
-        last: what the mixer made of it, of its last micro-batch.
-        data: for the images' colours and the classes' names.
-        loader: loads its images again.
-        when: the epoch, and the steps of it that were done then.
-        title: of the run.
+        path: file to write.
+        last: `Mixer.last` of its last micro-batch.
+        data: data set, for its normalization and class names.
+        loader: loader to reload its images with.
+        when: the epoch, and its number of completed steps.
+        title: title of the run.
     """
     epoch, step = when
     images, targets = next(iter(loader.epoch(epoch, step - 1)))
-    count = last.plan.source_ratio().shape[1]  # of the micro-batch, which is the end of the share
+    count = last.plan.source_ratio().shape[1]  # the micro-batch is the end of the share
     figure = plot_batch(
         data.pixels(images[-count:].cpu()),
         targets[-count:].cpu(),
@@ -323,6 +322,6 @@ def draw_mixed_batch(
 
 
 def is_mixture(plan: Plan) -> bool:
-    """Whether most outputs of a plan have more than one input in them."""
+    """Whether most outputs of a plan have more than one input."""
     largest = plan.source_ratio().amax(1)
     return bool((largest < WHOLE).float().mean() > 0.5)

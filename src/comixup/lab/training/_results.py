@@ -1,4 +1,4 @@
-"""The record of a run from what it measured, and tables of several."""
+"""Records of runs from their metrics, and tables of several runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from comixup.lab.training._recipe import Recipe
 from comixup.lab.training._run import Run
 
 LAST_EPOCHS = 10
-"""The paper's errors are medians over so many last epochs (as the official implementation does)."""
+"""Epochs of the paper's median errors (as in the official implementation)."""
 
 _ERRORS = {
     "median": ("median_error", "median", "the median of the last ten epochs"),
@@ -26,14 +26,14 @@ _ERRORS = {
     "best": ("best_error", "best", ""),
     "validation": ("selected_error", "best val.", "the error where validation accuracy was best"),
 }
-"""By the word that a recipe has for an error: its metric, its column, and what it is."""
+"""Metric, column and description of an error, by its name in `Recipe.reported`."""
 _NARROWEST = len("± 0.00 ")
 
 
 def record_of(run: Run, state: State, folder: Path, test_digest: str | None = None) -> RunRecord:
     """Returns the record of a finished run.
 
-    Its metrics are those of `run_metrics`, and the passes over a training image in all epochs.
+    Its metrics are those of `run_metrics`, and the total passes per training image.
     """
     metrics = run_metrics(state.history, state.final, run.recipe.reported)
     metrics["passes"] = metrics["epochs"] * passes_per_image(run.chosen)
@@ -56,23 +56,23 @@ def run_metrics(
 ) -> dict[str, float]:
     """Returns the metrics of a finished run; errors are top-1 errors in percent.
 
-    - epochs: trained;
-    - error: which of the following ones counts for its recipe;
-    - last_error, best_error, median_error: on the test images, in the last epoch, in the one where
-      it is lowest (chosen by the test images, so too low), over the last ten that were evaluated;
-    - selected_error: where validation accuracy was best; median_validation_error: of the validation
-      images, over the last ten epochs. Both only where images are held out;
-    - top5_error: in the last epoch; none of images with any number of labels;
-    - seconds_per_epoch: median time of training, evaluation not counted;
-    - cpu_seconds: of all epochs' training, over all processes and threads;
-    - final_error, nll, ece, images and the others that `measures` returns, of the test images,
-      validation_error, validation_nll, ... of the validation images: by the weights that the run
-      keeps, the last, or the best by validation where these are reported.
+    - epochs: number of trained epochs;
+    - error: the one of the following that the recipe reports;
+    - last_error, best_error, median_error: on the test images, of the last epoch, of the best one
+      (selected on the test images, so too low), over the last ten evaluated ones;
+    - selected_error: of the epoch with the best validation accuracy; median_validation_error: of
+      the validation images, over the last ten epochs. Both require held-out images;
+    - top5_error: of the last epoch; not for multi-label data;
+    - seconds_per_epoch: median training time, without evaluation;
+    - cpu_seconds: training time over all epochs, processes and threads;
+    - final_error, nll, ece, images and the other metrics of `measures` on the test images,
+      validation_error, validation_nll, ... on the validation images: of the saved weights, the last
+      or, if reported, the best by validation.
 
     Args:
         history: a row for each epoch.
-        final: what `measures` returns by split, of the weights that the run keeps.
-        reported: see `Recipe`; the median counts where there is no such error.
+        final: metrics of `measures` by split, of the saved weights.
+        reported: see `Recipe`; the median if there is no such error.
     """
     rows = [row for row in history if "test_error" in row]
     errors = [row["test_error"] for row in rows]
@@ -99,12 +99,12 @@ def run_metrics(
 
 
 def _counting(reported: str, metrics: Mapping[str, float]) -> str:
-    """Returns which error counts: what a recipe says, or the median where there is no such."""
+    """Returns the name of the reported error: the recipe's, or the median if missing."""
     return reported if _ERRORS[reported][0] in metrics else "median"
 
 
 def spread(values: Sequence[float]) -> str:
-    """Returns the mean with the standard deviation, if there are several.
+    """Returns the mean, with the standard deviation for several values.
 
     >>> spread([20.0, 21.0, 22.0]), spread([20.0])
     ('21.00 ± 1.00', '20.00')
@@ -117,7 +117,7 @@ def spread(values: Sequence[float]) -> str:
 def results_table(recipe: Recipe, results: Mapping[str, Mapping[int, RunRecord]]) -> Table:
     """Returns a table of a recipe's results: a row per method, over its seeds.
 
-    The error that the recipe reports is marked by a star.
+    A star marks the error that the recipe reports.
     """
     everything = [result for by_seed in results.values() for result in by_seed.values()]
     reported = _counting(recipe.reported, everything[0].metrics)
@@ -131,7 +131,7 @@ def results_table(recipe: Recipe, results: Mapping[str, Mapping[int, RunRecord]]
     )
     table.add_column("method", no_wrap=True)
     table.add_column("seeds")
-    # Eighty columns have no room for errors that are not reported: result.json has them all.
+    # 80 columns have no room for all errors: result.json has them.
     shown = [name for name in _ERRORS if name != "validation" or name == reported]
     for name in shown:
         star, style = ("*", "bold") if name == reported else ("", "")
@@ -155,19 +155,19 @@ def results_table(recipe: Recipe, results: Mapping[str, Mapping[int, RunRecord]]
 
 
 MOST_CLASSES = 30
-"""Rows of the table; of more classes those with the largest errors are shown."""
+"""Most rows of the table, those of the classes with the largest errors."""
 _OVERALL = {
     "balanced_error": "balanced error",
     "mean_average_precision": "mean average precision",
 }
-"""Measures over all classes that the last rows show, where a run has them."""
+"""Metrics over all classes in the last rows, if a run has them."""
 
 
 def classes_table(recipe: Recipe, results: Mapping[str, Mapping[int, RunRecord]]) -> Table:
     """Returns a table of the error of each class, the largest first, a column per method.
 
-    Its last row is the balanced error, in which all classes count alike; of images with several
-    labels, the mean average precision.
+    Its last row is the balanced error, the mean over classes; for multi-label data, the mean
+    average precision.
     """
     rows: dict[str, list[dict[str, dict[str, str]]]] = {}
     for method, by_seed in results.items():
@@ -205,6 +205,6 @@ def classes_table(recipe: Recipe, results: Mapping[str, Mapping[int, RunRecord]]
 
 
 def _mean(values: Iterable[str | float | None]) -> float | None:
-    """Returns the mean of the numbers that there are; None if there are none."""
+    """Returns the mean of the numbers among values; None if there are none."""
     numbers = [float(value) for value in values if value not in (None, "")]
     return statistics.mean(numbers) if numbers else None

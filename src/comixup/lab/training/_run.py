@@ -1,4 +1,4 @@
-"""A run: a recipe, one of its methods and a seed; and what makes two runs the same."""
+"""A run: a recipe, one of its methods and a seed; its identity."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from comixup.lab.data import DataSet, load
 from comixup.lab.training._recipe import OF_DATA, Method, Recipe
 
 _IRRELEVANT = ("title", "source", "method", "methods", "reported", "tuning_grid", "notes")
-"""Fields of a recipe that leave the weights as they are."""
+"""Fields of a recipe that do not affect the weights."""
 _OF_METHODS = ("mixer", "settings", "vat", "saliency", "memory", "schedule", "parts")
-"""Fields of a method that the weights depend on, beside its multipliers."""
+"""Fields of a method that affect the weights, in addition to its multipliers."""
 _UNKNOWN = "unknown"
-"""The identity of initial weights whose file is gone; a run that has begun does not need it."""
+"""The identity of initial weights whose file is missing, as a resumed run allows."""
 _DATA = ("num_images", "data_digest", "mean", "std")
-"""What tells data apart; absent where the data are left open."""
+"""Fields that identify the data; absent if no data are given."""
 
 
 def settings_of(recipe: Mapping[str, Any], method: str) -> dict[str, Any]:
-    """Returns all that the weights of a run depend on but its seed and data, by name.
+    """Returns all settings that a run's weights depend on, except its seed and data.
 
     Args:
-        recipe: as trained, with the method's own epochs and learning rates, by `Recipe.as_dict`.
-        method: name of the method in it.
+        recipe: `Recipe.as_dict` with the method's epochs and learning rates.
+        method: name of its method.
     """
     chosen = recipe["methods"][method]
     fields = {name: value for name, value in recipe.items() if name not in _IRRELEVANT}
@@ -39,7 +39,7 @@ def settings_of(recipe: Mapping[str, Any], method: str) -> dict[str, Any]:
 
 
 def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Returns in what two identities differ, for people; nothing if they are of one run.
+    """Returns a message on how two identities differ; empty if they are equal.
 
     >>> difference({"seed": 0, "width": 5}, {"seed": 1, "width": 5})
     'seed was 0, is 1'
@@ -60,7 +60,7 @@ def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Run:
-    """What is trained: a recipe (with all changes made), the name of a method in it, and a seed."""
+    """A training run: a recipe (with all changes made), the name of its method, and a seed."""
 
     recipe: Recipe
     method: str
@@ -72,17 +72,17 @@ class Run:
 
     @property
     def title(self) -> str:
-        """The run's name for people."""
+        """The run's display name."""
         return f"{self.recipe.name}: {self.method}, seed {self.seed}"
 
     @functools.cached_property
     def trained(self) -> Recipe:
-        """The recipe with the epochs and the learning rates of this method."""
+        """The recipe with this method's epochs and learning rates."""
         return self.recipe.for_method(self.method)
 
     @functools.cached_property
     def settings(self) -> dict[str, Any]:
-        """All that its weights depend on but its seed and data; see `settings_of`."""
+        """All settings that its weights depend on, except its seed and data; see `settings_of`."""
         return settings_of(self.trained.as_dict(), self.method)
 
     @property
@@ -92,7 +92,7 @@ class Run:
 
     @property
     def schedule(self) -> Schedule:
-        """How many of its batches the method mixes, by the epoch."""
+        """The fraction of batches to mix in each epoch."""
         recipe, wanted = self.trained, self.chosen.schedule
         return Schedule(
             recipe.epochs,
@@ -102,10 +102,10 @@ class Run:
         )
 
     def identity(self, data: DataSet | None = None) -> dict[str, Any]:
-        """Returns what makes two runs the same: all that the resulting weights depend on.
+        """Returns the run's identity: everything that its weights depend on.
 
         Args:
-            data: what it is trained on; None leaves that open.
+            data: the training data; None leaves them out.
         """
         fields = self.settings | {"seed": self.seed}
         if self.recipe.weights is not None:
@@ -113,30 +113,30 @@ class Run:
                 fields["weights"] = weights_digest(find_weights(Path(self.recipe.weights)))
             except OSError:
                 fields["weights"] = _UNKNOWN
-        if data is not None:  # no paths or times
+        if data is not None:  # without paths or times
             fields["num_images"] = {name: len(split) for name, split in data.splits.items()}
             fields |= {"data_digest": data.digest(), "mean": list(data.mean), "std": list(data.std)}
         return fields
 
     @property
     def variant(self) -> str:
-        """A short hash of its settings, the same for all seeds and wherever its data lie."""
+        """A short hash of its settings, independent of the seed and the data's location."""
         name = self.recipe.weights and Path(self.recipe.weights).name
         fields = self.settings | {"weights": name}
         return hashlib.sha256(json.dumps(fields).encode()).hexdigest()[:8]
 
     @property
     def final_image_size(self) -> int | None:
-        """The pixels per side that it ends with and is evaluated at; None: the data set's own."""
+        """Pixels per side in the last phase and in evaluation; None: the data set's own."""
         return self.trained.phases[-1].image_size
 
     def load_data(
         self, root: Path | None = None, *, download: bool = False, loaded: DataSet | None = None
     ) -> DataSet:
-        """Returns the data set that the recipe names, with its classes and images chosen.
+        """Returns the recipe's data set, with its selected classes and images.
 
-        Images are normalized as for the weights that the run begins with, where these say how;
-        those that are `loaded` already as well.
+        Images, also those of a `loaded` data set, are normalized as the initial weights' file
+        states, if it does.
         """
         recipe = self.recipe
         data = loaded or load(

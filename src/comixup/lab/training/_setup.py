@@ -1,4 +1,4 @@
-"""What a run trains: its network with the initial weights, its optimizer, averaged weights."""
+"""Sets up a run: network with initial weights, optimizer, averaged weights."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from comixup.lab.training._recipe import Recipe
 from comixup.lab.training._run import Run
 
 LR_FACTOR = "lr_factor"
-"""Of a group of weights: its learning rate as a multiple of the recipe's."""
+"""Key of a parameter group: its learning rate, relative to the recipe's."""
 
 
 def preprocessing_of(data: DataSet, image_size: int | None = None) -> Preprocessing:
-    """Returns how unaugmented images of a data set become a network's input.
+    """Returns the preprocessing of a data set's unaugmented images.
 
     Args:
         data: the data set.
-        image_size: pixels per side, as for `Split.loader`; None means the set's own.
+        image_size: pixels per side, see `Split.loader`; None means the set's own.
     """
     shape = shape_of(data, image_size)
     resize = data.test.resized_side(shape[1])
@@ -50,9 +50,9 @@ def shape_of(data: DataSet, image_size: int | None = None) -> Shape:
 
 
 def network_of(weights: str | Path) -> dict[str, Any]:
-    """Returns the changes of a recipe that make its network that of a file: its model and width.
+    """Returns the recipe fields, model and width, for the network of a weights file.
 
-    A file that does not say what network it is of changes nothing.
+    Empty if the file does not name its network.
     """
     header = models.read_header(weights)
     return {} if header.model is None else {"model": header.model, "width": header.width}
@@ -61,11 +61,11 @@ def network_of(weights: str | Path) -> dict[str, Any]:
 def build_network(run: Run, data: DataSet, *, begun: bool = False) -> tuple[nn.Module, list[str]]:
     """Returns a run's network with its initial weights, and the names of those not in their file.
 
-    Of a run that has begun the weights come from a checkpoint: the initial ones are not looked for.
+    For a run with a checkpoint (`begun`), initial weights are not loaded.
     """
     recipe, new = run.trained, []
     torch.manual_seed(seed_for(run.seed, Purpose.INITIAL_WEIGHTS))
-    # For the images that it ends with and is used on: they decide the stride of our stems.
+    # For the final image size, which determines the stride of comixup's stems.
     model = models.build(
         recipe.model,
         data.num_classes,
@@ -112,8 +112,8 @@ def with_sync_batch_norm(model: nn.Module, run: Run, fabric: Fabric) -> nn.Modul
 def make_optimizer(recipe: Recipe, model: nn.Module, num_classes: int) -> torch.optim.Optimizer:
     """Returns the recipe's optimizer.
 
-    Biases and normalization are a group of their own where they do not decay, and the last layer
-    where it has another learning rate: a multiple of the recipe's, under `LR_FACTOR`.
+    Biases and normalization layers are a separate group if they do not decay; so is the last layer
+    if it has another learning rate: `LR_FACTOR` times the recipe's.
     """
     head = head_name(model, num_classes) if recipe.head_lr != 1 else ""
     chosen: dict[tuple[float, bool], list[nn.Parameter]] = {}
@@ -137,18 +137,18 @@ def make_optimizer(recipe: Recipe, model: nn.Module, num_classes: int) -> torch.
 
 
 class WeightAverage:
-    """A network's weights and buffers, averaged over the steps of its optimizer.
+    """Exponential moving average of a network's weights and buffers over optimizer steps.
 
-    `torch.optim.swa_utils.AveragedModel` would average counts too, and has no warm-up.
+    `torch.optim.swa_utils.AveragedModel` would average counters too, and has no warm-up.
 
     Args:
-        trained: the network; it has no hooks yet, which the copy would have too.
-        decay: weight of the average in the next one, in [0, 1), once the warm-up is over.
+        trained: the network, without hooks, which would be copied.
+        decay: decay after the warm-up, in [0, 1).
 
     Attributes:
-        model: a copy of the network with the averages. Their type is float32 at least: in half
-            precision, a decay near 1 would round every step away.
-        steps: how many were averaged.
+        model: a copy of the network with the averages, in float32 at least: in half precision, a
+            decay near 1 would round every step away.
+        steps: number of averaged steps.
     """
 
     def __init__(self, trained: nn.Module, decay: float) -> None:
@@ -161,13 +161,13 @@ class WeightAverage:
     def decay(self) -> float:
         """The decay of the next step, (1 + steps) / (10 + steps) at first.
 
-        The initial weights are soon forgotten, also where a run has a few hundred steps.
+        So the initial weights lose their weight soon, also in runs of a few hundred steps.
         """
         return min(self._decay, (1 + self.steps) / (10 + self.steps))
 
     @torch.no_grad()
     def update(self) -> None:
-        """Averages in what the optimizer's last step made; integers are copied."""
+        """Updates the averages after an optimizer step; integers are copied."""
         averages: list[Tensor] = []
         current: list[Tensor] = []
         networks = (self.model, self._trained)

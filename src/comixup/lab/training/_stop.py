@@ -1,4 +1,4 @@
-"""Stopping a run: by Ctrl-C or a termination signal, now or after the step under way."""
+"""Stops a run on Ctrl-C or a termination signal, after the current step or at once."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _GRACE_SECONDS = 5.0
-"""From the second request to the end of a process that cannot react, because it waits for others
-(which may be stopped) or computes outside of Python."""
+"""Time from the second request until a process is ended that cannot react, because it waits for
+others (which may be stopped) or computes outside of Python."""
 _SHELL_OFFSET = 128
-"""A program that a signal ended exits with this plus the signal's number, in a shell's eyes."""
+"""Shells report a program ended by a signal as this plus the signal's number."""
 _END = b"\0"
-"""Tells the thread that watches for requests to end; no signal has this number."""
+"""Ends the thread that watches for requests; no signal has this number."""
 _AT_ONCE = "Stopped at once. The same command resumes from the last checkpoint."
 
 
@@ -25,7 +25,7 @@ class TrainingStopped(RuntimeError):  # noqa: N818 - the run is sound, and resum
     """A run ended early for a reason that the message explains; it can be resumed.
 
     Attributes:
-        signal_number: of the signal that asked for it; None for other reasons.
+        signal_number: the signal that requested it; None for other reasons.
     """
 
     def __init__(self, message: str, signal_number: int | None = None) -> None:
@@ -34,10 +34,10 @@ class TrainingStopped(RuntimeError):  # noqa: N818 - the run is sound, and resum
 
 
 class StopRequest:
-    """Remembers Ctrl-C or a termination signal, so that the step in progress can end first.
+    """Records Ctrl-C or a termination signal, so that the current step can finish first.
 
     Attributes:
-        signal_number: of the last of them; None as long as there was none.
+        signal_number: the last signal received; None if none.
     """
 
     def __init__(self) -> None:
@@ -45,17 +45,17 @@ class StopRequest:
 
     @property
     def made(self) -> bool:
-        """Whether this run is asked to stop."""
+        """Whether a stop was requested."""
         return self.signal_number is not None
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         asked_before, self.signal_number = self.made, number
-        if asked_before:  # asked twice: at once
+        if asked_before:  # second request: stop at once
             raise KeyboardInterrupt
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[StopRequest]:
-        """Takes the place of the usual handlers for a while, in the main thread."""
+        """Replaces the signal handlers inside the context, in the main thread."""
         if threading.current_thread() is not threading.main_thread():
             yield self
             return
@@ -66,8 +66,8 @@ class StopRequest:
         except KeyboardInterrupt:
             raise TrainingStopped(_AT_ONCE, self.signal_number) from None
         except RuntimeError as error:
-            # All processes were asked, another has exited first, and a collective of this one
-            # failed. An error of its own would come again when the run is resumed.
+            # All processes got the signal, another one exited first, and a collective failed here.
+            # A genuine error would occur again on resuming.
             if self.made and not isinstance(error, TrainingStopped):
                 raise TrainingStopped(_AT_ONCE, self.signal_number) from error
             raise
@@ -77,9 +77,9 @@ class StopRequest:
 
 
 def _leave_signals_to_the_parent() -> None:
-    """Lets worker processes, forked while their parent listens, be ended by it alone.
+    """Makes worker processes, forked while their parent listens, ignore Ctrl-C.
 
-    Ctrl-C reaches them too: one of them would write its request into the parent's pipe.
+    It reaches them too: one of them would write its request into the parent's pipe.
     """
     handler = signal.getsignal(signal.SIGINT)
     if getattr(handler, "__func__", None) is StopRequest._note:
@@ -96,12 +96,12 @@ if hasattr(os, "register_at_fork"):
 def _watched() -> Iterator[None]:
     """Ends this process if it does not react to a second request to stop.
 
-    Python's handlers run between two instructions of Python, so not while the process waits in a
-    call for another one, perhaps for half an hour. What the system calls right away is a write to
-    a pipe, which a thread reads. Worker processes inherit the pipe, so it may stay open after this
-    process has closed it: what ends the thread is a byte.
+    Python runs handlers between two bytecode instructions, so not while the process waits in a
+    collective, perhaps for half an hour. The signal wakeup pipe is written immediately and read by
+    a thread. Worker processes inherit the pipe, so it may stay open after this process closes it: a
+    byte ends the thread.
     """
-    if sys.platform == "win32":  # whose pipes do not serve for this
+    if sys.platform == "win32":  # no wakeup pipes there
         yield
         return
     reader, writer = os.pipe()
@@ -127,7 +127,7 @@ def _watched() -> Iterator[None]:
     finally:
         over.set()
         signal.set_wakeup_fd(before)
-        with contextlib.suppress(BlockingIOError):  # full of requests, which end the thread too
+        with contextlib.suppress(BlockingIOError):  # full of requests: the thread ends
             os.write(writer, _END)
         os.close(writer)
         thread.join()

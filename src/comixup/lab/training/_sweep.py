@@ -1,4 +1,4 @@
-"""Trained variants of a recipe: one method with other settings, to choose one or to compare."""
+"""Trains variants of a recipe: one method with varied settings, to tune or to compare."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 HELD_OUT = 0.1
-"""Fraction of the training images to choose by, where the data have no validation split."""
+"""Fraction of the training images to hold out if the data have no validation split."""
 STEM = "sensitivity"
 PANEL, HEIGHT = 2.4, 2.9
-"""Of a figure's panel, in inches."""
+"""Size of a figure's panel, in inches."""
 _ROUNDING = 1e-9
-"""Percent: errors that differ by less are the same."""
+"""Errors in percent that differ by less are equal."""
 _NOTE = "* the method's own value. Error: mean ± standard deviation over n seeds."
 _HEAD = ("setting", "value", "n", "error")
 
@@ -57,14 +57,14 @@ class Variant:
 
     Attributes:
         setting: keyword of the mixer.
-        value: what it is set to: a number, True, False, None or a word.
-        name: of the method that has it so, METHOD-SETTING-VALUE; METHOD itself if that is its own
+        value: its value: a number, True, False, None or a string.
+        name: name of the variant's method, METHOD-SETTING-VALUE; METHOD itself for its default
             value, so that settings share the variant.
-        method: the method that has it so.
-        default: whether it is the method's own value.
-        results: by seed, as far as they are trained.
-        stopped: epochs after which `tune` has stopped it, and its mean validation error then; None
-            if it was not.
+        method: the method with this value.
+        default: whether it is the method's default value.
+        results: results by seed of the trained runs.
+        stopped: epochs after which `tune` stopped it, and its mean validation error then; None if
+            it was not stopped.
     """
 
     setting: str
@@ -93,24 +93,24 @@ class Variant:
 
     @property
     def one_image(self) -> float:
-        """By how much one validation image of one seed changes the mean error, in percent.
+        """The change of the mean error in percent by one validation image of one seed.
 
-        Where a run does not say how many images it was validated on: a rounding.
+        `_ROUNDING` if a run does not record its number of validation images.
         """
         found = [run.metrics.get("validation_images") for run in self.results.values()]
         images = [count for count in found if count]
         one = 100 / (min(images) * len(found)) if images else 0.0
-        return max(one - _ROUNDING, _ROUNDING)  # a difference of one whole image is one
+        return max(one - _ROUNDING, _ROUNDING)  # so that one whole image is a difference
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """A method trained with each of some settings varied alone.
+    """A method trained with settings varied one at a time.
 
     Attributes:
-        recipe: what was trained.
-        method: whose settings were varied.
-        variants: setting by setting; numbers in rising order, then other values as given.
+        recipe: the trained recipe.
+        method: name of the method whose settings were varied.
+        variants: by setting; numbers in ascending order, then other values as given.
     """
 
     recipe: Recipe
@@ -119,17 +119,17 @@ class Sweep:
 
     @property
     def best(self) -> Variant:
-        """The variant with the lowest mean validation error; the test images have no say."""
+        """The variant with the lowest mean validation error; test images are not used."""
         return min(self.trained, key=lambda one: statistics.mean(one.validation_errors))
 
     @property
     def trained(self) -> list[Variant]:
-        """The variants that were trained to the end: all that were not stopped."""
+        """The variants trained to the end: all that were not stopped."""
         return [one for one in self.variants if one.stopped is None]
 
     @property
     def ties(self) -> list[str]:
-        """The other variants that the validation images cannot tell from the best one.
+        """The other variants that tie with the best one.
 
         Their mean validation error is higher by less than one image of one seed.
         """
@@ -150,20 +150,20 @@ def tune(
     cluster: Cluster | None = None,
     **options: Unpack[TrainOptions],
 ) -> Sweep:
-    """Returns the sweep over `recipe.tuning_grid`, of which `Sweep.best` is to be chosen.
+    """Returns the sweep over `recipe.tuning_grid`; `Sweep.best` is the selected variant.
 
-    For the baselines it is alpha in {0.2, 1, 2}, where the paper tunes it. The best has the lowest
-    mean validation error (median of the last ten epochs). Each variant has the folder
+    For the baselines the grid is alpha in {0.2, 1, 2}, as in the paper. The best has the lowest
+    mean validation error (median of the last ten epochs). The folder of a variant is
     OUT/RECIPE-tune/METHOD-SETTING-VALUE.
 
     Args:
-        recipe: what to train.
-        method: which of its methods to tune; None means the recipe's own.
-        reduction_factor: stop bad values early, by successive halving: of n values the best
-            n / reduction_factor are trained so many times longer than all were, until one is
-            trained to the end. Which these are does not depend on the cluster: a rung waits for all
-            of its runs. None trains every value to the end, as the paper does.
-        cluster: what trains the runs; see `train_all`.
+        recipe: the recipe to train.
+        method: name of the method to tune; None means the recipe's default method.
+        reduction_factor: stop bad values early, by successive halving: the best n /
+            reduction_factor of n values are trained reduction_factor times longer, until one is
+            trained to the end. The choice does not depend on the cluster: a rung waits for all of
+            its runs. None trains every value to the end, as the paper does.
+        cluster: executor of the runs; see `train_all`.
         **options: keywords of `train`.
     """
     name = method or recipe.method
@@ -175,7 +175,7 @@ def tune(
             f"`method` must be {can if tunable else 'that of a recipe that tunes'}, got {name!r} "
             f"of recipe {recipe.name}, whose settings the paper fixes."
         )
-    # What stops or reports by validation images has them in its data.
+    # Recipes that stop or report by validation images hold them out themselves.
     own_split = recipe.patience is not None or recipe.reported == "validation"
     if recipe.validation is None and not own_split:
         recipe = dataclasses.replace(recipe, validation=HELD_OUT)
@@ -190,17 +190,17 @@ def sweep(
     cluster: Cluster | None = None,
     **options: Unpack[TrainOptions],
 ) -> Sweep:
-    """Returns the errors with each setting varied alone, training what is not yet trained.
+    """Returns the errors with settings varied one at a time, training missing variants.
 
-    Each variant has the folder OUT/RECIPE-sweep/METHOD-SETTING-VALUE and resumes from its last
-    checkpoint. The one that all settings share, with the method's own values, is trained once. The
-    table of what is trained is in OUT/RECIPE-sweep after every variant, the figure at the end.
+    The folder of a variant is OUT/RECIPE-sweep/METHOD-SETTING-VALUE; it resumes from its last
+    checkpoint. The variant with default values is trained once. OUT/RECIPE-sweep has a table,
+    updated after every run, and a figure at the end.
 
     Args:
-        recipe: what to train, with all changes made.
-        grid: the values to try, by setting: keywords of the method's mixer.
-        method: the name of one of the recipe's methods; None means its own.
-        cluster: what trains the runs; see `train_all`.
+        recipe: the recipe to train, with all changes made.
+        grid: the values to try by setting, a keyword of the method's mixer.
+        method: name of one of the recipe's methods; None means the default one.
+        cluster: executor of the runs; see `train_all`.
         **options: keywords of `train`.
     """
     return _train_variants(recipe, grid, method or recipe.method, "sweep", cluster, options)
@@ -215,7 +215,7 @@ def _train_variants(
     options: TrainOptions,
     reduction_factor: int | None = None,
 ) -> Sweep:
-    """Trains all variants as methods of one recipe, whose runs have a folder of their own."""
+    """Trains all variants as methods of one recipe, with a separate folder of runs."""
     found = Sweep(recipe, method, sweep_variants(recipe, grid, method))
     early = []
     if reduction_factor is not None:
@@ -305,7 +305,7 @@ def rungs(recipe: Recipe, count: int, factor: int) -> list[tuple[int, int]]:
 def sweep_variants(
     recipe: Recipe, grid: Mapping[str, Sequence[Scalar]], method: str | None = None
 ) -> tuple[Variant, ...]:
-    """Returns the variants of a sweep, none trained; what a mixer rejects raises `ValueError`.
+    """Returns the untrained variants of a sweep; invalid settings raise `ValueError`.
 
     >>> from comixup.lab.training import RECIPES
     >>> [one.name for one in sweep_variants(RECIPES["digits"], {"beta": [0.32, 0]})]
@@ -351,13 +351,13 @@ def _is_number(value: Scalar) -> bool:
 
 
 def sweep_table(found: Sweep) -> Table:
-    """Returns the sensitivity table for the terminal; a star marks the method's own values."""
+    """Returns the sensitivity table for the terminal; a star marks the default values."""
     title = f"{found.recipe.name}, {found.method}: top-1 error on the test images, %"
     return _table(title, _NOTE, _HEAD, [(one.setting, row) for one, row in _rows(found)])
 
 
 def tuning_table(found: Sweep) -> Table:
-    """Returns a table of the variants with the best one marked, or those that tie for it."""
+    """Returns a table of the variants; the best one, or those tied for it, are marked."""
     best, ties = found.best.name, found.ties
     caption = _NOTE
     if ties:
@@ -428,8 +428,8 @@ def write_tables(found: Sweep, folder: Path) -> None:
 def sweep_figure(found: Sweep) -> Figure:
     """Returns the errors of a sweep against the values of each setting, a panel per setting.
 
-    Dots are seeds, the line joins their means, bars are standard deviations; a dotted line marks
-    the method's own value. Values stand at equal distances, however far apart they are.
+    Dots are seeds, lines join means, bars are standard deviations; a dotted line marks the default
+    value. Values are evenly spaced.
     """
     if not any(one.errors for one in found.variants):
         raise ValueError("`found` must have a trained variant to draw, got none. Train one first.")

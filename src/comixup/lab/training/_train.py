@@ -1,4 +1,4 @@
-"""Training a recipe: the function behind `comixup train`."""
+"""Trains recipes: the functions behind `comixup train`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class TrainOptions(TypedDict, total=False):
-    """Keywords of `train` that do not name a method."""
+    """Keywords of `train` other than the method."""
 
     seeds: Sequence[int]
     out: Path
@@ -69,17 +69,17 @@ def train_all(
     each: Callable[[str, int, RunRecord], None] | None = None,
     **options: Unpack[TrainOptions],
 ) -> tuple[dict[str, dict[int, RunRecord]], list[Done]]:
-    """Returns the result of each method and seed, and what became of all runs.
+    """Returns the result of each method and seed, and the status of all runs.
 
-    Where one fails the others go on.
+    If one fails the others continue.
 
     Args:
-        recipe: what to train, with all changes made.
-        methods: names of methods of it.
-        cluster: what trains them; None means this process, one by one. The weights do not depend on
-            it: a run has the folder that `train` gives it.
-        each: called with method, seed and result as they come.
-        **options: keywords of `train`. Runs of other processes load their data themselves.
+        recipe: the recipe to train, with all changes made.
+        methods: names of its methods.
+        cluster: executor of the runs; None trains them in this process, one by one. Weights and
+            folders do not depend on it.
+        each: called with method, seed and result of each finished run.
+        **options: keywords of `train`. Runs in other processes load their data themselves.
     """
     cluster, hardware = cluster or Cluster(), options.get("hardware") or Hardware()
     seeds, out = options.get("seeds", (0,)), options.get("out", Path("runs"))
@@ -108,12 +108,12 @@ def train_all(
     tasks = [
         Task(key, _train_one, (recipe, *run, options), trains=True) for key, run in runs.items()
     ]
-    if together != (1, 1):  # one run after the other, each in many processes
+    if together != (1, 1):  # one run at a time, each in many processes
         for task in tasks:
             cluster.train_together(
                 task, *together, hardware.timeout_minutes, out.absolute(), console
             )
-        # They are finished now: here their results are read.
+        # All are finished now: read their results.
         finished: TrainOptions = {**options, "hardware": Hardware(accelerator="cpu")}
         tasks = [replace(task, arguments=(*task.arguments[:3], finished)) for task in tasks]
         cluster, console = Cluster(), None
@@ -125,7 +125,7 @@ def train_all(
             found[runs[done.key]] = done.result
             if each is not None:
                 each(*runs[done.key], done.result)
-        elif several or len(tasks) == 1:  # processes that train together have lost each other
+        elif several or len(tasks) == 1:  # the processes of a run lost their connection
             raise done.error
     results: dict[str, dict[int, RunRecord]] = {}
     for method, seed in runs.values():
@@ -137,7 +137,7 @@ def train_all(
 def _train_one(
     tell: Tell, recipe: Recipe, method: str, seed: int, options: TrainOptions
 ) -> RunRecord:
-    """Returns the result of a run: a task of `train_all`."""
+    """Returns the result of one run, a task of `train_all`."""
     keywords: TrainOptions = {**options, "seeds": (seed,), "tell": tell}
     return train(recipe, method=method, **keywords)[seed]
 
@@ -158,27 +158,27 @@ def train(
     tell: Tell | None = None,
     pause_after: int | None = None,
 ) -> dict[int, RunRecord]:
-    """Returns the record of the run of each seed, training what is not yet trained.
+    """Returns the record of each seed's run, training missing ones.
 
-    Each run has the folder OUT/RECIPE/METHOD/seed-N, and resumes from its last checkpoint. Where
-    runs with other settings are there already, it is OUT/RECIPE/METHOD-HASH/seed-N, and the file
-    OUT/RECIPE/variants.txt says in what they differ. `RunRecord.folder` has it.
+    A run resumes from the last checkpoint in its folder, OUT/RECIPE/METHOD/seed-N. If that has runs
+    with other settings, the folder is OUT/RECIPE/METHOD-HASH/seed-N, and OUT/RECIPE/variants.txt
+    lists the differences. `RunRecord.folder` is the folder.
 
     Args:
-        recipe: what to train, with all changes made.
-        method: the name of one of its methods; None means the recipe's own.
-        seeds: one run each.
+        recipe: the recipe to train, with all changes made.
+        method: name of one of its methods; None means the recipe's default method.
+        seeds: the seeds, one run each.
         out: the folder of all runs.
-        hardware: what to train on.
-        fabric: launched already by the caller, to be used again; None launches one.
+        hardware: the hardware options.
+        fabric: a Fabric already launched by the caller; None launches one.
         data_root: see `comixup.lab.data.load`.
         download: see `comixup.lab.data.load`.
-        checkpoint_steps: save every so many steps too, not only after each epoch.
-        console: where to report; None is silent.
-        data: data sets that are loaded already, by seed.
-        tell: is told what the console would show, where there is none.
-        pause_after: epochs after which a run is left as it is, to be resumed by another call; its
-            record is of them alone, also where it has been trained for longer. None trains all.
+        checkpoint_steps: save a checkpoint every so many steps, in addition to each epoch.
+        console: console to report to; None is silent.
+        data: loaded data sets, by seed.
+        tell: called with the console's reports if there is no console.
+        pause_after: number of epochs after which a run pauses, to be resumed by another call; its
+            record covers these epochs alone, even if it has been trained further. None trains all.
     """
     hardware = (hardware or Hardware()).resolved()
     check_run_options(seeds, hardware, checkpoint_steps, recipe)
@@ -190,7 +190,7 @@ def train(
             load = functools.partial(
                 run.load_data, data_root, download=download, loaded=(data or {}).get(run.seed)
             )
-            # Where `comixup evaluate` looks for the data.
+            # For `comixup evaluate` to locate the data.
             about = {
                 "hardware": vars(hardware),
                 "data_root": str(find_root(data_root, or_csv=True)),
@@ -215,7 +215,7 @@ def _train_run(
     tell: Tell | None,
     pause_after: int | None,
 ) -> RunRecord:
-    """Returns the record of a run, after training what remains of it in its folder."""
+    """Returns the record of a run, after training its remaining epochs."""
 
     def record(test_digest: str | None = None) -> RunRecord:
         if pause_after is None:
@@ -236,7 +236,7 @@ def _train_run(
         try:
             data = load_once(fabric, load)
         except FileNotFoundError as why:
-            if not complete:  # else it needs none
+            if not complete:  # a complete run needs no data
                 raise
             print_line(
                 console,
@@ -277,14 +277,14 @@ def _train_run(
                     "seed": run.seed,
                     "variant": run.variant,
                     **about,
-                    "test_digest": data.test.digest(),  # by which `evaluate` knows the images again
+                    "test_digest": data.test.digest(),  # for `evaluate` to identify the images
                     "left_out": list(data.left_out),
                 }
                 write_metadata(folder.path, run.trained.as_dict(), settings)
             if differs:
                 note_variant(folder.path, differs)
 
-        from_first_process(fabric, write_about)  # not before all that may be rejected has been read
+        from_first_process(fabric, write_about)  # after everything has been validated
         if state.finished or trainer.fit(pause_after):
             trainer.finish()
             fabric.barrier()

@@ -1,4 +1,4 @@
-"""A run in progress: its steps and epochs, with an evaluation and a checkpoint after each."""
+"""The training loop: steps and epochs, with an evaluation and a checkpoint after each."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ from comixup.lab.training._stop import StopRequest, TrainingStopped
 from comixup.lab.training._vat import vat_loss
 
 COLOUR_LEVELS = 255
-"""The radius of VAT's ball is given in levels of 8-bit colours."""
+"""VAT's radius is in levels of 8-bit colors."""
 EVALUATION_BATCH = 250
-"""Images of each process."""
+"""Images per process in evaluation."""
 MOSTLY = 0.5
-"""Fraction of unmixed outputs in the first batch from which on a run tells why."""
+"""Least fraction of unmixed outputs in the first batch for a message on the reason."""
 
 
 class Totals:
-    """Sums over an epoch and the time that it took, including what was before a pause.
+    """Sums over an epoch and its duration, including those before an interruption.
 
     Args:
-        device: where to sum up: reading sums would make the host wait.
-        before: what `read` returned before a pause; empty at an epoch's start.
+        device: device of the sums: reading them would synchronize.
+        before: result of `read` before an interruption; empty at an epoch's start.
 
     Attributes:
-        sums: loss times images, images, correct predictions of unmixed images, and the number of
-            these predictions.
-        counts: outputs of the mixer, the inputs in them, and outputs of a single input: on the
-            host, where plans are made.
+        sums: loss times images, images, correct predictions on unmixed images, and the number of
+            predictions.
+        counts: the mixer's outputs, their inputs, and outputs with a single input, on the host like
+            the plans.
     """
 
     NAMES = ("loss", "images", "correct", "predictions", "outputs", "inputs", "unmixed")
@@ -68,7 +68,7 @@ class Totals:
         self._cpu = time.process_time() - before.get("cpu_seconds", 0.0)
 
     def add(self, loss: Tensor, images: int, logits: Tensor | None, targets: Tensor) -> None:
-        """Adds a micro-batch; `logits` are those of unmixed images, if there are any."""
+        """Adds a micro-batch; `logits` are those of unmixed images, if any."""
         self.sums[0] += loss.detach() * images
         self.sums[1] += images
         if logits is not None and targets.ndim == 1:
@@ -76,13 +76,13 @@ class Totals:
             self.sums[3] += len(targets)
 
     def count(self, plan: Plan) -> None:
-        """Adds how many inputs the outputs of a micro-batch have."""
+        """Adds the numbers of outputs and inputs of a micro-batch."""
         inputs = (plan.source_ratio() > 0).sum(1)
         self.counts.add_(torch.tensor([len(inputs), inputs.sum(), (inputs == 1).sum()]))
 
     @property
     def unmixed(self) -> float:
-        """The fraction of this process's outputs so far that have a single input."""
+        """The fraction of this process's outputs with a single input."""
         outputs, _, single = self.counts.tolist()
         return single / outputs if outputs else 0.0
 
@@ -91,31 +91,30 @@ class Totals:
         cpu = self.sums.new_tensor([time.process_time() - self._cpu])
         values = summed(fabric, torch.cat([self.sums, self.counts.to(cpu.device), cpu]))
         read = dict(zip((*self.NAMES, "cpu_seconds"), values, strict=True))
-        return read | {"seconds": time.perf_counter() - self._wall}  # the device is done by now
+        return read | {"seconds": time.perf_counter() - self._wall}  # the device has synchronized
 
 
 class Trainer:
-    """A run in progress, in one process of perhaps several.
+    """Trains one run; with several processes, one `Trainer` in each.
 
     Args:
-        run: what is trained.
-        data: what it is trained on.
-        fabric: the processes.
-        state: how far the run is; kept up to date. A checkpoint that does not fit raises
-            `ValueError`.
-        folder: where checkpoints and results go.
-        reporter: of progress.
-        hardware: what it is trained on.
-        checkpoint_steps: save every so many steps too, not only after each epoch.
+        run: the run to train.
+        data: the data set.
+        fabric: Fabric of the processes.
+        state: state of the run, updated in place. A mismatched checkpoint raises `ValueError`.
+        folder: folder of checkpoints and results.
+        reporter: reporter of progress.
+        hardware: hardware options.
+        checkpoint_steps: save a checkpoint every so many steps, in addition to each epoch.
 
     Attributes:
         model: the network, set up by Fabric.
-        new_weights: names of those that the file of initial weights did not have.
-        optimizer: of its weights.
-        mixer: mixes the batches; with a memory of saliency if its method takes one pass.
-        average: of the network's weights, where its method has one.
+        new_weights: names of weights missing in the file of initial weights.
+        optimizer: the optimizer.
+        mixer: the mixer, with a saliency memory for one-pass methods.
+        average: average of the network's weights; None without `ema`.
         vat: keywords of `vat_loss`, which is added to the loss of unmixed batches, and its
-            `weight`; None without it.
+            `weight`; None without VAT.
     """
 
     def __init__(
@@ -143,7 +142,7 @@ class Trainer:
         self.mixer = make_method(method, data.num_classes, len(data.train), torch.Generator())
         optimizer = make_optimizer(recipe, model, data.num_classes)
         self.model, self.optimizer = fabric.setup(model, optimizer)
-        # On its device and in its precision, which `setup` gave it.
+        # With the device and precision set by `setup`.
         self.average = None if recipe.ema is None else WeightAverage(model, recipe.ema)
         self.mixer.attach(model)
         weights = None
@@ -152,7 +151,7 @@ class Trainer:
         self.loss_fn, self.clean_loss_fn = losses(
             recipe.loss, data.num_classes, weights, recipe.label_smoothing
         )
-        # The scale is one of 255 levels of colour in normalized images.
+        # The scale is one 8-bit level in normalized images.
         scale = tuple(1 / (COLOUR_LEVELS * std) for std in data.std)
         self.vat = None if method.vat is None else {**method.vat, "scale": scale}
         self.schedule = run.schedule
@@ -163,7 +162,7 @@ class Trainer:
 
     @property
     def evaluated(self) -> nn.Module:
-        """The network that is evaluated and exported: with averaged weights if there are any."""
+        """The network to evaluate and export: with averaged weights if there are any."""
         return unwrapped(self.model) if self.average is None else self.average.model
 
     # ---- Steps ----------------------------------------------------------------------------------
@@ -171,14 +170,14 @@ class Trainer:
     def step(
         self, images: Tensor, targets: Tensor, origin: Origin | None, steps: int, sums: Totals
     ) -> None:
-        """Makes the next step of the optimizer, on this process's share of a batch.
+        """Runs the next optimizer step, on this process's share of a batch.
 
         Args:
-            images: the share.
-            targets: theirs.
-            origin: where they come from, for one-pass mixing.
-            steps: of the epoch.
-            sums: to be added to.
+            images: images of the share.
+            targets: their targets.
+            origin: their origin, for one-pass mixing.
+            steps: number of steps of the epoch.
+            sums: sums to update.
         """
         epoch, step, accumulate = self.state.epoch, self.state.step, self.hardware.accumulate
         size = self.recipe.phase_at(epoch).batch_size
@@ -192,7 +191,7 @@ class Trainer:
         for k, (micro_images, micro_targets, micro_origin) in enumerate(micro_batches):
             self.mixer.step = epoch * steps + step
             self._seed(epoch, step, self.fabric.global_rank * accumulate + k)
-            # Gradients are averaged over processes: a micro-batch is weighted by its images.
+            # Gradients are averaged over processes: weight a micro-batch by its images.
             weight = len(micro_images) * self.fabric.world_size / batch
             last = k == len(micro_batches) - 1
             with self.fabric.no_backward_sync(self.model, enabled=not last):
@@ -204,7 +203,7 @@ class Trainer:
     def _backward(
         self, images: Tensor, targets: Tensor, origin: Origin | None, weight: float, sums: Totals
     ) -> None:
-        """Adds the gradient of a micro-batch's loss, times its weight."""
+        """Adds the weighted gradient of a micro-batch's loss."""
 
         def backward(loss: Tensor) -> None:
             self.fabric.backward(loss * weight)
@@ -220,7 +219,7 @@ class Trainer:
             backward=backward,
         )
         loss, reported = step.loss, step.mixed_loss
-        if self.vat is not None:  # its method mixes nothing: the outputs are the images' own
+        if self.vat is not None:  # without mixing: these are the outputs of the images themselves
             settings = dict(self.vat)
             smoothness = settings.pop("weight") * vat_loss(
                 self.model,
@@ -239,14 +238,14 @@ class Trainer:
             sums.count(self.mixer.last.plan)
 
     def _seed(self, *counts: int) -> None:
-        """Seeds every generator from the seed and the counts: they are its whole state."""
-        # Dropout, and whatever else a model draws.
+        """Seeds every generator from the run's seed and the counters, their whole state."""
+        # Dropout, and all other draws of a model.
         torch.manual_seed(seed_for(self.run.seed, *counts, Purpose.MODEL))
         if self.mixer.generator is not None:
             self.mixer.generator.manual_seed(seed_for(self.run.seed, *counts, Purpose.MIXER))
 
     def steps(self, loader: Loader, sums: Totals) -> Generator[None, None, None]:
-        """Trains for the rest of an epoch; yields after each step."""
+        """Trains the rest of an epoch; yields after each step."""
         epoch, first, memory = self.state.epoch, self.state.step, self.mixer.memory
         self.model.train()
         batches: Iterator[tuple[Tensor, Tensor, Origin | None]]
@@ -264,9 +263,9 @@ class Trainer:
     # ---- Epochs ---------------------------------------------------------------------------------
 
     def fit(self, pause_after: int | None = None) -> bool:
-        """Trains until the recipe's last epoch, or until its patience ends.
+        """Trains until the recipe's last epoch, or stops early (`patience`).
 
-        Returns whether it has come to that: with `pause_after`, it trains so many epochs at most.
+        Returns whether training is complete; with `pause_after`, it pauses after so many epochs.
         """
         with StopRequest().listening() as stop:
             while self.state.epoch < self.recipe.epochs and not out_of_patience(
@@ -275,12 +274,12 @@ class Trainer:
                 if pause_after is not None and self.state.epoch >= pause_after:
                     return False
                 if self.state.step == 0 and self.state.epoch <= self._last_mixed_epoch:
-                    self.folder.last_batch.unlink(missing_ok=True)  # patience did not end there
+                    self.folder.last_batch.unlink(missing_ok=True)  # not of the last mixed epoch
                 self._epoch(stop)
         return True
 
     def _epoch(self, stop: StopRequest) -> None:
-        """Trains for the rest of an epoch, evaluates, and saves."""
+        """Trains the rest of an epoch, evaluates, and saves a checkpoint."""
         row = self._row(self._train(stop))
         self.state.history.append(row)
         self.state.epoch, self.state.step = self.state.epoch + 1, 0
@@ -295,7 +294,7 @@ class Trainer:
             raise self._stopped(stop)
 
     def _train(self, stop: StopRequest) -> dict[str, float]:
-        """Returns an epoch's sums over all processes, and the times that it took."""
+        """Trains an epoch; returns its sums over all processes, and its durations."""
         state, phase = self.state, self.recipe.phase_at(self.state.epoch)
         loader = self.data.train.loader(
             phase.batch_size,
@@ -309,28 +308,28 @@ class Trainer:
             workers=self.hardware.workers,
         )
         self.mixer.fraction = self.schedule(state.epoch)
-        # A resumed epoch's sums are those of all processes: the first one carries them on.
+        # A resumed epoch's sums are those of all processes: only rank 0 continues them.
         sums = Totals(self.fabric.device, state.totals if self.fabric.is_global_zero else {})
         steps = self.steps(loader, sums)
-        with contextlib.closing(steps):  # an exception would keep worker processes waiting
+        with contextlib.closing(steps):  # end worker processes on an exception
             for _ in steps:
                 self.reporter.step(state.epoch, state.step, len(loader), sums.sums)
                 self._draw_batch(loader)
                 self._tell_of_flat_maps(sums)
-                if state.step < len(loader):  # after the last step the rest of the epoch is short
+                if state.step < len(loader):  # the epoch's checkpoint follows its last step
                     self._save_within_epoch(sums, stop)
         totals = sums.read(self.fabric)
         self._check_finite(totals)
         return totals
 
     def _save_within_epoch(self, sums: Totals, stop: StopRequest) -> None:
-        """Saves after a step if that is due, or if this is asked to stop, which it then does."""
+        """Saves after a step if due; on a stop request, saves and stops."""
         due = self.checkpoint_steps and self.state.step % self.checkpoint_steps == 0
         if due or (stop.made and self.fabric.world_size == 1):
             totals = sums.read(self.fabric)
             self._check_finite(totals)
             if self.mixer.memory is not None:
-                self.mixer.memory.merge()  # what the other processes wrote is saved too
+                self.mixer.memory.merge()  # include maps written by other processes
             self.save(totals)
         if stop.made:
             raise self._stopped(stop)
@@ -356,7 +355,7 @@ class Trainer:
         return row | {"images_per_second": images / max(totals["seconds"], 1e-9)}
 
     def _evaluate(self) -> dict[str, float]:
-        """Returns errors and losses on the validation images, if there are any, and test images."""
+        """Returns errors and losses on the test images, and on validation images if any."""
         metrics: dict[str, float] = {}
         for name, split in self._held_out().items():
             measured = validate(self.fabric, self.evaluated, self._loader(split))
@@ -378,15 +377,15 @@ class Trainer:
         )
 
     def _draw_batch(self, loader: Loader) -> None:
-        """Draws the first batch that shows mixtures, and one of the last epoch that mixes.
+        """Draws the first batch with mixtures, and one of the last mixed epoch.
 
-        Where nothing stands out yet Co-Mixup leaves images whole, which shows little. Pictures are
-        drawn before the checkpoint that follows the batch: a run that is killed draws them again.
+        With flat saliency maps Co-Mixup leaves early batches unmixed. Figures are drawn before the
+        batch's checkpoint: a killed run draws them again.
         """
         mixer, epoch = self.mixer, self.state.epoch
         if not self.fabric.is_global_zero or not (mixer.last.mixed or mixer.mixes_nothing):
             return
-        if mixer.recalls:  # the batch before, which is in the picture, is not at hand any more
+        if mixer.recalls:  # the previous batch, part of the figure, is no longer available
             return
         no_better = {"validation_error": math.inf}
         may_be_last = out_of_patience(self.recipe, [*self.state.history, no_better])
@@ -400,7 +399,7 @@ class Trainer:
                     draw_mixed_batch(path, mixer.last, self.data, loader, when, title)
 
     def _tell_of_flat_maps(self, sums: Totals) -> None:
-        """Says, after the first mixed batch, why it is hardly mixed, if it is."""
+        """Reports, after the first mixed batch, why most of its outputs are unmixed, if so."""
         first = self.state.epoch == self.recipe.unmixed_epochs and self.state.step == 1
         if first and self.mixer.needs_saliency and sums.unmixed > MOSTLY:
             self.reporter.tell(
@@ -410,7 +409,7 @@ class Trainer:
             )
 
     def _check_finite(self, totals: Mapping[str, float]) -> None:
-        """Stops a run that has diverged, in all processes; its last checkpoint remains good."""
+        """Stops a diverged run in all processes; its last checkpoint stays valid."""
         weights = [w.detach().isfinite().all() for w in unwrapped(self.model).parameters()]
         if math.isfinite(totals["loss"]) and bool(torch.stack(weights).all()):
             return
@@ -430,10 +429,10 @@ class Trainer:
     # ---- Checkpoint and end ---------------------------------------------------------------------
 
     def save(self, totals: dict[str, float]) -> None:
-        """Writes the checkpoint, and the history that it holds, from the first process.
+        """Writes the checkpoint and its history as a table, from rank 0.
 
         Args:
-            totals: sums and times of the epoch in progress; empty between epochs.
+            totals: sums and durations of the current epoch; empty between epochs.
         """
         state = self.state
         state.totals = totals
@@ -453,7 +452,7 @@ class Trainer:
         write_metrics(self.folder.path, state.history)
 
     def _restore(self) -> None:
-        """Loads what `save` has put into the state."""
+        """Restores from the state what `save` stored."""
         state = self.state
         try:
             load_weights(self.evaluated, state.model)
@@ -475,7 +474,7 @@ class Trainer:
             ) from None
 
     def final_logits(self) -> dict[str, Logits]:
-        """Returns the logits of all images not trained on, with their classes, by split."""
+        """Returns the logits and classes of all held-out images, by split."""
         fabric, classes = self.fabric, self.data.num_classes
         return {
             name: logits_of(fabric, self.evaluated, self._loader(split), split.targets, classes)
@@ -483,7 +482,7 @@ class Trainer:
         }
 
     def finish(self) -> None:
-        """Measures the final weights, and writes all that a finished run leaves."""
+        """Evaluates the final weights, and writes all files of a finished run."""
         if self.state.best:
             load_weights(self.evaluated, self.state.best)
         logits = self.final_logits()
@@ -498,13 +497,13 @@ class Trainer:
             self.state.final = {name: measures(*pair) for name, pair in logits.items()}
             self.state.finished = True
             self.save({})
-        # Also where a kill came between the last checkpoint and these files.
+        # Also after a kill between the last checkpoint and these files.
         if self.fabric.is_global_zero:
             export(self.run, self.data, self.evaluated, self.state, logits, self.folder)
 
 
 def out_of_patience(recipe: Recipe, history: Sequence[Mapping[str, float]]) -> bool:
-    """Whether validation accuracy has not risen for as many epochs as a recipe waits."""
+    """Whether validation accuracy has not risen for `patience` epochs."""
     errors = [row["validation_error"] for row in history if "validation_error" in row]
     if recipe.patience is None or len(errors) <= recipe.patience:
         return False
@@ -514,7 +513,7 @@ def out_of_patience(recipe: Recipe, history: Sequence[Mapping[str, float]]) -> b
 def _micro_batches(
     images: Tensor, targets: Tensor, origin: Origin | None, count: int
 ) -> Iterator[tuple[Tensor, Tensor, Origin | None]]:
-    """Returns a process's share of a batch, divided into micro-batches."""
+    """Returns a process's share of a batch, split into micro-batches."""
     origins: Sequence[Origin | None] = [None] * count
     if origin is not None:
         cells = [None] * count if origin.cells is None else origin.cells.tensor_split(count)

@@ -1,4 +1,4 @@
-"""Virtual adversarial training: predictions that adversarial noise changes little."""
+"""Virtual adversarial training (VAT)."""
 
 from __future__ import annotations
 
@@ -39,34 +39,33 @@ def vat_loss(
 ) -> Tensor:
     """Returns the mean of KL(p(y|x) || p(y|x + r)) over a batch: Miyato et al. 2018.
 
-    Here r is the noise within a ball around the image that changes the model's prediction most,
-    estimated by power iteration. Add the result, times a coefficient, to the training loss. Its
-    gradient reaches the weights through p(y|x + r) alone: not through the clean prediction p(y|x),
-    nor through r.
+    Here r is the noise in a ball that changes the model's prediction most, estimated by power
+    iteration. Add the result, times a coefficient, to the training loss. Its gradient flows through
+    p(y|x + r) only: not through the clean prediction p(y|x), nor through r.
 
-    The passes made here leave running statistics as they are. In training mode dropout draws anew
-    in each pass, as in the original. Pixels are not clipped to the range of colours. An image whose
-    prediction does not depend on a pixel keeps the random noise there.
+    Running statistics are not updated. In training mode dropout draws again in each pass, as in the
+    original. Pixels are not clipped to the range of colors. Pixels that the prediction does not
+    depend on keep their random noise.
 
     **The radius** is in the units of `images` times `scale`. The Co-Mixup paper tunes it in {1, 2}
-    for the l-infinity ball and does not say of what. Levels of 0..255 are the likely reading
-    (inferred): on normalized CIFAR-100 images a radius of 1 would be 68 levels, noise in which
-    little can be recognized, whereas its errors without updates are those of plain training. So
-    give `scale` = 1 / 255 for images in [0, 1], and for images normalized with standard
-    deviations (68.2, 65.4, 70.4), in levels, `scale` = (1 / 68.2, 1 / 65.4, 1 / 70.4).
+    for the l-infinity ball without a unit. Levels of 0..255 are the likely reading (inferred): on
+    normalized CIFAR-100 images a radius of 1 would be 68 levels, noise in which little can be
+    recognized, whereas its errors without updates are those of plain training. Pass `scale` = 1/255
+    for images in [0, 1], and for images normalized with standard deviations (68.2, 65.4, 70.4), in
+    levels, `scale` = (1 / 68.2, 1 / 65.4, 1 / 70.4).
 
     Args:
-        model: any module that returns logits (m, classes), run in the mode it is in.
+        model: any module that returns logits (m, classes), in its current mode.
         images: (m, C, *size), floating point. Not changed.
         epsilon: radius of the ball, in units of `scale`.
-        xi: how far out the power iteration probes, as a fraction of `epsilon`.
-        updates: number of power iterations, each a pass forward and backward. 0 leaves r at its
-            random start, on the ball's surface: a random corner, or direction, of length epsilon.
-        norm: "linf" bounds every pixel's noise, "l2" the length of the whole image's. With
-            several scales the noise is measured after division by them.
+        xi: distance of the power iteration's probe, as a fraction of `epsilon`.
+        updates: number of power iterations, each a forward and backward pass. 0 keeps the random
+            start on the ball's surface: a random corner, or direction, of length epsilon.
+        norm: "linf" bounds every pixel's noise, "l2" the norm of the image's. With several scales,
+            the noise is divided by them first.
         scale: size of one unit of `epsilon` in `images`: one number, or one for each channel.
-        logits: of the unperturbed `images`, where you have them already; saves a pass.
-        generator: where the random start comes from; None means torch's global one.
+        logits: logits of the unperturbed `images`, if available; saves a pass.
+        generator: random generator for the start; None means torch's global one.
 
     >>> model = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
     >>> loss = vat_loss(model, torch.rand(5, 1, 8, 8), epsilon=2, scale=1 / 255)
@@ -97,7 +96,7 @@ def vat_loss(
     with _buffers_set_aside(model):
         if logits is None:
             with torch.no_grad():
-                logits = model(images.clone())  # models may work in place
+                logits = model(images.clone())  # models may modify their inputs
         log_p = _log_probabilities(logits, (len(images), None)).detach()
         device = images.device if generator is None else generator.device
         noise = torch.randn(images.shape, generator=generator, device=device, dtype=radius.dtype)
@@ -112,10 +111,10 @@ def vat_loss(
 def _update(
     model: nn.Module, images: Tensor, log_p: Tensor, direction: Tensor, reach: Tensor, norm: Norm
 ) -> Tensor:
-    """Returns the next direction: where the divergence rises fastest, seen from a probe."""
-    # Paper: Miyato et al. probe at 1e-6, to have the divergence's Hessian in the limit. A change so
-    # small is lost in rounding, all the more in half precision. At the radius itself (xi = 1) the
-    # probe sees the divergence where it is asked for.
+    """Returns the next direction: the divergence's gradient at the probe."""
+    # Paper: Miyato et al. probe at 1e-6, to approximate the divergence's Hessian. So small a change
+    # is lost in rounding, all the more in half precision. At the radius itself (xi = 1) the probe
+    # has the divergence that the loss measures.
     probe = _moved(images, direction, reach).requires_grad_()
     with torch.enable_grad(), without_sync(model), allowing_gradients(model):
         outputs = model(probe.clone())
@@ -126,25 +125,25 @@ def _update(
                 "them. Is there a detach(), a no_grad() or an arg max on the way?"
             )
         # The divergence's gradient by the logits is q - p. Only its direction matters, so it is
-        # brought to a size at which half precision loses nothing on the way back.
+        # rescaled to avoid underflow of half precision in the backward pass.
         slope = log_q.detach().exp() - log_p.exp()
         slope = slope / slope.abs().amax().clamp_min(torch.finfo(slope.dtype).tiny)
         gradient = gradient_by(outputs, probe, slope.to(outputs.dtype))
         if gradient is None:
             gradient = torch.zeros_like(probe)
-    # The direction is in units of the scale, which the reach is proportional to.
+    # The direction is in units of the scale, to which the reach is proportional.
     return _onto_sphere(gradient * (reach / reach.amax()), norm, otherwise=direction)
 
 
 def _onto_sphere(gradient: Tensor, norm: Norm, otherwise: Tensor) -> Tensor:
     """Returns the point of the unit sphere furthest along each image's gradient.
 
-    Where there is no gradient, all points are as good and the one before is kept.
+    Without a gradient the previous point is kept.
     """
     if norm == "linf":
         return torch.where(gradient == 0, otherwise.to(gradient.dtype), gradient.sign())
     flat = gradient.flatten(1)
-    flat = flat / flat.abs().amax(1, keepdim=True)  # the squares of tiny numbers would be 0
+    flat = flat / flat.abs().amax(1, keepdim=True)  # squares of tiny numbers would underflow
     unit = flat / torch.linalg.vector_norm(flat, dim=1, keepdim=True)
     none = (gradient == 0).flatten(1).all(1).view(-1, *[1] * (gradient.ndim - 1))
     return torch.where(none, otherwise.to(gradient.dtype), unit.view_as(gradient))
@@ -175,12 +174,11 @@ def _log_probabilities(outputs: object, shape: Sequence[int | None]) -> Tensor:
 
 @contextlib.contextmanager
 def _buffers_set_aside(model: nn.Module) -> Iterator[None]:
-    """Lets a model run on copies of its buffers, so that running statistics stay as they are.
+    """Runs a model on copies of its buffers, so that running statistics do not change.
 
-    Writing the old values back would not do: batch normalization keeps its buffers for the
-    backward pass, and autograd raises when it goes through a pass, this one or the caller's over
-    the clean batch, whose buffers were written to since. DistributedDataParallel, which writes to
-    them when it hands them out, does not do so here, but at the next pass over a batch.
+    Restoring the old values would not work: batch norm saves its buffers for the backward pass, and
+    autograd raises if they were modified since, for this pass or the caller's clean one.
+    DistributedDataParallel does not broadcast buffers here, but at the next pass over a batch.
     """
     inner = unwrapped(model)
     homes = [
@@ -216,7 +214,7 @@ def _buffers_set_aside(model: nn.Module) -> Iterator[None]:
 
 
 def _scale_of(scale: float | Sequence[float], images: Tensor) -> Tensor:
-    """Returns the scale as a tensor that multiplies images' noise."""
+    """Returns the scale as a tensor that broadcasts over images."""
     channels = images.shape[1]
     each = list(scale) if isinstance(scale, Sequence) else [scale]
     if len(each) not in (1, channels) or isinstance(scale, str):
