@@ -53,8 +53,8 @@ def atomic_write(path: Path, content: bytes | str) -> None:
                 raise
     except OSError as error:
         raise OSError(
-            f"{path} could not be written ({error.strerror or error}); what was there before is "
-            "as it was. Make room (or fix what is wrong) and run the same command again: it "
+            f"{path} could not be written ({error.strerror or error}); the old file is "
+            "unchanged. Make room (or fix what is wrong) and run the same command again: it "
             "resumes from the last checkpoint."
         ) from error
     if os.name == "posix":  # flush the directory entry too

@@ -86,7 +86,7 @@ class SetOnce:
         is_set = name in values or name in values.get("_modules", ())  # of a torch module
         if is_set and self._is_fixed(name):
             raise AttributeError(
-                f"`{name}` must stay as it is: a {kind} is checked when it is made. "
+                f"`{name}` must not be changed: a {kind} is checked when it is made. "
                 f"{self._remedy.format(kind=kind, name=name)}"
             )
 

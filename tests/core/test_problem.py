@@ -53,7 +53,7 @@ def test_a_problem_cannot_be_changed():
     problem = Problem(-maps(2, (2,), 0), torch.eye(2))
     with pytest.raises(AttributeError, match="beta"):
         problem.beta = 1.0
-    with pytest.raises(AttributeError, match="`grid` must stay as it is"):
+    with pytest.raises(AttributeError, match="`grid` must not be changed"):
         del problem.grid
     with pytest.raises(AttributeError, match=r"`num_outputs` .* problem.replace\(num_outputs="):
         problem.num_outputs = 3

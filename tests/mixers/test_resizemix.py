@@ -80,7 +80,7 @@ def test_integers_show_the_pixel_in_the_middle():
 @each_case(
     ("scale", "message"),
     [
-        (0.5, r"`scale` must be two numbers, least and most, got 0\.5"),
+        (0.5, r"`scale` must be a pair \(min, max\), got 0\.5"),
         ((0.5, 0.2), r"`scale` must have its least number first"),
         ((0.1, 1.5), r"`scale` must be a number from 0 to 1, got 1\.5"),
         ((-0.1, 0.5), r"`scale` must be a number from 0 to 1"),

@@ -76,7 +76,7 @@ def _check(step: Any) -> None:
     reason = next((_REASONS[k.__name__] for k in type(step).__mro__ if k.__name__ in _REASONS), "")
     if reason:
         raise ValueError(
-            f"`transform` must be one that cell numbers can follow, got {name}: {reason}."
+            f"`transform` must be one that cell numbers support, got {name}: {reason}."
         )
     if getattr(step, _FILL, 0) != 0:
         raise ValueError(

@@ -268,8 +268,7 @@ def _rejection(transform: Any) -> Exception:
     name = getattr(getattr(transform, "lambd", transform), "__name__", kind.__name__)
     if kind.__module__.startswith(_OF_LIBRARIES) and name in _UNTRACKABLE:
         return ValueError(
-            f"`transform` must be one that cell numbers can follow, got {name}: "
-            f"{_UNTRACKABLE[name]}."
+            f"`transform` must be one that cell numbers support, got {name}: {_UNTRACKABLE[name]}."
         )
     return TypeError(
         "`transform` must be made of transforms of torchvision, timm or Albumentations, unchanged, "

@@ -280,7 +280,7 @@ def _operation(operation: Any) -> OfPair:
     if operation.name in _COLOUR_OPERATIONS:
         return OfPair(Colours(operation))
     raise ValueError(
-        "`transform` must have operations of timm 1.0 that cell numbers can follow, got "
+        "`transform` must have operations of timm 1.0 that cell numbers support, got "
         f"{operation.name}. Known ones are {sorted(_MOVING_OPERATIONS | _COLOUR_OPERATIONS)}."
     )
 

@@ -82,7 +82,7 @@ def check_settings(
     if levels > MAX_LEVELS:
         raise ValueError(f"`levels` must be at most {MAX_LEVELS}, got {levels}. The paper uses 2.")
     if sweeps > MAX_SWEEPS:
-        raise ValueError(f"`sweeps` must be at most {MAX_SWEEPS}, got {sweeps}. Four will do.")
+        raise ValueError(f"`sweeps` must be at most {MAX_SWEEPS}, got {sweeps}. The paper takes 4.")
     if num_threads is not None:
         check_count("num_threads", num_threads, high=MAX_THREADS)
 

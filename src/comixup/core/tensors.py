@@ -137,5 +137,5 @@ def check_no_transform(what: str) -> None:
     if torch._C._functorch.peek_interpreter_stack() is not None:
         raise RuntimeError(
             f"{what} must run outside of torch.func's transforms (vmap, grad, jvp), in which "
-            "tensors have no numbers to look at. Call it before the transform."
+            "the values of tensors cannot be read. Call it before the transform."
         )

@@ -57,7 +57,7 @@ def sole_training() -> Iterator[None]:
     if not training.acquire(blocking=False):
         raise RuntimeError(
             "`train` must be called by one thread of a process at a time, got a second call: "
-            "threads share torch's random numbers, and so would the runs. Use a process for each."
+            "threads share torch's global generator. Use a process for each."
         )
     try:
         yield

@@ -83,9 +83,9 @@ def check_weights(wanted: Mapping[str, Tensor], saved: Mapping[str, Any]) -> Non
         if not isinstance(given, Tensor) or (given.shape, given.dtype) != (own.shape, own.dtype):
             raise ValueError(f"{name} must be {kind_of(own)}, but is {kind_of(given)}")
         if given.is_floating_point() and not given.isfinite().all():
-            raise ValueError(f"{name} has numbers that are infinite or none at all")
+            raise ValueError(f"{name} has numbers that are infinite or NaN")
         if name.endswith("running_var") and (given < 0).any():
-            raise ValueError(f"{name} has numbers that are negative, and is a variance")
+            raise ValueError(f"{name} is a variance, but has negative numbers")
 
 
 def check_finite(finite: Tensor, path: object = None) -> None:

@@ -123,8 +123,8 @@ def _read_pickled(file: Path) -> WeightsFile:
             content = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as why:  # a damaged file can raise anything
         raise ValueError(
-            f"`path` must hold tensors and nothing else, but {file} is damaged or holds things "
-            f"that are not data, which are not loaded ({reason_of(why)}). Save model.state_dict()."
+            f"`path` must hold tensors and nothing else, but {file} is damaged or holds "
+            f"other objects, which are unsafe to load ({reason_of(why)}). Save model.state_dict()."
         ) from None
     for key in _WRAPPED:
         if isinstance(content, dict) and isinstance(content.get(key), dict):

@@ -149,7 +149,7 @@ def _check_mixers(mixers: Sequence[Mixer]) -> None:
             raise TypeError(
                 "`mixers` must be methods that mix images, such as CoMixup(num_classes), got "
                 f"{type(mixer).__name__}. ManifoldMixup mixes inside the model: train it by "
-                "itself. OnePass goes around: OnePass(Choice([...]), memory). Methods of another "
+                "itself. Wrap the choice instead: OnePass(Choice([...]), memory). Methods of another "
                 "Choice: list them here."
             )
         if mixer.p != 1:

@@ -114,5 +114,5 @@ def _check_all_named(batch: Mapping[str, Any], named: Mapping[str, list[str]]) -
             how = " and ".join(f"`{role}`" for role in roles) or "none of them"
             raise ValueError(
                 f"`batch` must have each entry named once, in `images`, `masks`, `targets` or "
-                f"`unmixed`, got {name!r} in {how}. Nothing passes through by itself."
+                f"`unmixed`, got {name!r} in {how}. List entries to keep in `unmixed`."
             )

@@ -92,7 +92,7 @@ class OnePass(Mixer):
         if mixer.recalls:
             raise ValueError(
                 "`mixer` must mix batches that do not depend on the one before, got a Choice with "
-                "RecursiveMix. Clean and mixed batches take turns here: train it by itself."
+                "RecursiveMix. Clean and mixed batches alternate here: train it by itself."
             )
         if not isinstance(memory, SaliencyMemory):
             raise TypeError(

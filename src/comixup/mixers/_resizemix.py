@@ -53,7 +53,7 @@ class ResizeMix(Mixer):
 def checked_range(name: str, value: object, high: float = 1.0) -> tuple[float, float]:
     """Returns a validated range of two numbers from 0 to `high`."""
     if not isinstance(value, (tuple, list)) or len(value) != 2:
-        raise ValueError(f"`{name}` must be two numbers, least and most, got {value!r}.")
+        raise ValueError(f"`{name}` must be a pair (min, max), got {value!r}.")
     for number in value:
         check_number(name, number, high=high)
     least, most = value

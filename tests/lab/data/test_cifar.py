@@ -123,7 +123,7 @@ def test_files_of_one_s_own_are_rejected(tmp_path, folder, official):
 
 def test_a_missing_file_is_named(tmp_path, folder):
     (folder / "test").unlink()
-    with pytest.raises(FileNotFoundError, match="cifar-100-python is not whole: test missing"):
+    with pytest.raises(FileNotFoundError, match="cifar-100-python is incomplete: test missing"):
         load("cifar100", tmp_path)
 
 

@@ -143,7 +143,7 @@ def test_clips_that_are_listed_twice_are_named(tmp_path, folder, name, line):
 def test_lists_lead_nowhere_else(tmp_path, folder, line):
     with (folder / "testing_list.txt").open("a") as file:
         file.write(f"{line}\n")
-    with pytest.raises(FileNotFoundError, match="is not whole: "):
+    with pytest.raises(FileNotFoundError, match="is incomplete: "):
         load("speech-commands", tmp_path)
 
 

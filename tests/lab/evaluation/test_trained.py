@@ -196,7 +196,7 @@ def test_files_that_would_run_code(tmp_path, writer):
         torch.save({"weights": Hostile(trap)}, file)
     else:
         file.write_bytes(pickle.dumps({"weights": Hostile(trap)}))
-    with pytest.raises(ValueError, match="holds things that are not data, which are not loaded"):
+    with pytest.raises(ValueError, match="holds other objects, which are unsafe to load"):
         load_trained(file, model="lenet", num_classes=10, shape=SHAPE)
     assert not trap.exists()
 

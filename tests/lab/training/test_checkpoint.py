@@ -100,7 +100,7 @@ def test_a_hostile_file_runs_nothing(path, tmp_path_factory, zipped):
         torch.save(hostile, path)
     else:
         path.write_bytes(pickle.dumps(hostile))
-    rejected(path, "is damaged or holds things that are not data")
+    rejected(path, "is damaged or holds objects other than tensors and plain data")
     assert not canary.exists()
     if zipped:
         torch.load(path, weights_only=False)
@@ -215,7 +215,7 @@ def no_number(weight):
     [
         (lambda weight: weight[:-1], "fc.weight must be float32 of shape"),
         (lambda weight: weight.tolist(), "of type list"),
-        (no_number, "fc.weight has numbers that are infinite or none at all"),
+        (no_number, "fc.weight has numbers that are infinite or NaN"),
     ],
 )
 def test_weights_that_do_not_fit_are_rejected_and_nothing_is_changed(data, runs, damage, match):

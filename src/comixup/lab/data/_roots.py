@@ -71,7 +71,7 @@ def find_folder(
                 return path
             if path != root and path.is_dir():
                 raise FileNotFoundError(
-                    f"{what} in {path} is not whole: {', '.join(missing)} missing. Unpack it again."
+                    f"{what} in {path} is incomplete: {', '.join(missing)} missing. Unpack it again."
                 )
         tried += found
     looked = ", ".join(str(path) for path in tried)
@@ -90,7 +90,7 @@ def lines_of(path: Path, what: str) -> list[str]:
         text = path.read_text(encoding="utf-8-sig")  # Windows editors write a BOM
     except FileNotFoundError:
         raise FileNotFoundError(
-            f"{what} is not whole: {path} is missing. Unpack it again."
+            f"{what} is incomplete: {path} is missing. Unpack it again."
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(

@@ -92,7 +92,7 @@ def _listing(folder: Path) -> tuple[list[str], dict[str, list[str]]]:
         for clip in clips[split]:
             if clip not in split_of:
                 raise FileNotFoundError(
-                    f"{TITLE} in {folder} is not whole: {clip} of {name} missing. Unpack it again."
+                    f"{TITLE} in {folder} is incomplete: {clip} of {name} missing. Unpack it again."
                 )
             if split_of[clip] != "train":
                 raise ValueError(

@@ -117,7 +117,7 @@ def _list_train(folder: Path, wnids: list[str]) -> list[_Image]:
         noted = _boxes(path, fields=5).keys() if path.exists() else set()
         if not names or not noted <= set(names):
             missing = next(iter(sorted(noted - set(names))), "its images")
-            raise FileNotFoundError(f"{images} is not whole: {missing} missing. Unpack it again.")
+            raise FileNotFoundError(f"{images} is incomplete: {missing} missing. Unpack it again.")
         listed += [_Image(images / name, target) for name in names]
     return listed
 
@@ -130,14 +130,14 @@ def _list_val(folder: Path, wnids: list[str]) -> list[_Image]:
         if wnid not in wnids:
             raise ValueError(f"{notes} has {name} of class {wnid}, which is not in wnids.txt.")
         if name not in names:
-            raise FileNotFoundError(f"{images} is not whole: {name} missing. Unpack it again.")
+            raise FileNotFoundError(f"{images} is incomplete: {name} missing. Unpack it again.")
         listed.append(_Image(images / name, wnids.index(wnid), box))
     return listed
 
 
 def _image_names(folder: Path) -> list[str]:
     if not folder.is_dir():
-        raise FileNotFoundError(f"{TITLE} is not whole: {folder} is missing. Unpack it again.")
+        raise FileNotFoundError(f"{TITLE} is incomplete: {folder} is missing. Unpack it again.")
     return sorted(name for name in os.listdir(folder) if name.lower().endswith((".jpeg", ".jpg")))
 
 

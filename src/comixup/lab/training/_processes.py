@@ -67,8 +67,8 @@ def process_counts(devices: int | None, num_nodes: int | None) -> tuple[int, int
         missing = [name for name in address if name not in os.environ]
         if num_nodes is not None and num_nodes > 1 and missing:
             raise ValueError(
-                f"`num_nodes` must be 1 without a launcher, got {num_nodes}: how do the machines "
-                "find each other? Start the command with torchrun on each, or set "
+                f"`num_nodes` must be 1 without a launcher, got {num_nodes}: machines need a "
+                "rendezvous. Start the command with torchrun on each, or set "
                 f"{', '.join(missing)}."
             )
         return devices or 1, num_nodes or 1
@@ -93,7 +93,7 @@ def check_alone(command: str) -> None:
     if found is not None and found.world_size > 1:
         raise ValueError(
             f"`{command}` must be one process, but {found.launcher} has started "
-            f"{found.world_size}. Run it without."
+            f"{found.world_size}. Run it without the launcher."
         )
 
 
@@ -219,8 +219,8 @@ def launch(hardware: Hardware) -> Fabric:
     except torch.distributed.DistError as error:
         raise TrainingStopped(
             f"Not all of the {fabric.world_size} processes of this run have met within "
-            f"{hardware.timeout_minutes:g} minutes ({str(error).splitlines()[0][:200]}). Look what "
-            "became of the others, and start all of them again."
+            f"{hardware.timeout_minutes:g} minutes ({str(error).splitlines()[0][:200]}). Check "
+            "the logs of the other ranks, and start all of them again."
         ) from error
     delay_kill()
     if fabric.device.type == "cpu":

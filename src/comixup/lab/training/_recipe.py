@@ -256,7 +256,7 @@ class Recipe:
         check_number("label_smoothing", self.label_smoothing, high=1)
         if self.label_smoothing == 1:
             raise ValueError(
-                "`label_smoothing` must be below 1, where targets say nothing, got "
+                "`label_smoothing` must be below 1, where targets are uniform, got "
                 f"{self.label_smoothing!r}. 0.1 is usual."
             )
         if self.ema is not None:
