@@ -149,8 +149,8 @@ def _check_mixers(mixers: Sequence[Mixer]) -> None:
             raise TypeError(
                 "`mixers` must be methods that mix images, such as CoMixup(num_classes), got "
                 f"{type(mixer).__name__}. ManifoldMixup mixes inside the model: train it by "
-                "itself. Wrap the choice instead: OnePass(Choice([...]), memory). Methods of another "
-                "Choice: list them here."
+                "itself. Wrap the choice instead: OnePass(Choice([...]), memory). Methods of "
+                "another Choice: list them here."
             )
         if mixer.p != 1:
             raise ValueError(

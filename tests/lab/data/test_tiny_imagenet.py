@@ -84,7 +84,7 @@ def cut(path):
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        (drop("train/n01/images/n01_3.JPEG"), FileNotFoundError, "not whole: n01_3.JPEG missing"),
+        (drop("train/n01/images/n01_3.JPEG"), FileNotFoundError, "incomplete: n01_3.JPEG missing"),
         (drop("val/val_annotations.txt"), FileNotFoundError, "val_annotations.txt is missing"),
         (write("wnids.txt", "n01\nn04\n"), FileNotFoundError, "n04.images is missing"),
         (write("wnids.txt", "n01\nn01\n"), ValueError, "lists no class, or one twice"),

@@ -71,7 +71,8 @@ def find_folder(
                 return path
             if path != root and path.is_dir():
                 raise FileNotFoundError(
-                    f"{what} in {path} is incomplete: {', '.join(missing)} missing. Unpack it again."
+                    f"{what} in {path} is incomplete: {', '.join(missing)} missing. "
+                    "Unpack it again."
                 )
         tried += found
     looked = ", ".join(str(path) for path in tried)

@@ -234,8 +234,8 @@ def load_state(path: Path, identity: dict[str, Any]) -> State | None:
     except Exception as why:  # a damaged file can raise anything
         raise ValueError(
             f"`checkpoint` must be one that comixup wrote, but {path} is damaged or holds "
-            f"objects other than tensors and plain data ({reason_of(why)}). Nothing was changed: put back a good copy, or "
-            "move the file away to train from the start."
+            f"objects other than tensors and plain data ({reason_of(why)}). Nothing was "
+            "changed: put back a good copy, or move the file away to train from the start."
         ) from None
     names = {f.name for f in fields(State)}
     if (
