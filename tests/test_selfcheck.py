@@ -144,11 +144,18 @@ def test_times_are_of_everything_named(monkeypatch):
     assert all(value > 0 for value in times.values())
 
 
-def test_times_are_told_relative_to_a_plain_step():
-    report = _report.Report(["a machine"], times={"step without mixing": 2.0, "CutMix": 3.0})
-    plain, cutmix = report.text().splitlines()[4:6]
-    assert plain.endswith(" 2.00")
-    assert cutmix.endswith(" 3.00  1.50 times a step without mixing")
+def test_costs_are_told_relative_to_a_plain_step_and_to_cutmix():
+    times = {"step without mixing": 2.0, "step with CutMix": 3.0, "step with CoMixup": 6.0}
+    lines = _report.Report(["a machine"], times=times).text().splitlines()
+    assert lines[7].split() == ["step", "with", "CoMixup", "6.00", "3.00", "2.00", "-"]
+    assert "not measured" in lines[8]
+    told = _report.Report(["a machine"], times=times, memory={"step with CoMixup": 12.5}).text()
+    assert told.splitlines()[7].endswith(" 12.5")
+    assert "not measured" not in told
+
+
+def test_memory_is_counted_by_cuda_alone():
+    assert _report.peak_memory(CPU) == {}
 
 
 class TestReport:
@@ -176,9 +183,12 @@ class TestReport:
 
 
 class TestCommand:
-    def test_prints_the_report(self, called):
-        code, out, _ = called("check", "--device", "cpu", "--only", "channels_last")
+    def test_prints_and_writes_the_report(self, called, tmp_path):
+        file = tmp_path / "report.txt"
+        command = ("check", "--device", "cpu", "--only", "channels_last", "--out", str(file))
+        code, out, _ = called(*command)
         assert code == 0
+        assert "passed   channels_last" in file.read_text(encoding="utf-8")
         assert "passed   channels_last" in out
         assert "device cpu" in out
 
