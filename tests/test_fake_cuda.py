@@ -5,6 +5,8 @@ values (`.item()`, boolean indexing, `nonzero`), which do not exist. `on_a_devic
 and backward passes, but a device of its own; here torch believes that it is CUDA.
 """
 
+import re
+
 import pytest
 import torch
 from torch._subclasses.fake_tensor import (
@@ -44,7 +46,12 @@ def test_the_mode_notices():
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
-@over(METHODS)
+READS_ITS_PLAN = re.compile("cutmix$|^choice|resizemix|puzzle mix")
+"""Methods whose plans have corners or sources in host memory that are read when they are applied:
+no copy from a device, but the mode hides values of the host, too."""
+
+
+@over({name: method for name, method in METHODS.items() if not READS_ITS_PLAN.search(name)})
 def test_plans_mix_there(method):
     images, targets, saliency = batch(6, SIZE)
     mixer = method(CLASSES, generator=generator(0))
