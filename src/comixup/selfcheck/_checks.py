@@ -169,8 +169,8 @@ def mixing(device: torch.device) -> str:
             half = there.last.plan.mix_images(images.to(device, dtype))
             change = expect(f"{name}'s images in {dtype}", half, expected[0], limit)
             worst[dtype] = max(worst[dtype], change)
-    found = ", ".join(f"{value:.1g} in {_name_of(dtype)}" for dtype, value in worst.items())
-    return f"{len(MIXERS)} methods differ by at most {found}"
+    limits = ", ".join(f"{value:.1g} in {_name_of(dtype)}" for dtype, value in worst.items())
+    return f"{len(MIXERS)} methods differ by at most {limits}"
 
 
 def _name_of(dtype: torch.dtype) -> str:
