@@ -7,6 +7,7 @@ for yourself: COMIXUP_PRETEND_DEVICE=1 pytest tests/on_a_device.py.
 
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 import torch
 
@@ -18,11 +19,14 @@ from comixup import (
     NoMix,
     OnePass,
     Origin,
+    PuzzleMix,
     SaliencyMemory,
     _native,
     training_step,
 )
+from comixup.core import gather, maps, memory, puzzle, solve
 from comixup.lab.data._in_memory import MemorySplit
+from comixup.lab.paper import baseline_solvers
 from comixup.lab.training._vat import vat_loss
 from comixup.selfcheck._report import run_check
 from pretend_device import DEVICE, Elsewhere, counted, on_host
@@ -66,6 +70,58 @@ def test_the_device_counts_and_hides():
         assert float(there.sum()) == 3
         there[there > 0]
         assert counts["waits"] == 3
+
+
+# ---- The compiled kernel -------------------------------------------------------------------------
+
+
+def kernel_calls(monkeypatch):
+    """Returns arguments that each function of the kernel was called with."""
+    calls = {}
+
+    class Recorder:
+        def __getattr__(self, name):
+            def call(*args):
+                calls.setdefault(name, args)
+                return getattr(_native, name)(*args)
+
+            return call
+
+    for module in (gather, maps, memory, puzzle, solve, baseline_solvers):
+        monkeypatch.setattr(module, "_native", Recorder())
+    images, targets, saliency = batch(6, SIZE, seed=1)
+    CoMixup(CLASSES)(images, targets, saliency)
+    PuzzleMix(CLASSES, grid=4, std=(1.0,))(images, targets, saliency)
+    remembered = SaliencyMemory(6)
+    remembered.write_gradient(torch.arange(6), images)
+    remembered.read(torch.arange(6), SIZE)
+    baseline_solvers.narasimhan_bilmes(comixup.Problem.from_saliency(saliency))
+    labels = np.zeros(4, dtype=np.int32)
+    Recorder().minimize(np.zeros((2, 4)), np.eye(2), [4], labels, labels.copy())
+    return calls
+
+
+def moved(value):
+    """Returns an array, a tensor or a list of arrays on the device; None for anything else."""
+    if isinstance(value, list) and isinstance(value[0], np.ndarray):
+        return [moved(one) for one in value]
+    if isinstance(value, (np.ndarray, torch.Tensor)):
+        return torch.tensor(np.asarray(value)).to(DEVICE)
+    return None
+
+
+def test_no_function_of_the_kernel_takes_a_pointer_of_the_device(monkeypatch):
+    """Each argument in turn: what should get there by mistake is an error, before any access."""
+    calls = kernel_calls(monkeypatch)
+    assert set(calls) == {name for name in dir(_native) if not name.startswith("_")}
+    with counted():
+        for name, args in calls.items():
+            getattr(_native, name)(*args)  # the arguments are right
+            for k, value in enumerate(args):
+                there = moved(value)
+                if there is not None:
+                    with pytest.raises(TypeError, match=r"incompatible function arguments|device"):
+                        getattr(_native, name)(*args[:k], there, *args[k + 1 :])
 
 
 # ---- Methods -------------------------------------------------------------------------------------
@@ -235,16 +291,18 @@ def test_batches_are_made_without_waiting(augment):
 
 def test_vat_does_not_wait():
     images, _, _ = batch(6, SIZE, seed=1)
-    with counted() as counts:
-        model, there = net(SIZE).to(DEVICE), images.to(DEVICE)
+
+    def loss(device):
+        model, values = net(SIZE).to(device), images.to(device)
         counts.clear()
-        loss = vat_loss(model, there, scale=(0.2, 0.3, 0.4), generator=generator(0))
-        loss.backward()
+        found = vat_loss(model, values, epsilon=1.0, scale=(0.2, 0.3, 0.4), generator=generator(0))
+        found.backward()
+        return found.detach()
+
+    with counted() as counts:
+        there = loss(DEVICE)
     assert (counts["to host"], counts["waits"]) == (0, 0)
-    assert_same(
-        [loss.detach()],
-        [vat_loss(net(SIZE), images, scale=(0.2, 0.3, 0.4), generator=generator(0))],
-    )
+    assert_same([there], [loss("cpu")])
 
 
 # ---- comixup check -------------------------------------------------------------------------------

@@ -31,8 +31,10 @@ def test_two_processes_on_two_devices():
 
 
 @pytest.mark.cuda
-def test_times_on_cuda():
-    assert all(value > 0 for value in _report.step_times(CUDA).values())
+def test_costs_on_cuda():
+    times, memory = _report.step_times(CUDA), _report.peak_memory(CUDA)
+    assert times.keys() == memory.keys()
+    assert all(value > 0 for value in (*times.values(), *memory.values()))
 
 
 def test_they_are_deselected_by_default_and_fail_without_cuda():

@@ -19,7 +19,7 @@ BELOW = {
     "plots": ("core", "mixers"),
     "adapters": ("core", "mixers"),
     "selfcheck": ("core", "mixers"),
-    "lab": (),
+    "lab": ("core",),
     "models": ("core", "mixers"),
     "data": ("core", "mixers", "adapters"),
     "training": ("core", "mixers", "models", "data"),

@@ -104,6 +104,29 @@ def test_waiting_is_counted_and_the_mode_is_put_back(monkeypatch):
     assert modes == ["warn", 0]
 
 
+def test_times_are_of_everything_named(monkeypatch):
+    monkeypatch.setattr(_report, "_BATCH", 4)
+    monkeypatch.setattr(_report, "_WARM_UP", 0)
+    times = _report.step_times(CPU, repeats=1)
+    assert next(iter(times)) == "step without mixing"
+    assert len(times) == 5
+    assert all(value > 0 for value in times.values())
+
+
+def test_costs_are_told_relative_to_a_plain_step_and_to_cutmix():
+    times = {"step without mixing": 2.0, "step with CutMix": 3.0, "step with CoMixup": 6.0}
+    lines = _report.Report(["a machine"], times=times).text().splitlines()
+    assert lines[7].split() == ["step", "with", "CoMixup", "6.00", "3.00", "2.00", "-"]
+    assert "not measured" in lines[8]
+    told = _report.Report(["a machine"], times=times, memory={"step with CoMixup": 12.5}).text()
+    assert told.splitlines()[7].endswith(" 12.5")
+    assert "not measured" not in told
+
+
+def test_memory_is_counted_by_cuda_alone():
+    assert _report.peak_memory(CPU) == {}
+
+
 class TestReport:
     def test_has_versions_outcomes_and_counts(self):
         seen = []
@@ -121,9 +144,12 @@ class TestReport:
 
 
 class TestCommand:
-    def test_prints_the_report(self, called):
-        code, out, _ = called("check", "--device", "cpu", "--only", "channels_last")
+    def test_prints_and_writes_the_report(self, called, tmp_path):
+        file = tmp_path / "report.txt"
+        command = ("check", "--device", "cpu", "--only", "channels_last", "--out", str(file))
+        code, out, _ = called(*command)
         assert code == 0
+        assert "passed   channels_last" in file.read_text(encoding="utf-8")
         assert "passed   channels_last" in out
         assert "device cpu" in out
 

@@ -127,22 +127,30 @@ def explore(
 def check(
     device: Device = "auto",
     only: Annotated[tuple[str, ...], option_help("CHECK ...", "(default: all)")] = (),
+    out: Annotated[Path | None, option_help("FILE", "(default: none)")] = None,
 ) -> None:
     """Check on your own device that mixing computes what it computes on a CPU: about a minute.
 
-    Prints a report to paste into an issue. The exit code is 1 if a check failed.
+    Prints a report for an issue: please send it, passed or failed, if your device is a GPU. The
+    exit code is 1 if a check failed.
 
     Args:
         device: cpu, cuda, cuda:1, mps, ...
         only: names of checks, as the report has them, in quotes.
+        out: where the report is written, too, to be attached to the issue.
     """
+    if out is not None:
+        check_writable("--out", out.parent)
     # Here, so that --help does not wait for torch.
     from comixup import selfcheck  # noqa: PLC0415
+    from comixup._atomic_write import atomic_write  # noqa: PLC0415
     from comixup.lab._progress import progress_bar  # noqa: PLC0415
 
-    found, total = find_device(device), len(only) or len(selfcheck.CHECKS)
+    found, total = find_device(device), len(only) or len(selfcheck.CHECKS) + 1  # and costs
     with progress_bar(Console(stderr=True), "checks", total) as after:
         report = selfcheck.check_device(found, only, after)
     print_line(Console(), report.text())
+    if out is not None:
+        atomic_write(out, report.text() + "\n")
     if report.failed:
         raise SystemExit(1)

@@ -96,8 +96,7 @@ def run_length(size: int, cells: int) -> int:
     >>> run_length(32, 4), run_length(30, 4), run_length(17, 4)
     (8, 1, 1)
     """
-    begin = np.searchsorted(cell_of_pixel(size, cells).numpy(), np.arange(cells))
-    return math.gcd(size, *begin.tolist())
+    return math.gcd(size, *(-(-cell * size // cells) for cell in range(cells)))
 
 
 def in_format_of(images: Tensor, mixed: Tensor) -> Tensor:

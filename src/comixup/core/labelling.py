@@ -14,7 +14,7 @@ from torch import Tensor
 from comixup.core.gather import gather_cells
 from comixup.core.grid import MAX_DIMENSIONS, cell_weights
 from comixup.core.masks import IGNORE_INDEX, check_masks, leading_class, with_channels
-from comixup.core.tensors import check_precision
+from comixup.core.tensors import check_precision, to_device
 
 _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
@@ -149,7 +149,7 @@ class Labelling:
 
     def to(self, device: torch.device | str) -> Labelling:
         """Returns the labelling with its sources on a device."""
-        return Labelling(self.sources.to(device), self.num_inputs, self.objective_values)
+        return Labelling(to_device(self.sources, device), self.num_inputs, self.objective_values)
 
     def check_batch(self, batch: Tensor, name: str) -> None:
         """Raises for a tensor of another batch size, or smaller than the grid."""
@@ -176,6 +176,6 @@ class Labelling:
     def _sum_of_masks(self, weights: Tensor) -> Tensor:
         """Returns sum_k weights_k z_jk without building the masks, (m', m) float32."""
         sources = self.sources.long().flatten(1)
-        share = (weights.to(sources.device) / self.levels).flatten().repeat(self.levels)
+        share = (to_device(weights, sources.device) / self.levels).flatten().repeat(self.levels)
         counts = torch.zeros(len(sources), self.num_inputs, device=sources.device)
         return counts.scatter_add_(1, sources, share.expand_as(sources))

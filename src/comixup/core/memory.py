@@ -240,7 +240,7 @@ class SaliencyMemory(SetOnce):
             shown: (m, cells) which of them are known.
         """
         rows = self._rows(rows)
-        seen = self._maps.index_select(0, rows).to(means.device)
+        seen = to_device(self._maps.index_select(0, rows), means.device)
         maps, usable = joined(means, shown, seen.float(), self.momentum)
         self.skipped.add_((~usable).sum().to(self.device))
         index = rows.unsqueeze(1).expand(-1, self._next.shape[1])
@@ -386,7 +386,7 @@ def cell_means(numbers: Tensor, values: Tensor, cells: int) -> tuple[Tensor, Ten
         cells: number of cells.
     """
     values = values.detach().flatten(1)
-    numbers = numbers.flatten(1).to(values.device).long()
+    numbers = to_device(numbers.flatten(1), values.device).long()
     zeros = values.new_zeros(len(numbers), cells + 1)
     sums = zeros.scatter_add(1, numbers, values)[:, 1:]
     counts = zeros.scatter_add(1, numbers, torch.ones_like(values))[:, 1:]

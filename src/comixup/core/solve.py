@@ -14,7 +14,7 @@ from comixup._checks import check_boolean, check_count
 from comixup.core import reference
 from comixup.core.labelling import Labelling
 from comixup.core.problem import MAX_LABELS, Problem
-from comixup.core.tensors import MAX_THREADS, thread_count
+from comixup.core.tensors import MAX_THREADS, thread_count, to_device
 from comixup.core.weights import LEVELS, SWEEPS
 
 MAX_LEVELS = 16
@@ -161,7 +161,7 @@ def solve_checked(
     scaled = [scaled_problem(p) for p in problems]
     sources, objective_values = run(scaled, begin, sweeps, levels, resolve, num_threads)
     return Labelling(
-        torch.from_numpy(sources).to(problems[0].device),
+        to_device(torch.from_numpy(sources), problems[0].device),
         sum([p.num_inputs for p in problems]),
         torch.from_numpy(objective_values),
     )

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from comixup.core.maps import Maps
 from comixup.core.saliency import blurred, resized
+from comixup.core.tensors import to_device
 from comixup.mixers._input import Blend
 from comixup.mixers._mixer import Mixed
 from comixup.mixers._salient import SHOWN, SaliencyMixer
@@ -53,7 +54,7 @@ class GuidedMixup(SaliencyMixer):
             smooth = smooth_maps(maps, tuple(images.shape[2:]))
             distance = distances(smooth).cpu().numpy()
         partners = torch.from_numpy(next_in(farthest_cycle(distance)))
-        other = smooth[partners.to(smooth.device)]
+        other = smooth[to_device(partners, smooth.device)]
         total = smooth + other
         share = torch.where(total > 0, smooth / total, 0.5)  # 0 / 0 where neither is salient
         return Mixed(
@@ -66,7 +67,7 @@ class GuidedMixup(SaliencyMixer):
 def smooth_maps(maps: Maps, size: tuple[int, ...]) -> Tensor:
     """Returns smoothed maps, (m, *size) float32, each summing to one."""
     ones = (-1, *[1] * len(size))
-    uniform = torch.from_numpy(maps.uniform).to(maps.saliency.device)
+    uniform = to_device(torch.from_numpy(maps.uniform), maps.saliency.device)
     saliency = maps.saliency.where(~uniform.view(ones), 1.0)
     # Scaled by the maximum first: a map's sum may overflow or underflow in single precision.
     saliency = (saliency / saliency.flatten(1).amax(1).view(ones)).float().unsqueeze(1)

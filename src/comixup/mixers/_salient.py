@@ -14,6 +14,7 @@ from torch import Tensor
 from comixup._checks import check_boolean, warn_caller
 from comixup.core.maps import Maps, check_grid, grid_sides, pool_maps
 from comixup.core.saliency import check_scale
+from comixup.core.tensors import to_device
 from comixup.mixers._mixer import Mixer
 
 SHOWN = 8
@@ -62,9 +63,9 @@ class SaliencyMixer(Mixer):
         if self._warned or self.uniform_expected:
             return
         rows = torch.from_numpy(np.flatnonzero(uniform))
-        pixels = images.detach()[rows.to(images.device)].flatten(2)
+        pixels = images.detach()[to_device(rows, images.device)].flatten(2)
         coloured = (pixels != pixels[..., :1]).flatten(1).any(1).cpu()
-        broken = ~saliency[rows.to(saliency.device)].flatten(1).isfinite().all(1).cpu()
+        broken = ~saliency[to_device(rows, saliency.device)].flatten(1).isfinite().all(1).cpu()
         count = int((coloured | broken).sum())
         if count:
             self._warned = True

@@ -149,22 +149,32 @@ def full_precision() -> Iterator[None]:
 
 
 def mixing(device: torch.device) -> str:
-    """Returns the largest difference of mixed images, masks and targets from the CPU's."""
+    """Returns the largest difference of mixed images, masks and targets from the CPU's.
+
+    Images in half precision are compared with the CPU's in float32.
+    """
     images, targets, maps = make_batch("cpu")
     masks = (images[:, 0] * 20).long()
-    worst = 0.0
+    worst = dict.fromkeys((torch.float32, *_HALF), 0.0)
     for name in MIXERS:
         on_host, there = make_mixer(name), make_mixer(name)
         expected = on_host(images, targets, maps)
         found = there(images.to(device), targets.to(device), maps.to(device))
         for what, one, other in zip(("images", "targets"), found, expected, strict=True):
-            worst = max(worst, expect(f"{name}'s {what}", one, other, _ROUNDING))
+            change = expect(f"{name}'s {what}", one, other, _ROUNDING)
+            worst[torch.float32] = max(worst[torch.float32], change)
         mixed = there.last.plan.mix_masks(masks.to(device))
         expect(f"{name}'s masks", mixed, on_host.last.plan.mix_masks(masks), 0.0)
         for dtype, limit in _HALF.items():
             half = there.last.plan.mix_images(images.to(device, dtype))
-            expect(f"{name}'s images in {dtype}", half, expected[0], limit)
-    return f"{len(MIXERS)} methods, largest difference {worst:.1g}"
+            change = expect(f"{name}'s images in {dtype}", half, expected[0], limit)
+            worst[dtype] = max(worst[dtype], change)
+    limits = ", ".join(f"{value:.1g} in {_name_of(dtype)}" for dtype, value in worst.items())
+    return f"{len(MIXERS)} methods differ by at most {limits}"
+
+
+def _name_of(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def gradient_saliency(device: torch.device) -> str:
@@ -258,7 +268,7 @@ def mixed_precision(device: torch.device) -> str:
     scaler.update()
     if scaler.get_scale() < 2.0**10:
         raise CheckError("the step was skipped: gradients were infinite or NaN")
-    return f"{dtype} with a GradScaler: gradients differ by {change:.1g} from float32's"
+    return f"{_name_of(dtype)} with a GradScaler: gradients differ by {change:.1g} from float32's"
 
 
 def channels_last(device: torch.device) -> str:
@@ -278,15 +288,23 @@ def compiled(device: torch.device) -> str:
     """Returns the difference of a compiled network's step from the eager one's."""
     images, targets, _ = make_batch(device)
     network = make_network(device)
+    from torch._dynamo.utils import counters  # noqa: PLC0415 - takes a second
+
     try:
         torch.compile(copy.deepcopy(network))(images)
     except Exception as error:  # a broken compiler is no failure of this package
         reason = str(error).strip().split("\n", 1)[0][:100]
         raise NotRunError(f"torch.compile fails on a plain network here: {reason}") from None
     eager = step_gradients(make_network(device), images, targets)
+    counters.clear()
     there = step_gradients(torch.compile(network), images, targets)
+    graphs, breaks = counters["stats"]["unique_graphs"], counters["graph_break"]
     found = expect("gradients", there, eager, _DEVICES_DIFFER)
-    return f"gradients of a step differ by {found:.1g}"
+    return (
+        f"gradients of a step differ by {found:.1g}; {graphs} graph(s) for the clean and the mixed "
+        f"pass, {sum(breaks.values())} graph break(s)"
+        + "".join(f": {reason}" for reason in list(breaks)[:1])
+    )
 
 
 def two_processes(device: torch.device) -> str:

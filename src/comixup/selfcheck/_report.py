@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import statistics
 import time
@@ -29,6 +30,7 @@ Status: TypeAlias = Literal["passed", "FAILED", "not run"]
 _BATCH, _WIDTH, _WARM_UP = 100, 32, 2
 """Of the timed steps: batch size, width of the network, warm-up steps."""
 PLAIN_STEP = "step without mixing"
+CUTMIX_STEP = "step with CutMix"
 TIMES = "times per step"
 """The name of the measurement, which cannot fail."""
 
@@ -51,23 +53,33 @@ class Report:
         machine: lines about versions and the device.
         outcomes: one for each requested check.
         times: milliseconds by name.
+        memory: peak MiB by the same names, above the batch, the network and the optimizer; empty
+            where nothing counts them.
     """
 
     machine: Sequence[str]
     outcomes: list[Outcome] = field(default_factory=list)
     times: dict[str, float] = field(default_factory=dict)
+    memory: dict[str, float] = field(default_factory=dict)
 
     @property
     def failed(self) -> bool:
         """Whether a check has failed."""
         return any(outcome.status == "FAILED" for outcome in self.outcomes)
 
-    def _of_plain(self, name: str) -> str:
-        """Returns a step's time relative to one without mixing."""
-        plain = self.times.get(PLAIN_STEP)
-        if plain is None or name == PLAIN_STEP:
-            return ""
-        return f"  {self.times[name] / plain:.2f} times a step without mixing"
+    def _costs(self) -> list[str]:
+        """Returns a table of times, also relative to two of them, and of peak memory."""
+        lines = [
+            "costs (batch of 100, 32 x 32, three convolutions):",
+            f"  {'':42} {'ms':>8} {'of plain':>9} {'of CutMix':>10} {'peak MiB':>9}",
+        ]
+        for name, value in self.times.items():
+            ratios = [value / self.times.get(base, math.nan) for base in (PLAIN_STEP, CUTMIX_STEP)]
+            peak = f"{self.memory[name]:9.1f}" if name in self.memory else f"{'-':>9}"
+            lines.append(f"  {name:42} {value:8.2f} {ratios[0]:9.2f} {ratios[1]:10.2f} {peak}")
+        if not self.memory:
+            lines.append("  peak memory: not measured, CUDA alone counts it")
+        return lines
 
     def text(self) -> str:
         """Returns the report as lines to paste into an issue."""
@@ -75,11 +87,7 @@ class Report:
         for outcome in self.outcomes:
             lines.append(f"{outcome.status:8} {outcome.name:30} {outcome.detail}")
         if self.times:
-            lines += ["", "times, ms (batch of 100, 32 x 32, three convolutions):"]
-            lines += [
-                f"  {name:42} {value:8.2f}{self._of_plain(name)}"
-                for name, value in self.times.items()
-            ]
+            lines += ["", *self._costs()]
         counts = [
             f"{sum(outcome.status == status for outcome in self.outcomes)} {status.lower()}"
             for status in ("passed", "FAILED", "not run")
@@ -116,6 +124,7 @@ def check_device(
     for done, name in enumerate(names, start=1):
         if name == TIMES:
             report.times.update(step_times(device))
+            report.memory.update(peak_memory(device))
         else:
             report.outcomes.append(run_check(name, device))
         if after is not None:
@@ -165,6 +174,27 @@ def step_times(device: torch.device, repeats: int = 5) -> dict[str, float]:
     For a batch of 100 images of 32 x 32 and a network of three convolutions: a breakdown, no
     benchmark.
     """
+    calls = _measured_calls(device)
+    return {name: _median(call, device, repeats) for name, call in calls.items()}
+
+
+def peak_memory(device: torch.device) -> dict[str, float]:
+    """Returns the peak MiB of the same calls above what stays allocated; nothing but on CUDA."""
+    peaks: dict[str, float] = {}
+    if device.type == "cuda":
+        for name, call in _measured_calls(device).items():
+            call()  # the first allocates what stays
+            _finish(device)
+            before = torch.cuda.memory_allocated(device)
+            torch.cuda.reset_peak_memory_stats(device)
+            call()
+            _finish(device)
+            peaks[name] = (torch.cuda.max_memory_allocated(device) - before) / 2**20
+    return peaks
+
+
+def _measured_calls(device: torch.device) -> dict[str, Callable[[], object]]:
+    """Returns training steps, and what Co-Mixup does outside the network."""
     images, targets, maps = make_batch(device, batch=_BATCH)
     model = make_network(device, width=_WIDTH)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -179,14 +209,13 @@ def step_times(device: torch.device, repeats: int = 5) -> dict[str, float]:
         return run
 
     alone = make_mixer("CoMixup")
-    timed: dict[str, Callable[[], object]] = {
+    return {
         PLAIN_STEP: step(None),
-        "step with CutMix": step(CutMix(CLASSES)),
+        CUTMIX_STEP: step(CutMix(CLASSES)),
         "step with CoMixup": step(CoMixup(CLASSES)),
         "step with CoMixup(keep_gradients=False)": step(CoMixup(CLASSES, keep_gradients=False)),
-        "CoMixup alone, maps given": lambda: alone(images, targets, maps),
+        "CoMixup outside the network": lambda: alone(images, targets, maps),
     }
-    return {name: _median(call, device, repeats) for name, call in timed.items()}
 
 
 def _median(call: Callable[[], object], device: torch.device, repeats: int) -> float:
