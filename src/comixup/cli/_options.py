@@ -192,7 +192,7 @@ ClusterArgument: TypeAlias = Annotated[
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainingOptions:
+class CommonOptions:
     """What `train`, `tune` and `sweep` share."""
 
     seeds: Seeds = (0,)
@@ -207,8 +207,8 @@ class TrainingOptions:
     """Where runs are trained."""
 
 
-TrainingArgument: TypeAlias = Annotated[
-    TrainingOptions, tyro.conf.OmitArgPrefixes, tyro.conf.arg(name="")
+CommonArgument: TypeAlias = Annotated[
+    CommonOptions, tyro.conf.OmitArgPrefixes, tyro.conf.arg(name="")
 ]
 
 

@@ -13,10 +13,10 @@ from comixup._did_you_mean import did_you_mean
 from comixup.cli._options import (
     SCHEDULES,
     Changes,
+    CommonArgument,
+    CommonOptions,
     RecipeName,
     RunOptions,
-    TrainingArgument,
-    TrainingOptions,
     changed_fields,
     check_exists,
     check_writable,
@@ -45,7 +45,7 @@ _DEPENDENT = ("data_set", "weights", "freeze")
 def train(
     recipe: RecipeName,
     method: Annotated[tuple[str, ...], option_help("NAME ...", "(default: the recipe's own)")] = (),
-    options: TrainingArgument = TrainingOptions(),  # noqa: B008
+    options: CommonArgument = CommonOptions(),  # noqa: B008
 ) -> None:
     """Train a recipe. The same command resumes where it was interrupted.
 
@@ -78,7 +78,7 @@ def tune(
     recipe: RecipeName,
     method: Annotated[str, option_help("NAME")],
     reduction_factor: Annotated[int | None, option_help("N", "(default: none)")] = None,
-    options: TrainingArgument = TrainingOptions(),  # noqa: B008
+    options: CommonArgument = CommonOptions(),  # noqa: B008
 ) -> None:
     """Choose a baseline's alpha in {0.2, 1, 2} by images held out of the training ones.
 
@@ -117,7 +117,7 @@ def sweep(
     partition_size: Annotated[tuple[int, ...], option_help("N ...", "(default: not varied)")] = (),
     vary: Annotated[tuple[str, ...], option_help("NAME=[VALUE,...] ...", "(default: none)")] = (),
     method: Annotated[str | None, option_help("NAME", "(default: the recipe's own)")] = None,
-    options: TrainingArgument = TrainingOptions(),  # noqa: B008
+    options: CommonArgument = CommonOptions(),  # noqa: B008
 ) -> None:
     """Train a recipe with each setting varied alone, as in the paper's table of sensitivity.
 
@@ -181,15 +181,15 @@ def _grid(named: Mapping[str, tuple[Any, ...]], vary: Sequence[str]) -> dict[str
 
 
 def _prepared(
-    word: str, methods: Sequence[str], given_options: TrainingOptions, cluster: Cluster
+    word: str, methods: Sequence[str], common: CommonOptions, cluster: Cluster
 ) -> tuple[Recipe, TrainOptions]:
     """Returns the recipe that a word means, changed, and the keywords of `training.train`.
 
     What can be checked without torch and without the images is checked first. Images of one's own
     are looked at by the first of the processes that train together, for all.
     """
-    seeds, changes, run_options = given_options.seeds, given_options.changes, given_options.run
-    on, checkpoint_steps = Hardware(**given(given_options.hardware)), run_options.checkpoint_steps
+    seeds, changes, run_options = common.seeds, common.changes, common.run
+    on, checkpoint_steps = Hardware(**given(common.hardware)), run_options.checkpoint_steps
     check_run_options(seeds, on, checkpoint_steps)
     fields = changed_fields(changes)
     path = None if word in RECIPES and word != FOLDER else _path_of(word, run_options)

@@ -105,6 +105,26 @@ def test_grad_cam_is_the_positive_part_of_cam_where_both_fit():
     assert (cam < 0).any()
 
 
+class Overwriting(nn.Module):
+    """Overwrites its last feature maps, as torchvision's DenseNets do."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.fc = nn.Conv2d(1, 6, 3), nn.Linear(6, 4)
+
+    def forward(self, images):
+        return self.fc(nn.functional.relu(self.body(images), inplace=True).mean((2, 3)))
+
+
+def test_grad_cam_of_maps_that_the_model_overwrites():
+    torch.manual_seed(0)
+    model, batch = Overwriting().eval(), images(channels=1, size=9)
+    maps = maps_of(model, batch, torch.tensor([0, 3, 2]), method="grad-cam")
+    features, weights = model.body(batch).detach(), model.fc.weight.detach()[[0, 3, 2]] / 49
+    shown = (features > 0).float().mean((2, 3)) * weights
+    assert_close(maps, torch.einsum("nc,nchw->nhw", shown, features).relu())
+
+
 @pytest.mark.parametrize("name", ["vgg11", "lenet", "torchvision:mobilenet_v3_small"])
 def test_other_heads_need_grad_cam(name):
     shape = (1, 28, 28) if name == "lenet" else (3, 64, 64)

@@ -97,6 +97,7 @@ def test_noise_has_the_papers_spread(kind, middle):
     grey, boxes = torch.full((2, 3, 200, 200), 128, dtype=torch.uint8), BOXES[5:].expand(2, -1, -1)
     pixels, made = corrupted(grey, boxes, kind)
     middle = pixels[0, 0, 0, 0].item() if middle else 0.0
+    assert not torch.equal(made[0, ..., 1:, :], made[1, ..., 1:, :])  # each image has its own
     background = made[..., 1:, :].flatten()
     for sigmas, share in ((0.0, 0.5), (1.0, 0.8413), (2.0, 0.9772)):
         below = (background <= middle + sigmas * SIGMA).float().mean().item()
