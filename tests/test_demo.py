@@ -1,10 +1,7 @@
 """Runs the demonstration in its quick form, and checks what it prints and draws."""
 
-import contextlib
 import csv
 import importlib
-import io
-import warnings
 from pathlib import Path
 from statistics import mean
 
@@ -15,7 +12,6 @@ from torchmetrics.functional.classification import multiclass_calibration_error
 
 from comixup import Labelling
 from comixup.lab.explorer import Batch
-from pictures import drawing
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -33,42 +29,18 @@ def training(demo):
     return importlib.import_module("demo_training")
 
 
-@pytest.fixture(scope="module")
-def quick_run(tmp_path_factory):
-    """Returns what a quick run printed, and where it drew."""
-    picture, printed = tmp_path_factory.mktemp("demo") / "new" / "demo.png", io.StringIO()
-    threads = torch.get_num_threads()
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        drawing(),
-        contextlib.redirect_stdout(printed),
-        warnings.catch_warnings(),
-    ):
-        warnings.simplefilter("default")  # as for users: matplotlib has one on torch's tensors
-        patch.syspath_prepend(str(EXAMPLES))
-        importlib.import_module("demo").main(["--quick", "--out", str(picture)])
-    torch.set_num_threads(threads)
-    return printed.getvalue(), picture
-
-
 @pytest.mark.slow
-def test_picture_is_drawn_in_many_colours(quick_run):
-    pixels = torch.from_numpy(mpl_image.imread(quick_run[1]).copy())[..., :3]
+@pytest.mark.filterwarnings("default")  # as for users: matplotlib has one on torch's tensors
+@pytest.mark.usefixtures("drawn")
+def test_a_quick_run_draws_a_picture_in_many_colours(demo, tmp_path, capsys):
+    picture = tmp_path / "new" / "demo.png"
+    demo.main(["--quick", "--out", str(picture)])
+    beginnings = [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()[-4:]]
+    assert (beginnings[0], beginnings[3]) == ("Calibration", "Picture")
+    pixels = torch.from_numpy(mpl_image.imread(picture).copy())[..., :3]
     assert min(pixels.shape[:2]) > 500
     assert len(pixels.flatten(0, 1).unique(dim=0)) > 500
     assert 0.2 < (pixels == 1).all(-1).double().mean() < 0.9  # white paper, but not only
-
-
-def results(demo, *, mixed, training=(0.0, 0.0, 0.0)):
-    """Returns two seeds of each method; vanilla has ECE 10, error 20, in clutter 30."""
-    rows = [(10.0, 20.0, 30.0), (12.0, 22.0, 32.0), mixed]
-    return {
-        method: [
-            demo.Result(ece + d, 90.0, error - d, clutter, 0.5, learned, 2.0, torch.zeros(11, 3))
-            for d in (-1, 1)
-        ]
-        for method, (ece, error, clutter), learned in zip(demo.METHODS, rows, training, strict=True)
-    }
 
 
 def test_calibration_error_is_that_of_torchmetrics(training):
@@ -105,7 +77,9 @@ def test_the_picture_has_a_border_and_a_bar_for_every_output(demo):
     batch = Batch(images, torch.arange(8), tuple("abcdefgh"), tint=False, call="")
     targets = torch.zeros(2, 8)
     targets[0, :2], targets[1, 2] = 0.5, 1.0
-    figure = picture.draw(batch, maps, half, targets, results(demo, mixed=(4.0, 18.0, 25.0)))
+    run = demo.Result(4.0, 90.0, 18.0, 25.0, 0.5, 0.0, 2.0, torch.zeros(11, 3))
+    runs = {method: [run, run] for method in demo.METHODS}
+    figure = picture.draw(batch, maps, half, targets, runs)
     page = figure.axes[0]
     dashed = [c for c in page.collections if c.get_linestyle()[0][1] is not None]
     assert len(dashed) == 1  # the second colour of the blend
