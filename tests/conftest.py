@@ -23,12 +23,11 @@ settings.load_profile("same-every-time")
 PROCESSES = (
     "lab/training/test_processes.py",
     "lab/training/test_survival.py",
-    "lab/training/test_identity.py",
     "lab/training/test_killed_commands.py",
+    "lab/training/test_joined_methods.py",
     "lab/training/test_one_pass_runs.py",
     "lab/training/test_atomic_write.py",
     "lab/training/test_locks.py",
-    "lab/training/test_memory_format.py",
     "lab/training/test_stop.py",
     "lab/training/test_weight_average.py",
     "lab/paper/test_killed_worker.py",

@@ -39,7 +39,6 @@ processes.set_forkserver_preload(
         "comixup.lab.evaluation._evaluate",
         "comixup.lab.evaluation._tables",
         "comixup.lab.training._sweep",
-        "comixup.lab.training._sweep",
         "matplotlib.pyplot",
         "safetensors.torch",
     ]

@@ -6,7 +6,6 @@ import signal
 import time
 
 import pytest
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from comixup.lab.training._folder import (
     CHECKPOINT,
@@ -144,9 +143,6 @@ def test_a_clock_that_jumps_back_changes_nothing(data, tmp_path, unbroken, monke
         assert 0 < row["seconds"] < WAIT_SECONDS
         assert 0 < row["cpu_seconds"] < WAIT_SECONDS
         assert 0 < row["images_per_second"] < 1e6
-    events = EventAccumulator(str(folder / "tensorboard"))
-    events.Reload()
-    assert [event.step for event in events.Scalars("test_error")] == [1, 2, 3]
 
 
 # ---- Disks and folders --------------------------------------------------------------------------
