@@ -193,7 +193,7 @@ def test_what_can_be_set_takes_effect(kind):
 
 
 def test_the_message_says_what_to_do():
-    with pytest.raises(AttributeError, match=r"`p` must stay .* one: CutMix\(p=\.\.\."):
+    with pytest.raises(AttributeError, match=r"`p` must not be changed.* one: CutMix\(p=\.\.\."):
         CutMix(CLASSES).p = 0.5
     with pytest.raises(AttributeError, match=r"problem.replace\(beta=\.\.\."):
         made(Problem).beta = 0.5

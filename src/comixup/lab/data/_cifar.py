@@ -44,7 +44,11 @@ def read_cifar(name: str, root: Path, download: bool) -> DataSet:
     reader, mean, std = KINDS[name]
     files = dict([*reader.train_list, *reader.test_list])
     files[reader.meta["filename"]] = reader.meta["md5"]
-    if download and not any(_has(place, files) for place in (root, root / reader.base_folder)):
+    places = (root, root / reader.base_folder)
+    # By MD5: another process may be unpacking them at this moment.
+    if download and not any(
+        all(check_integrity(place / file, md5) for file, md5 in files.items()) for place in places
+    ):
         _fetch(reader, files, root)
     source = "`download=True` (--download) fetches it."
     place = find_folder(root, [reader.base_folder], tuple(files), name, source)
