@@ -390,14 +390,15 @@ def recommendation() -> str | None:
     It is the simplest of those confirmed on both sets that no other of them beats on either set, in
     error or NLL, with an interval that excludes zero.
     """
-    if recommended() is None:
-        return None
     found, arms = results(), confirmed_twice()
+    sets = [confirmed_on(data) for data in ("cifar100", "tiny-imagenet")]
+    if any((where, arm, seed) not in found for where in sets for arm in arms for seed in SEEDS):
+        return None
 
     def beaten(arm: str, by: str) -> bool:
-        for data in ("cifar100", "tiny-imagenet"):
+        for where in sets:
             for metric in ("error", "nll"):
-                keys = [[(confirmed_on(data), a, seed) for seed in SEEDS] for a in (by, arm)]
+                keys = [[(where, a, seed) for seed in SEEDS] for a in (by, arm)]
                 theirs, own = ([found[key].metrics[metric] for key in each] for each in keys)
                 interval = paired_interval([a - b for a, b in zip(theirs, own, strict=True)])
                 if interval is not None and interval[1] < 0:
