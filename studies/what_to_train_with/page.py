@@ -218,12 +218,11 @@ def answer() -> str:
             )
     if stages.recommended() is False:
         arm = stages.recommendation()
-        lines.append(
-            "Of the arms of both sets, each is beaten by another in error or NLL."
-            if arm is None
-            else f"**To train with: {title_of(arm)}**, the simplest of the arms of both sets that "
-            "no other of them beats in error or NLL on either set."
-        )
+        if arm is not None:
+            lines.append(
+                f"**To train with: {title_of(arm)}**, the simplest of the arms of both sets that "
+                "no other of them beats in error or NLL on either set."
+            )
     return " ".join(lines)
 
 
