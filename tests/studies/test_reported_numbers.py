@@ -16,7 +16,7 @@ NUMBER = r"[+-]?\d+\.\d"
 DIFFERENCE = re.compile(rf"({NUMBER})(?: points)? \[({NUMBER}), ({NUMBER})\]")
 MEANS = re.compile(rf"({NUMBER}) ± ({NUMBER}) \| ({NUMBER}) ± ({NUMBER})")
 STATISTICS = (statistics.fmean, statistics.stdev)
-CONFIRMED = "stage2/cifar100-rand-240"
+CONFIRMED, TINY_IMAGENET = "stage2/cifar100-rand-240", "stage2/tiny-imagenet-rand-180"
 
 
 @pytest.fixture(scope="module")
@@ -151,13 +151,29 @@ def test_means_of_the_tables(runs):
 
 
 MODE, ADVISED = "one-pass-third", "coin-half-ema"
-README_DIFFERENCES = [
-    ("no-mixing", ADVISED, "error"),
-    ("no-mixing-ema", ADVISED, "error"),
-    (ADVISED, f"{MODE}-ema", "error"),
-    (ADVISED, f"{MODE}-ema", "ece"),
-]
-"""What each difference of the README's section is between, in their order: first minus second."""
+CONFIRMED_DIFFERENCES = {
+    ("README.md", "\n## What to train with\n", "\n## Use it\n"): [
+        ("no-mixing", ADVISED, "error"),
+        ("no-mixing-ema", ADVISED, "error"),
+        ("no-mixing-ema", ADVISED, "error", TINY_IMAGENET),
+        (ADVISED, f"{MODE}-ema", "error"),
+        (ADVISED, f"{MODE}-ema", "ece"),
+    ],
+    ("docs/results.md", None, "\n## Small data\n"): [
+        ("no-mixing", ADVISED, "error"),
+        ("no-mixing-ema", ADVISED, "error"),
+        ("coin-half", ADVISED, "error"),
+        ("no-mixing", ADVISED, "nll"),
+        ("no-mixing-ema", ADVISED, "nll"),
+        ("no-mixing-ema", ADVISED, "error", TINY_IMAGENET),
+        ("no-mixing-ema", f"{MODE}-ema", "error", TINY_IMAGENET),
+        ("no-mixing-ema", ADVISED, "nll", TINY_IMAGENET),
+        ("no-mixing-ema", f"{MODE}-ema", "nll", TINY_IMAGENET),
+        (MODE, ADVISED, "error"),
+        (f"{MODE}-ema", ADVISED, "error", TINY_IMAGENET),
+    ],
+}
+"""What each difference of a part is between, in their order: first minus second."""
 README_ROWS = {
     "Vanilla (no mixing)": "no-mixing",
     "Input mixup, p = 0.5": "input-2",
@@ -170,37 +186,42 @@ README_ROWS = {
 }
 """Arms of the README's table."""
 README_ERRORS = {
-    "31.2 % against": BEST,
-    "34.1 % without mixing": "vanilla-double",
-    "32.5 % with CutMix": "cutmix-p0.5-double",
-    "33.4 % with the paper's": "comixup",
+    "31.2 % against": (BEST,),
+    "34.1 % without mixing": ("vanilla-double",),
+    "32.5 % with CutMix": ("cutmix-p0.5-double",),
+    "33.4 % with the paper's": ("comixup",),
+    "47.4 %, and this": ("no-mixing-ema", TINY_IMAGENET),
 }
-"""Mean errors of sentences."""
+"""Mean errors of sentences, with the arm, and the set if it is not CIFAR-100."""
 
 
 def decimals(text):
     return len(text.partition(".")[2])
 
 
-def test_the_readme_tells_what_the_runs_give(runs):
-    text = part("README.md", "\n## What to train with\n", "\n## Use it\n")
-    of_seed = {(run.method, run.seed): run.metrics for run in runs}
-    of_seed |= {
-        (a, s): run.metrics for (c, a, s), run in stages.results().items() if c == CONFIRMED
-    }
+@pytest.fixture(scope="module")
+def values(runs):
+    """A metric of an arm of the small-data study, or of the confirmation on a set, by seed."""
+    of_seed = {(CONFIRMED, run.method, run.seed): run.metrics for run in runs}
+    of_seed |= {key: run.metrics for key, run in stages.results().items()}
+    return lambda arm, metric, where=CONFIRMED: [of_seed[where, arm, n][metric] for n in SEEDS]
 
-    def values(arm, metric):
-        return [of_seed[arm, seed][metric] for seed in SEEDS]
 
+@pytest.mark.parametrize(("page", "expected"), CONFIRMED_DIFFERENCES.items())
+def test_each_difference_of_the_confirmation_is_that_of_its_arms(values, page, expected):
     number = r"[+-]?\d+\.\d+"
-    told = re.findall(rf"({number})(?: points)? \[({number}), ({number})\]", text)
-    assert len(told) == len(README_DIFFERENCES)
-    for words, (first, second, metric) in zip(told, README_DIFFERENCES, strict=True):
-        pairs = zip(values(first, metric), values(second, metric), strict=True)
+    told = re.findall(rf"({number})(?: points)? \[({number}), ({number})\]", part(*page))
+    assert len(told) == len(expected)
+    for words, (first, second, *of) in zip(told, expected, strict=True):
+        pairs = zip(values(first, *of), values(second, *of), strict=True)
         differences = [a - b for a, b in pairs]
         own = (statistics.fmean(differences), *paired_interval(differences))
         for word, value in zip(words, own, strict=True):
             assert abs(float(word) - value) < 0.51 * 10 ** -decimals(word), (first, second, own)
+
+
+def test_the_tables_and_means_of_the_readme(values):
+    text = part("README.md", "\n## What to train with\n", "\n## Use it\n")
 
     def spread(arm, metric):
         places = 3 if metric == "nll" else 1
@@ -210,6 +231,6 @@ def test_the_readme_tells_what_the_runs_give(runs):
     for title, arm in README_ROWS.items():
         cells = [spread(arm, metric) for metric in ("error", "ece", "nll")]
         assert f"| {title} | {' | '.join(cells)} |".replace("**", "") in text
-    for words, arm in README_ERRORS.items():
+    for words, (arm, *where) in README_ERRORS.items():
         assert words in text
-        assert f"{statistics.fmean(values(arm, 'error')):.1f} %" == words[:6]
+        assert f"{statistics.fmean(values(arm, 'error', *where)):.1f} %" == words[:6]
