@@ -134,9 +134,7 @@ def test_statistics_of_a_batch_norm_that_cannot_be(called, run, pictures, tmp_pa
     file = changed_weights(run, tmp_path, running_var=value)
     code, out, err = called(file, pictures)
     assert code == 1
-    assert re.search(
-        r"changed\.safetensors do not fit it \(\S+running_var (has|is a) ", err
-    ), err
+    assert re.search(r"changed\.safetensors do not fit it \(\S+running_var (has|is a) ", err), err
     assert "ant" not in out
 
 
