@@ -25,9 +25,7 @@ from comixup import (
     training_step,
 )
 from comixup.core import gather, maps, memory, puzzle, solve
-from comixup.lab.data._in_memory import MemorySplit
 from comixup.lab.paper import baseline_solvers
-from comixup.lab.training._vat import vat_loss
 from comixup.selfcheck._report import run_check
 from pretend_device import DEVICE, Elsewhere, counted, on_host
 from problems import generator
@@ -277,6 +275,9 @@ def test_a_memory_on_the_device():
 @pytest.mark.parametrize("augment", ["crop-flip", "trivial"])
 def test_batches_are_made_without_waiting(augment):
     """Images in memory are on the device, or are augmented on the host and copied there."""
+    pytest.importorskip("torchvision", reason="of the extra `train`")
+    from comixup.lab.data._in_memory import MemorySplit  # noqa: PLC0415
+
     images = torch.randint(256, (8, 3, *SIZE), dtype=torch.uint8, generator=generator(0))
     split = MemorySplit(images, torch.arange(8), (0.5,) * 3, (0.25,) * 3, pad=2, flip=True)
     with counted() as counts:
@@ -290,6 +291,9 @@ def test_batches_are_made_without_waiting(augment):
 
 
 def test_vat_does_not_wait():
+    pytest.importorskip("lightning_fabric", reason="of the extra `train`")
+    from comixup.lab.training._vat import vat_loss  # noqa: PLC0415
+
     images, _, _ = batch(6, SIZE, seed=1)
 
     def loss(device):
