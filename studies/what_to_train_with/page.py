@@ -184,9 +184,7 @@ def write_page(folder: Path = FOLDER) -> None:
     found = comparisons()
     write_figure(differences_figure(found), folder / "figures" / "what-to-train-with.png")
     left = len(stages.missing())
-    status = (
-        f"{left} runs of the present stage are missing: nothing is claimed yet." if left else ""
-    )
+    status = f"{left} runs of the next stage are still to be trained." if left else ""
     page = _PAGE.format(
         answer=answer(),
         status=status,
