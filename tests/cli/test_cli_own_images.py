@@ -156,3 +156,18 @@ def test_few_photographs_are_fine_tuned_on_and_a_run_keeps_that(
     assert "pretrained" not in out
     recorded = json.loads((tmp_path / "chosen/photos/vanilla/seed-0/run.json").read_text())
     assert (recorded["recipe"]["pretrained"], recorded["recipe"]["freeze"]) == (False, "none")
+
+
+def test_tune_holds_out_images_of_a_folder(called, pets, tmp_path):
+    words = ["tune", pets, "--method", "cutmix", "--epochs", 1, "--workers", 0, *TINY]
+    code, out, err = called(*words)
+    assert code == 0, err
+    results = [*(tmp_path / "runs/pets-tune").glob("*/seed-0/result.json")]
+    assert len(results) == 3
+    assert all("validation_error" in json.loads(path.read_text()) for path in results)
+
+
+def test_a_method_is_suggested_by_its_title(called, pets):
+    code, _, err = called("train", pets, "--method", "mixup")
+    assert code == 1
+    assert "Did you mean input (Input mixup) or manifold (Manifold mixup)?" in err

@@ -272,7 +272,7 @@ def describe_images(own: DataSet, recipe: Recipe, *, by_default: bool = False) -
         scale, policy = 100 * (phase.min_scale or 0), _POLICIES.get(recipe.augment, "")
         augmented = f"crops of {scale:g} % of the area or more, flips{policy}"
 
-    averaged = "" if recipe.ema is None else f"averaged weights, decay {recipe.ema:g}; "
+    averaged = f"averaged weights, decay {recipe.ema:g}; " if recipe.ema else ""
 
     def counted(number: float, noun: str) -> str:
         return f"{number:g} {noun}{'' if number == 1 else 's'}"

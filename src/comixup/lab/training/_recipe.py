@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -184,7 +184,7 @@ class Recipe:
             images; None: equal weights.
         label_smoothing: amount of label smoothing, for cross-entropy.
         ema: decay, in [0, 1), of the exponential moving average of the weights, which is then
-            evaluated and saved; None: no average.
+            evaluated and saved; None or 0: no average.
         evaluate_every: epochs between evaluations; the last epoch is always evaluated.
         reported: the error to report: the median of the last ten epochs (as in the paper), the last
             epoch's, or that of the epoch with the best validation accuracy.
@@ -342,7 +342,7 @@ class Recipe:
             name = missing[0]
         raise ValueError(
             f"`method` must be one of {', '.join(known)} in recipe {self.name}, got {name!r}."
-            f"{did_you_mean(name, known)}"
+            f"{_did_you_mean_method(name, known)}"
         )
 
     @property
@@ -445,3 +445,16 @@ class Recipe:
             changes["paper"] = None
         new = dataclasses.replace(self.choose(name), **changes)
         return dataclasses.replace(self, methods={**self.methods, name: new})
+
+
+def _did_you_mean_method(name: str, known: Sequence[str]) -> str:
+    """Returns a suggestion by a word of the methods' titles, or else by their names.
+
+    >>> _did_you_mean_method("mixup", ["input", "cutmix"])
+    ' Did you mean input (Input mixup)?'
+    """
+    titles = {key: METHODS[key].title for key in known if key in METHODS}
+    named = [key for key, title in titles.items() if name.lower() in title.lower().split()]
+    if not named:
+        return did_you_mean(name, known)
+    return f" Did you mean {' or '.join(f'{key} ({titles[key]})' for key in named)}?"

@@ -179,6 +179,7 @@ def tune(
     own_split = recipe.patience is not None or recipe.reported == "validation"
     if recipe.validation is None and not own_split:
         recipe = dataclasses.replace(recipe, validation=HELD_OUT)
+        options["data"] = None  # loaded without validation images
     return _train_variants(recipe, grid, name, "tune", cluster, options, reduction_factor)
 
 

@@ -266,7 +266,7 @@ def _train_run(
             new = ", ".join(trainer.new_weights) or "none"
             start = f"{run.title} begins with the weights of {run.recipe.weights}"
             reporter.tell(f"{start}; new: {new}")
-        if run.recipe.ema is not None:
+        if run.recipe.ema:
             decay = f"EMA, decay {run.recipe.ema:g}"
             reporter.tell(f"Averaged weights ({decay}) are evaluated and saved.")
 

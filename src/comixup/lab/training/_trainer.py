@@ -143,7 +143,7 @@ class Trainer:
         optimizer = make_optimizer(recipe, model, data.num_classes)
         self.model, self.optimizer = fabric.setup(model, optimizer)
         # With the device and precision set by `setup`.
-        self.average = None if recipe.ema is None else WeightAverage(model, recipe.ema)
+        self.average = WeightAverage(model, recipe.ema) if recipe.ema else None
         self.mixer.attach(model)
         weights = None
         if recipe.class_weights is not None:
