@@ -160,7 +160,7 @@ def test_few_photographs_are_fine_tuned_on_and_a_run_keeps_that(
 
 def test_tune_holds_out_images_of_a_folder(called, pets, tmp_path):
     words = ["tune", pets, "--method", "cutmix", "--epochs", 1, "--workers", 0, *TINY]
-    code, out, err = called(*words)
+    code, _, err = called(*words)
     assert code == 0, err
     results = [*(tmp_path / "runs/pets-tune").glob("*/seed-0/result.json")]
     assert len(results) == 3
